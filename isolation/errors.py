@@ -1,0 +1,72 @@
+"""The `IsolationError` family: what can go wrong where a story works.
+
+Each carries an exit code, a machine-readable code and a hint, so that the command line can
+print it without knowing the class.
+"""
+
+from typing import ClassVar
+
+
+class IsolationError(Exception):
+    """A workspace, a process or the repository refused; never shown as a traceback."""
+
+    code: ClassVar[str] = "isolation"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class RepositoryError(IsolationError):
+    """There is no usable git repository here, or git itself failed."""
+
+    code = "repository"
+
+
+class GitCommandError(RepositoryError):
+    """A git command ended with an error that nobody expected."""
+
+    code = "git"
+    exit_code = 2
+
+    def __init__(self, message: str, *, returncode: int, stderr: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.returncode = returncode
+        self.stderr = stderr
+
+
+class WorkspaceError(IsolationError):
+    """A story's workspace cannot be opened; nothing of the user's was touched."""
+
+    code = "workspace"
+
+
+class MergeConflictError(WorkspaceError):
+    """The tips of a story's dependencies do not merge."""
+
+    code = "merge-conflict"
+
+    def __init__(self, message: str, *, paths: tuple[str, ...], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.paths = paths
+
+
+class ClaimError(IsolationError):
+    """A claim's glob cannot be used."""
+
+    code = "claim"
+
+
+class LeaseHeldError(IsolationError):
+    """Another coordinator holds the repository."""
+
+    code = "lease-held"
+
+
+class KeeperError(IsolationError):
+    """The process that stands over the sessions cannot be started, or died."""
+
+    code = "keeper"
+    exit_code = 2

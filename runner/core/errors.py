@@ -1,0 +1,63 @@
+"""The errors that a person can cause or must know of, each with exit code, machine-readable code and hint.
+
+Raise them low; only the command line prints them. `message` says what happened and where,
+`hint` what to do next.
+"""
+
+from typing import ClassVar
+
+
+class RunnerError(Exception):
+    """Something a person can act on; never shown as a traceback."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(RunnerError):
+    """The command line itself is wrong."""
+
+    code = "usage"
+
+
+class SettingsError(RunnerError):
+    """A settings file, variable or flag holds a value that cannot be used."""
+
+    code = "settings"
+
+
+class BacklogError(RunnerError):
+    """A story cannot be read, or the stories do not fit together."""
+
+    code = "backlog"
+
+
+class NotFoundError(RunnerError):
+    """What the person named does not exist: a run, a story, a log."""
+
+    code = "not-found"
+
+
+class AgentError(RunnerError):
+    """No agent can be started for a story."""
+
+    code = "agent"
+
+
+class JournalError(RunnerError):
+    """The journal cannot be read or written."""
+
+    code = "journal"
+    exit_code = 2
+
+
+class SystemFault(RunnerError):
+    """The machine refused something the run needs: disk, processes, permissions."""
+
+    code = "system"
+    exit_code = 2

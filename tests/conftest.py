@@ -1,0 +1,62 @@
+"""Real git repositories in temporary folders, cut off from the user's own configuration."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GIT_ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_AUTHOR_NAME": "Test",
+    "GIT_AUTHOR_EMAIL": "test@example.com",
+    "GIT_COMMITTER_NAME": "Test",
+    "GIT_COMMITTER_EMAIL": "test@example.com",
+    "GIT_ALLOW_PROTOCOL": "file",
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Deny the machine's git configuration and the user's settings to every test."""
+    for name in list(os.environ):
+        if name.startswith(("GIT_", "AUTOPILOT")):
+            monkeypatch.delenv(name)
+    for name, value in GIT_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    (tmp_path / "home").mkdir()
+
+
+def git(cwd: Path, *args: str) -> str:
+    """Run git for a test's own looks and preparations."""
+    done = subprocess.run(["git", *args], cwd=cwd, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture
+def make_repository(tmp_path: Path) -> Callable[..., Path]:
+    """Make a repository with one commit; more files by keyword arguments of `files`."""
+
+    def make(name: str = "repo", files: dict[str, str] | None = None) -> Path:
+        root = tmp_path / name
+        root.mkdir(parents=True)
+        git(root, "init", "-q", "-b", "main")
+        for path, text in {"README.md": "hello\n", **(files or {})}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", "first")
+        return root
+
+    return make
+
+
+@pytest.fixture
+def repo(make_repository: Callable[..., Path]) -> Path:
+    """Give a repository with one commit on `main`."""
+    return make_repository()
