@@ -56,7 +56,7 @@ class JournalError(RunnerError):
     exit_code = 2
 
 
-class SystemFault(RunnerError):
+class SystemFaultError(RunnerError):
     """The machine refused something the run needs: disk, processes, permissions."""
 
     code = "system"

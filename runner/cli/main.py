@@ -1,0 +1,74 @@
+"""From argv to an exit code: pick the command, load only its module, print every error once."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from runner.cli.output import Output
+from runner.cli.parser import COMMANDS, DEFAULT_COMMAND, CommandLineError, overview, parse
+
+EXIT_USER_ERROR = 1
+EXIT_SYSTEM = 2
+EXIT_INTERRUPTED = 130
+
+
+def run_program(argv: Sequence[str]) -> int:
+    """Run one command; nothing but an exit code leaves here."""
+    arguments = list(argv)
+    if arguments[:1] in (["-h"], ["--help"]) or arguments == ["help"]:
+        sys.stdout.write(overview())
+        return 0
+    if arguments[:1] == ["--version"]:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"autopilot-multi {version('autopilot-multi')}\n")
+        return 0
+    name, rest = _command(arguments)
+    output = Output(command=name, as_json="--json" in rest, quiet="-q" in rest or "--quiet" in rest)
+    try:
+        module: ModuleType = import_module(f"runner.cli.commands.{COMMANDS[name].module}")
+        return int(module.execute(parse(name, module, rest), output))
+    except CommandLineError as error:
+        output.error(code="usage", message=str(error), hint=error.hint)
+        return EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        output.error(
+            code="interrupted", message="interrupted", hint="`autopilot-multi status` shows what ran."
+        )
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _pipe_closed()
+    except Exception as error:  # noqa: BLE001  the one place where a bug is turned into words
+        return _failed(error, output)
+
+
+def _command(arguments: list[str]) -> tuple[str, list[str]]:
+    if arguments and arguments[0] in COMMANDS:
+        return arguments[0], arguments[1:]
+    return DEFAULT_COMMAND, arguments
+
+
+def _failed(error: Exception, output: Output) -> int:
+    """Print an expected error, or put a bug's traceback into a log and name it."""
+    message = getattr(error, "message", None)
+    if isinstance(message, str) and hasattr(error, "exit_code"):
+        output.error(code=getattr(error, "code", "error"), message=message, hint=getattr(error, "hint", ""))
+        return int(error.exit_code)
+    from runner.cli.crash import write_crash_log
+
+    where = write_crash_log(error)
+    output.error(
+        code="bug",
+        message=f"autopilot-multi itself failed: {type(error).__name__}: {error}",
+        hint=f"the details are in {where}; please report them. `autopilot-multi resume` goes on with a run.",
+    )
+    return EXIT_SYSTEM
+
+
+def _pipe_closed() -> int:
+    """End quietly when the reader of our output has gone, as `| head` does."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

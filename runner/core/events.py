@@ -1,0 +1,250 @@
+"""What happens in a run, as values, and their form in the journal.
+
+Every change of a run's state is one of these; nothing else changes a snapshot. Fields are
+JSON values or tuples and enums of such. Decoding ignores fields that it does not know and
+refuses kinds that it does not know, so that an older program never misreads a newer journal.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, get_args
+
+from runner.core.model import RunId, StoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The plan, complete: a resume needs nothing else."""
+
+    base: str
+    isolation: str
+    enforcement: str
+    max_stories: int
+    options: Mapping[str, Any]
+    stories: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed:
+    """The run goes on; verdicts that a person may want retried are named in `requeued`."""
+
+    requeued: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """Every story has its verdict."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionEnded:
+    """Nothing new starts any more, because of one named reason."""
+
+    name: str
+    detail: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowChanged:
+    """How many stories may run now, and why."""
+
+    window: int
+    tier: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryQueued:
+    """Its dependencies are done; it waits for a place in the window."""
+
+    story_id: StoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryStarted:
+    """The story has a place in the window."""
+
+    story_id: StoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspacePlanned:
+    """Intent: a workspace is about to be made here."""
+
+    story_id: StoryId
+    branch: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceOpened:
+    """Done: the workspace exists and was verified."""
+
+    story_id: StoryId
+    branch: str
+    path: str
+    base: str
+    head: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceClosed:
+    """The worktree is gone, or was kept and why."""
+
+    story_id: StoryId
+    removed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStarted:
+    """Intent: a session is about to run."""
+
+    story_id: StoryId
+    session_id: str
+    kind: str
+    step_number: int
+    step_name: str
+    attempt: int
+    agent: str
+    log: str
+    agents_per_wave: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """Acknowledged: this session ran to its end and is never run again."""
+
+    story_id: StoryId
+    session_id: str
+    outcome: str
+    exit_code: int | None
+    detail: str = ""
+    last_line: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    summary: Mapping[str, int] = field(default_factory=dict)
+    effectiveness: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPlanned:
+    """Intent: what the session changed is about to be committed; the event's time is the commit's."""
+
+    story_id: StoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointed:
+    """Done: the branch holds the work of this attempt."""
+
+    story_id: StoryId
+    commit: str
+    commits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """One attempt did not pass; `output` goes into the next attempt's prompt."""
+
+    story_id: StoryId
+    attempt: int
+    reason: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryFinished:
+    """The story's verdict."""
+
+    story_id: StoryId
+    verdict: str
+    reason: str
+    next: str = ""
+    commit: str | None = None
+    commits: int = 0
+    kill_switch: Mapping[str, str] | None = None
+    blocked_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """Something a person should read."""
+
+    message: str
+    story_id: StoryId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSeen:
+    """The newest line of a running session; shown, never journalled."""
+
+    story_id: StoryId
+    line: str
+
+
+Body: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | RunEnded
+    | AdmissionEnded
+    | WindowChanged
+    | StoryQueued
+    | StoryStarted
+    | WorkspacePlanned
+    | WorkspaceOpened
+    | WorkspaceClosed
+    | SessionStarted
+    | SessionEnded
+    | CheckpointPlanned
+    | Checkpointed
+    | AttemptFailed
+    | StoryFinished
+    | Noted
+    | OutputSeen
+)
+
+_KINDS: dict[str, Callable[..., Body]] = {kind.__name__: kind for kind in get_args(Body)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened, when, in which run. `at` is seconds since the epoch."""
+
+    run_id: RunId
+    at: float
+    body: Body
+
+
+class UnknownEventError(ValueError):
+    """The journal holds a kind of event that this version does not know."""
+
+
+def encode(body: Body) -> tuple[str, dict[str, Any]]:
+    """Turn a body into its kind and a JSON object."""
+    fields = dataclasses.fields(body)
+    return type(body).__name__, {item.name: getattr(body, item.name) for item in fields}
+
+
+def decode(kind: str, data: Mapping[str, Any]) -> Body:
+    """Turn what the journal holds into a body again."""
+    known = _KINDS.get(kind)
+    if known is None:
+        raise UnknownEventError(kind)
+    names = {item.name for item in dataclasses.fields(known)}  # type: ignore[arg-type]  # they are dataclasses
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in data.items()
+        if name in names
+    }
+    return known(**values)
+
+
+def story_of(body: Body) -> StoryId | None:
+    """Name the story that an event belongs to, if any."""
+    return getattr(body, "story_id", None)

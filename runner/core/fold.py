@@ -1,0 +1,240 @@
+"""The one fold from events to state: dashboard, `status`, `resume` and the report all use it.
+
+Events of different stories commute; within one story their order is the journal's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from runner.core import events as ev
+from runner.core.model import (
+    KillSwitch,
+    Note,
+    Outcome,
+    RunId,
+    RunSnapshot,
+    SessionKind,
+    SessionRecord,
+    Status,
+    Step,
+    StoryId,
+    StorySnapshot,
+    Tier,
+    Usage,
+)
+
+EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
+
+
+def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
+    """Fold a run's events, oldest first, into its snapshot."""
+    snapshot = RunSnapshot(run_id=run_id, started_at=0.0)
+    for event in events:
+        snapshot = apply(snapshot, event)
+    return snapshot
+
+
+def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  one arm an event
+    """Give the snapshot after one more event."""
+    body = event.body
+    match body:
+        case ev.RunStarted():
+            return _started(run, body, event.at)
+        case ev.RunResumed():
+            return _resumed(run, body)
+        case ev.RunEnded():
+            return replace(run, ended_at=event.at, exit_code=body.exit_code)
+        case ev.AdmissionEnded():
+            switch = KillSwitch(name=body.name, detail=body.detail, hint=body.hint)
+            return replace(run, kill_switch=run.kill_switch or switch)
+        case ev.WindowChanged():
+            return replace(run, window=body.window, tier=Tier(body.tier), tier_reason=body.reason)
+        case ev.Noted():
+            note = Note(at=event.at, story_id=body.story_id, message=body.message)
+            return replace(run, notes=(*run.notes, note))
+        case _:
+            story = run.stories.get(body.story_id)
+            if story is None:
+                return run
+            return replace(run, stories={**run.stories, story.id: _story(story, body, event.at)})
+
+
+def exit_code(run: RunSnapshot) -> int:
+    """Give the exit code that a finished run deserves; signals are the command line's matter."""
+    statuses = [story.status for story in run.stories.values()]
+    if run.kill_switch is not None:
+        return EXIT_SYSTEM
+    if any(status in {Status.FAILED, Status.SKIPPED} for status in statuses):
+        return EXIT_SOME_FAILED if Status.DONE in statuses else EXIT_UNPRODUCTIVE
+    if Status.PARKED in statuses:
+        return EXIT_DECISIONS
+    if Status.STOPPED in statuses:
+        return EXIT_SYSTEM
+    if statuses and Status.DONE not in statuses:
+        return EXIT_UNPRODUCTIVE
+    return EXIT_DONE
+
+
+def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
+    stories = {}
+    for entry in body.stories:
+        depends_on = tuple(StoryId(item) for item in entry["depends_on"])
+        stories[StoryId(entry["id"])] = StorySnapshot(
+            id=StoryId(entry["id"]),
+            title=entry["title"],
+            status=Status.WAITING if depends_on else Status.QUEUED,
+            depends_on=depends_on,
+        )
+    return replace(
+        run,
+        started_at=at,
+        base=body.base,
+        isolation=body.isolation,
+        enforcement=body.enforcement,
+        max_stories=body.max_stories,
+        window=body.max_stories,
+        options=body.options,
+        stories=stories,
+    )
+
+
+def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
+    stories = dict(run.stories)
+    for name in body.requeued:
+        story = stories[StoryId(name)]
+        status = Status.WAITING if story.depends_on else Status.QUEUED
+        # A story that had spent its attempts gets a new set; an interrupted one keeps its place.
+        fresh = story.status is Status.FAILED
+        stories[story.id] = replace(
+            story,
+            status=status,
+            reason="",
+            next="",
+            ended_at=None,
+            kill_switch=None,
+            blocked_by=(),
+            attempt=0 if fresh else story.attempt,
+            implemented=False if fresh else story.implemented,
+            checkpointed=False if fresh else story.checkpointed,
+            session_limit_used=0,
+        )
+    return replace(run, stories=stories, ended_at=None, exit_code=None, kill_switch=None)
+
+
+def _story(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # noqa: C901, PLR0911, PLR0912  one arm an event
+    match body:
+        case ev.StoryQueued():
+            return replace(story, status=Status.QUEUED)
+        case ev.StoryStarted():
+            return replace(
+                story,
+                status=Status.RUNNING,
+                started_at=story.started_at or at,
+                attempt=max(1, story.attempt),
+            )
+        case ev.WorkspacePlanned():
+            return replace(story, branch=body.branch, workspace=body.path)
+        case ev.WorkspaceOpened():
+            return replace(story, branch=body.branch, workspace=body.path, base=story.base or body.base)
+        case ev.WorkspaceClosed():
+            return replace(story, workspace=None if body.removed else story.workspace)
+        case ev.SessionStarted():
+            return _session_started(story, body, at)
+        case ev.SessionEnded():
+            return _session_ended(story, body, at)
+        case ev.CheckpointPlanned():
+            return replace(story, checkpoint_planned_at=at)
+        case ev.Checkpointed():
+            return replace(
+                story,
+                commit=body.commit,
+                commits=body.commits,
+                checkpointed=True,
+                checkpoint_planned_at=None,
+            )
+        case ev.AttemptFailed():
+            return replace(
+                story,
+                attempt=body.attempt + 1,
+                implemented=False,
+                checkpointed=False,
+                checkpoint_planned_at=None,
+                last_failure=body.output,
+                reason=body.reason,
+            )
+        case ev.StoryFinished():
+            return _finished(story, body, at)
+        case ev.OutputSeen():
+            return replace(story, last_line=body.line)
+        case (
+            ev.RunStarted()
+            | ev.RunResumed()
+            | ev.RunEnded()
+            | ev.AdmissionEnded()
+            | ev.WindowChanged()
+            | ev.Noted()
+        ):
+            return story
+        case _:
+            assert_never(body)
+
+
+def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -> StorySnapshot:
+    step = Step(number=body.step_number, name=body.step_name)
+    session = SessionRecord(
+        id=body.session_id,
+        kind=SessionKind(body.kind),
+        step=step,
+        attempt=body.attempt,
+        started_at=at,
+        log=body.log,
+        agent=body.agent,
+        agents_per_wave=body.agents_per_wave,
+    )
+    return replace(story, step=step, sessions=(*story.sessions, session), last_line="")
+
+
+def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> StorySnapshot:
+    outcome = Outcome(body.outcome)
+    sessions = tuple(
+        replace(
+            session,
+            ended_at=at,
+            outcome=outcome,
+            exit_code=body.exit_code,
+            detail=body.detail,
+            usage=Usage(
+                input_tokens=body.input_tokens, output_tokens=body.output_tokens, cost_usd=body.cost_usd
+            ),
+            summary=body.summary,
+            effectiveness=body.effectiveness,
+        )
+        if session.id == body.session_id
+        else session
+        for session in story.sessions
+    )
+    worked = any(
+        session.id == body.session_id and session.kind is SessionKind.WORK for session in story.sessions
+    )
+    return replace(
+        story,
+        sessions=sessions,
+        implemented=story.implemented or (worked and outcome is Outcome.OK),
+        session_limit_used=story.session_limit_used + (1 if worked else 0),
+        last_line=body.last_line or story.last_line,
+    )
+
+
+def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StorySnapshot:
+    return replace(
+        story,
+        status=Status(body.verdict),
+        reason=body.reason,
+        next=body.next,
+        ended_at=at,
+        commit=body.commit or story.commit,
+        commits=body.commits or story.commits,
+        kill_switch=KillSwitch(**body.kill_switch) if body.kill_switch else None,
+        blocked_by=tuple(StoryId(name) for name in body.blocked_by),
+    )

@@ -1,0 +1,273 @@
+"""The words of the program as values: stories, verdicts, snapshots. Frozen, and free of behaviour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType, TypeVar
+
+StoryId = NewType("StoryId", str)
+RunId = NewType("RunId", str)
+_N = TypeVar("_N", int, float)
+
+MAX_RETRIES = 3
+"""A step runs once and is retried this often before its story fails."""
+
+
+class Status(StrEnum):
+    """Where a story is; the last six are verdicts and final until a person resumes the run."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    PARKED = "parked"
+    SKIPPED = "skipped"
+    STOPPED = "stopped"
+    NO_WORK = "no_work"
+
+    @property
+    def final(self) -> bool:
+        """Tell whether the story has its verdict."""
+        return self not in {Status.WAITING, Status.QUEUED, Status.RUNNING}
+
+
+class Tier(StrEnum):
+    """What the machine can bear."""
+
+    GREEN = "green"
+    WARN = "warn"
+    DEGRADED = "degraded"
+    CRITICAL = "critical"
+    UNKNOWN = "unknown"
+
+
+class ContinuePolicy(StrEnum):
+    """What a failed dependency means for the stories behind it, and for the rest of the backlog."""
+
+    NEVER = "never"
+    DEPENDENCIES_SUCCESSFUL = "dependencies-successful"
+    ALWAYS = "always"
+
+
+class Outcome(StrEnum):
+    """How a session ended, as the runner judges it."""
+
+    OK = "ok"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    STALLED = "stalled"
+
+
+class SessionKind(StrEnum):
+    """What a session is for."""
+
+    WORK = "work"
+    VERIFY = "verify"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One stage of a flow."""
+
+    number: int
+    name: str
+
+
+IMPLEMENT = Step(number=1, name="Implement")
+VERIFY = Step(number=2, name="Verify")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One unit of work. `command` is an argv; without it an agent does the work."""
+
+    id: StoryId
+    title: str
+    prompt: str
+    priority: int = 0
+    depends_on: tuple[StoryId, ...] = ()
+    owns: tuple[str, ...] = ()
+    flow: str = "quick"
+    agent: str | None = None
+    command: tuple[str, ...] | None = None
+    verify: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What sessions have spent; None is unknown, which is not zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=_sum(self.input_tokens, other.input_tokens),
+            output_tokens=_sum(self.output_tokens, other.output_tokens),
+            cost_usd=_sum(self.cost_usd, other.cost_usd),
+        )
+
+    @property
+    def tokens(self) -> int | None:
+        """Total tokens, or None when nothing is known."""
+        return _sum(self.input_tokens, self.output_tokens)
+
+
+def _sum(left: _N | None, right: _N | None) -> _N | None:
+    if left is None:
+        return right
+    return left if right is None else left + right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillSwitch:
+    """The one reason why a story's loop, or the run, was ended."""
+
+    name: str
+    detail: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """One session as the journal knows it."""
+
+    id: str
+    kind: SessionKind
+    step: Step
+    attempt: int
+    started_at: float
+    log: str
+    agent: str = ""
+    ended_at: float | None = None
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    detail: str = ""
+    usage: Usage = field(default_factory=Usage)
+    agents_per_wave: int | None = None
+    summary: Mapping[str, int] = field(default_factory=dict)
+    effectiveness: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorySnapshot:
+    """Everything known about one story of a run, folded from its events.
+
+    `attempt` counts from 1 once the story has started. `implemented` tells that this attempt's
+    work session ended well, `checkpointed` that its changes are committed: what a resume must
+    not repeat.
+    """
+
+    id: StoryId
+    title: str
+    status: Status
+    depends_on: tuple[StoryId, ...] = ()
+    reason: str = ""
+    next: str = ""
+    branch: str | None = None
+    base: str | None = None
+    commit: str | None = None
+    commits: int = 0
+    workspace: str | None = None
+    step: Step = IMPLEMENT
+    attempt: int = 0
+    implemented: bool = False
+    checkpointed: bool = False
+    checkpoint_planned_at: float | None = None
+    last_failure: str = ""
+    session_limit_used: int = 0
+    sessions: tuple[SessionRecord, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+    kill_switch: KillSwitch | None = None
+    blocked_by: tuple[StoryId, ...] = ()
+    last_line: str = ""
+
+    @property
+    def retry_count(self) -> int:
+        """How many retries the current step has used."""
+        return max(0, self.attempt - 1)
+
+    @property
+    def usage(self) -> Usage:
+        """What all sessions of this story have spent."""
+        total = Usage()
+        for session in self.sessions:
+            total += session.usage
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something that a person should read: a warning, a correction, a thing kept."""
+
+    at: float
+    story_id: StoryId | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSnapshot:
+    """A whole run at one instant. `stories` is in start order."""
+
+    run_id: RunId
+    started_at: float
+    ended_at: float | None = None
+    base: str = ""
+    isolation: str = "worktree"
+    enforcement: str = "none"
+    max_stories: int = 1
+    window: int = 1
+    tier: Tier = Tier.UNKNOWN
+    tier_reason: str = ""
+    kill_switch: KillSwitch | None = None
+    exit_code: int | None = None
+    dry_run: bool = False
+    options: Mapping[str, object] = field(default_factory=dict)
+    stories: Mapping[StoryId, StorySnapshot] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the run has come to its end."""
+        return self.ended_at is not None
+
+    def count(self, status: Status) -> int:
+        """Count the stories that are in `status`."""
+        return sum(1 for story in self.stories.values() if story.status is status)
+
+    @property
+    def usage(self) -> Usage:
+        """What the whole run has spent."""
+        total = Usage()
+        for story in self.stories.values():
+            total += story.usage
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryResult:
+    """What a pipeline hands back: a verdict, why, and the next command to type."""
+
+    story_id: StoryId
+    verdict: Status
+    reason: str
+    next: str = ""
+    commit: str | None = None
+    commits: int = 0
+    kill_switch: KillSwitch | None = None
+    blocked_by: tuple[StoryId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceSample:
+    """What the machine had at one instant; None is unknown."""
+
+    memory_available: int | None = None
+    swap_used: int | None = None
+    peers: int | None = None
+    pressure_free_percent: float | None = None
+    disk_free: int | None = None
