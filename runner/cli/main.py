@@ -13,7 +13,7 @@ EXIT_SYSTEM = 2
 EXIT_INTERRUPTED = 130
 
 
-def run_program(argv: Sequence[str]) -> int:
+def run_program(argv: Sequence[str]) -> int:  # noqa: PLR0911  one return a way to end
     """Run one command; nothing but an exit code leaves here."""
     arguments = list(argv)
     if arguments[:1] in (["-h"], ["--help"]) or arguments == ["help"]:
@@ -33,9 +33,7 @@ def run_program(argv: Sequence[str]) -> int:
         output.error(code="usage", message=str(error), hint=error.hint)
         return EXIT_USER_ERROR
     except KeyboardInterrupt:
-        output.error(
-            code="interrupted", message="interrupted", hint="`autopilot-multi status` shows what ran."
-        )
+        output.error(code="interrupted", message="interrupted", hint="`autopilot-multi status` tells more.")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _pipe_closed()
