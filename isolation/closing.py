@@ -1,0 +1,186 @@
+"""The end of a worktree: gone when nothing can be lost with it, else kept with the reason named.
+
+A tree is never deleted in place: it is renamed aside in one step, its registration is cleared, and
+only then is it deleted, outside the lock. A crash at any point leaves a whole tree, or a registered
+path without a tree, or trash; each is put right later. Branches are never deleted here.
+"""
+
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from isolation.commits import named, operation_in_progress
+from isolation.errors import IsolationError, RepositoryError
+from isolation.layout import find_repository
+from isolation.model import Closing, Workspace
+from isolation.registrations import clear_missing, registration_at
+from isolation.repository import Repository, metadata_lock, offload
+
+TRASH = ".trash"
+_GITLINK = "160000"
+
+
+async def close(repository: Repository, workspace: Workspace) -> Closing:
+    """Remove a finished story's worktree, unless something in it exists nowhere else."""
+    return await offload(close_path, repository, workspace.path, workspace.branch)
+
+
+def close_path(repository: Repository, path: Path, branch: str | None) -> Closing:
+    """Do the same, blocking; without a branch, what HEAD is at must be in some branch or tag."""
+    try:
+        if not path.exists():
+            with metadata_lock(repository.common_dir):
+                clear_missing(repository, path)
+            return Closing(removed=True, reason="its folder was already gone")
+        reason = reason_to_keep(repository, path, branch) or discard(repository, path)
+    except IsolationError as error:
+        reason = error.message
+    return Closing(removed=not reason, reason=reason)
+
+
+def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> str:
+    """Say what would be lost with a worktree, or why it cannot be told; empty when nothing would."""
+    if not _is_own(repository, path) or registration_at(repository, path) is None:
+        return "it is not a worktree of this repository"
+    git_dir = repository.git_dir(path)
+    if operation := operation_in_progress(git_dir):
+        return f"it is in the middle of {operation}"
+    if (git_dir / "index.lock").exists():
+        return f"a git command is at work in it, or was killed there: {git_dir / 'index.lock'} exists"
+    return (
+        _unreachable(repository, path, branch)
+        or _uncommitted(repository, path)
+        or _invisible(repository, path)
+        or _private(repository, git_dir, branch)
+    )
+
+
+def discard(repository: Repository, path: Path) -> str:
+    """Take a worktree away without another look at its content; say why when it had to stay."""
+    trash = path.parent / TRASH
+    aside = trash / f"{path.name}-{secrets.token_hex(6)}"
+    with metadata_lock(repository.common_dir):
+        try:
+            if trash.is_symlink():
+                return f"{trash} is a symbolic link"
+            trash.mkdir(exist_ok=True)
+            path.rename(aside)
+        except OSError as error:
+            return f"it could not be moved aside: {error.strerror}"
+        try:
+            clear_missing(repository, path)
+        except RepositoryError as error:
+            aside.rename(path)
+            return error.message
+    sweep_trash(path.parent, only=aside)
+    return ""
+
+
+def sweep_trash(root: Path, *, only: Path | None = None) -> None:
+    """Delete what was moved aside below a worktree root, and the root itself once it is empty."""
+    trash = root / TRASH
+    if trash.is_symlink() or not trash.is_dir():
+        return
+    for tree in [only] if only else list(trash.iterdir()):
+        _delete(tree)
+    with suppress(OSError):
+        trash.rmdir()
+        root.rmdir()
+
+
+def _is_own(repository: Repository, path: Path) -> bool:
+    try:
+        found = find_repository(path)
+    except RepositoryError:
+        return False
+    return found.top == path and found.common_dir == repository.common_dir
+
+
+def _unreachable(repository: Repository, path: Path, branch: str | None) -> str:
+    on = repository.current_branch(path)
+    head = repository.head(path)
+    if branch is not None and on is not None and on != branch:
+        return f"it is on branch {on}, not on {branch}"
+    if on is None and head is not None:
+        if branch is not None and not repository.is_ancestor(head, f"refs/heads/{branch}"):
+            return f"its HEAD is detached at {head[:10]}, which is not reachable from {branch}"
+        if branch is not None:
+            return f"its HEAD is detached at {head[:10]}, not on {branch}"
+        if not repository.run("for-each-ref", "--count=1", f"--contains={head}").stdout:
+            return f"its HEAD is detached at {head[:10]}, which no branch or tag reaches"
+    return ""
+
+
+def _uncommitted(repository: Repository, path: Path) -> str:
+    dirty = repository.dirty_paths(path)
+    return f"{len(dirty)} uncommitted file{'s' * (len(dirty) != 1)}: {named(dirty)}" if dirty else ""
+
+
+def _invisible(repository: Repository, path: Path) -> str:
+    """Find what `git status` does not show: flagged files, and repositories inside this one."""
+    entries = repository.run("ls-files", "--stage", "-v", "-z", cwd=path).fields()
+    hidden, nested = [], []
+    for entry in entries:
+        words, _, name = entry.partition("\t")
+        flag, mode = words.split(" ")[:2]
+        if mode == _GITLINK and (path / name / ".git").exists():
+            nested.append(name)
+        elif (flag == "S" or flag.islower()) and os.path.lexists(path / name):
+            hidden.append(name)
+    if nested:
+        return f"it holds other git repositories: {named(nested)}"
+    if hidden:
+        return f"changes may hide behind skip-worktree or assume-unchanged: {named(hidden)}"
+    return ""
+
+
+def _private(repository: Repository, git_dir: Path, branch: str | None) -> str:
+    """Find what goes with the worktree's own git directory: refs, submodules, the log of its HEAD."""
+    if any(path.is_file() for path in (git_dir / "refs").rglob("*")):
+        return "it has refs of its own"
+    if (git_dir / "modules").exists():
+        return "it holds initialised submodules"
+    if branch is not None and (stashed := _stashes(repository, branch)):
+        return f"its branch has {stashed} stash entr{'y' if stashed == 1 else 'ies'}"
+    elsewhere = _logged(repository.common_dir / "logs" / "refs" / "heads" / branch) if branch else set()
+    own = _logged(git_dir / "logs" / "HEAD") - elsewhere
+    if not own:
+        return ""
+    commits = "".join(f"{commit}\n" for commit in sorted(own)) + "".join(f"^{c}\n" for c in sorted(elsewhere))
+    args = ("rev-list", "--ignore-missing", "--stdin", "--not", "--all")
+    lost = repository.run(*args, stdin=commits.encode()).stdout.split()
+    if lost:
+        return (
+            f"{len(lost)} commit{'s' * (len(lost) != 1)} made in it are on no branch, such as {lost[0][:10]}"
+        )
+    return ""
+
+
+def _stashes(repository: Repository, branch: str) -> int:
+    log = repository.run("log", "--walk-reflogs", "--format=%gs", "refs/stash", "--", check=False)
+    prefixes = (f"On {branch}:", f"WIP on {branch}:")
+    return sum(line.startswith(prefixes) for line in log.stdout.splitlines()) if not log.returncode else 0
+
+
+def _logged(path: Path) -> set[str]:
+    """Read the commits that a reflog names."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return set()
+    commits = {word.decode("ascii", "replace") for line in lines for word in line.split(b" ", 2)[:2]}
+    return {commit for commit in commits if set(commit) <= set("0123456789abcdef") and set(commit) != {"0"}}
+
+
+def _delete(tree: Path) -> None:
+    """Delete a tree, links as links, also where a story left folders read-only."""
+    shutil.rmtree(tree, ignore_errors=True)
+    if tree.is_dir() and not tree.is_symlink():
+        tree.chmod(0o700)
+        for folder, names, _ in os.walk(tree):
+            for inner in (Path(folder, name) for name in names):
+                if not inner.is_symlink():  # chmod would follow it, out of the tree
+                    inner.chmod(0o700)
+        shutil.rmtree(tree, ignore_errors=True)

@@ -1,0 +1,92 @@
+"""Locks between processes, and files that are replaced whole.
+
+Standard library only. Three rules keep the locks honest: a lock file is never unlinked (else two
+holders may exist), its descriptor is closed in every child, by exec and by fork alike (a surviving
+child would hold the lock on), and after locking the inode is compared with what the path names.
+"""
+
+import fcntl
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+_open_locks: set[int] = set()
+
+
+def _close_inherited() -> None:
+    """Drop the parent's locks in a forked child; closing a copy does not unlock the original."""
+    for descriptor in _open_locks:
+        with suppress(OSError):
+            os.close(descriptor)
+    _open_locks.clear()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
+
+class LockFile:
+    """A held `flock`; `release()` or leaving the block lets it go, and so does the process's end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        _open_locks.add(descriptor)
+
+    @classmethod
+    def attempt(cls, path: Path, *, shared: bool = False, create: bool = True) -> Self | None:
+        """Lock `path` without waiting; None when another holds it."""
+        while True:
+            flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            descriptor = os.open(path, flags, 0o644)
+            try:
+                fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                if _same_file(descriptor, path):
+                    return cls(descriptor)
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Let the lock go; again is harmless."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor in _open_locks:
+            _open_locks.discard(descriptor)
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write `data` so that readers, and a crash, see the old file or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,152 @@
+"""Where things are: the repository around a path, and this program's own places on disk.
+
+Standard library only and no git process, since `status` starts here and must feel instant.
+Every path given out is real: symbolic links are resolved, so that one repository has one
+common directory, one lease and one lock however it was reached.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from isolation.errors import RepositoryError, WorkspaceError
+
+_COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_SECTION = re.compile(r"^\s*\[\s*([^\]\s]+)", re.IGNORECASE)
+_WORKTREE_KEY = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryPaths:
+    """A repository as seen from one checkout; of a bare one `top` is the repository itself."""
+
+    top: Path
+    common_dir: Path
+
+
+def find_repository(start: Path) -> RepositoryPaths:
+    """Find the checkout that contains `start`, and the git directory that all its worktrees share."""
+    here = start.resolve()
+    for folder in (here, *here.parents):
+        dot_git = folder / ".git"
+        if dot_git.is_file():
+            return RepositoryPaths(top=folder, common_dir=_common_dir(_linked_git_dir(dot_git)))
+        if _is_git_dir(dot_git):
+            return RepositoryPaths(top=folder, common_dir=dot_git.resolve())
+        if _is_git_dir(folder):
+            top = folder.parent if folder.name == ".git" else folder
+            return RepositoryPaths(top=top, common_dir=folder)
+    raise RepositoryError(
+        f"{start} is not in a git repository",
+        hint="run inside a git repository, or `git init` to make one",
+    )
+
+
+def main_checkout(common_dir: Path) -> Path | None:
+    """Give the repository's first working tree; a bare repository has none."""
+    if common_dir.name == ".git":
+        return common_dir.parent
+    return _configured_worktree(common_dir)
+
+
+def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
+    """Give the folder that holds this repository's story worktrees, whether it exists or not."""
+    main = main_checkout(common_dir) or common_dir
+    if configured is None:
+        return main.parent / f"{main.name}.worktrees"
+    digest = hashlib.sha256(bytes(common_dir)).hexdigest()[:8]
+    return configured.expanduser().resolve() / f"{main.name}-{digest}"
+
+
+def worktree_path(root: Path, story_id: str) -> Path:
+    """Give the place of one story's worktree; an id that would leave the root is refused."""
+    return root / require_component(story_id, "story id")
+
+
+def require_component(name: str, what: str) -> str:
+    """Give `name` back if it can safely name one folder on any disk, else refuse it."""
+    if _COMPONENT.fullmatch(name) is None:
+        raise WorkspaceError(
+            f"{what} {name[:80]!r} cannot name a folder",
+            hint="use letters, digits, `.`, `_` and `-`, at most 100, and begin with a letter or digit",
+        )
+    return name
+
+
+def autopilot_dir(common_dir: Path) -> Path:
+    """Give the program's own folder in the repository."""
+    return common_dir / "autopilot"
+
+
+def journal_path(common_dir: Path) -> Path:
+    """Give the journal of every run in this repository."""
+    return autopilot_dir(common_dir) / "journal.db"
+
+
+def run_dir(common_dir: Path, run_id: str) -> Path:
+    """Give the folder of one run."""
+    return autopilot_dir(common_dir) / "runs" / require_component(run_id, "run id")
+
+
+def story_dir(common_dir: Path, run_id: str, story_id: str) -> Path:
+    """Give the folder of one story in one run: its logs."""
+    return run_dir(common_dir, run_id) / require_component(story_id, "story id")
+
+
+def lease_lock_path(common_dir: Path) -> Path:
+    """Give the file whose lock is the lease; it is never unlinked."""
+    return autopilot_dir(common_dir) / "lease.lock"
+
+
+def lease_path(common_dir: Path) -> Path:
+    """Give the file that names the lease's holder."""
+    return autopilot_dir(common_dir) / "lease.json"
+
+
+def worktrees_lock_path(common_dir: Path) -> Path:
+    """Give the file whose lock orders every change of shared git metadata; never unlinked."""
+    return autopilot_dir(common_dir) / "worktrees.lock"
+
+
+def keepers_lock_path(common_dir: Path) -> Path:
+    """Give the file that living keepers hold a shared lock on; never unlinked."""
+    return autopilot_dir(common_dir) / "keepers.lock"
+
+
+def _is_git_dir(path: Path) -> bool:
+    return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+
+
+def _linked_git_dir(dot_git: Path) -> Path:
+    text = dot_git.read_bytes().decode(errors="surrogateescape")
+    if text.startswith("gitdir:"):
+        git_dir = (dot_git.parent / text.removeprefix("gitdir:").strip()).resolve()
+        if git_dir.is_dir():
+            return git_dir
+    raise RepositoryError(
+        f"{dot_git} does not lead to a git directory",
+        hint="`git worktree repair` in the main checkout mends moved worktrees",
+    )
+
+
+def _common_dir(git_dir: Path) -> Path:
+    pointer = git_dir / "commondir"
+    if not pointer.is_file():
+        return git_dir
+    return (git_dir / pointer.read_bytes().decode(errors="surrogateescape").strip()).resolve()
+
+
+def _configured_worktree(common_dir: Path) -> Path | None:
+    """Read `core.worktree`, by which a submodule's git directory names its checkout."""
+    try:
+        lines = (common_dir / "config").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    section = ""
+    for line in lines:
+        if header := _SECTION.match(line):
+            section = header[1].lower()
+        elif section == "core" and (key := _WORKTREE_KEY.match(line)):
+            return (common_dir / key[1].strip('"')).resolve()
+    return None

@@ -1,0 +1,369 @@
+"""The only door to git: one way to call it, the questions asked of it, one lock around its metadata.
+
+Everything goes through GitPython's command interface. Its methods block; from trio they run through
+`offload`, in a thread that cancellation never abandons, so git is never left half-way.
+
+Invariants: every call names its directory with `-C` (GitPython falls back to the process's own
+directory when the one it was given is gone) and may not climb above it, so that a worktree whose
+`.git` vanished never turns into an enclosing repository; no call takes optional locks, asks a
+terminal, starts a gc or a file system monitor. GitPython hands on the whole of `os.environ`;
+variables that point at another repository are taken off by `env -u` in front of git, only when
+there are any, so the process's own environment is never changed.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+
+from isolation.disk import LockFile, replace_file
+from isolation.errors import GitCommandError, RepositoryError
+from isolation.layout import RepositoryPaths, find_repository, worktrees_lock_path
+
+if TYPE_CHECKING:
+    import trio
+    from git.cmd import Git
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+OLDEST_GIT = (2, 31)
+LOCK_SECONDS = 60.0
+_FOREIGN_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_INDEX_VERSION",
+        "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+# checkStat and trustctime: a file edited back to its old size and time must still be seen.
+_OPTIONS = (
+    "--no-optional-locks",
+    *("-c", "gc.auto=0"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "core.checkStat=default"),
+    *("-c", "core.trustctime=true"),
+    *("-c", "core.filesRefLockTimeout=5000"),
+    *("-c", "core.packedRefsTimeout=5000"),
+)
+_HINTS = (
+    ("No space left on device", "free disk space, then run again; what was committed is safe"),
+    ("Read-only file system", "git must be able to write to the repository"),
+    ("Permission denied", "git must be able to write to the repository"),
+    ("index.lock", "another git command is at work there; if none runs, remove the lock file it names"),
+)
+_local_locks: dict[Path, threading.Lock] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitOutput:
+    """What a git command said; bytes that are not UTF-8 survive as surrogates, as in `os.fsdecode`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    def fields(self) -> tuple[str, ...]:
+        """Give the parts of a `-z` answer."""
+        return tuple(part for part in self.stdout.split("\0") if part)
+
+
+def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
+    """Give `env` without what points at a repository, index or work tree."""
+    return {name: value for name, value in env.items() if name not in _FOREIGN_REPOSITORY}
+
+
+async def offload(
+    function: Callable[[*Ts], T], *args: *Ts, limiter: "trio.CapacityLimiter | None" = None
+) -> T:
+    """Run a blocking function in a thread; a cancelled caller still waits for its end."""
+    import trio
+
+    return await trio.to_thread.run_sync(function, *args, limiter=limiter)
+
+
+@contextmanager
+def metadata_lock(common_dir: Path) -> Iterator[None]:
+    """Hold the right to change shared git metadata, against other threads and other processes.
+
+    Blocks, for at most a minute; not re-entrant.
+    """
+    path = worktrees_lock_path(common_dir)
+    path.parent.mkdir(exist_ok=True)
+    deadline = time.monotonic() + LOCK_SECONDS
+    local = _local_locks.setdefault(path, threading.Lock())
+    with ExitStack() as held:
+        if not local.acquire(timeout=LOCK_SECONDS):
+            raise _lock_timeout(path)
+        held.callback(local.release)
+        while (lock := LockFile.attempt(path)) is None:
+            if time.monotonic() > deadline:
+                raise _lock_timeout(path)
+            time.sleep(0.003)
+        held.enter_context(lock)
+        yield
+
+
+def _lock_timeout(path: Path) -> RepositoryError:
+    return RepositoryError(
+        f"waited {LOCK_SECONDS:.0f} s for {path}",
+        hint="another autopilot-multi changes worktrees of this repository; is it stopped?",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A repository whose git works; `cwd` of every method is the top of one of its checkouts."""
+
+    paths: RepositoryPaths
+    version: tuple[int, ...]
+
+    @classmethod
+    def open(cls, start: Path) -> "Repository":
+        """Find the repository around `start` and make sure that git can read it."""
+        paths = find_repository(start)
+        if shutil.which("git") is None:
+            raise RepositoryError("git is not installed, or not on PATH", hint="install git 2.31 or newer")
+        closed = cls(paths=paths, version=())
+        text = closed.run("version").stdout
+        version = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+        if version < OLDEST_GIT:
+            raise RepositoryError(f"git is too old: {text.strip()}", hint="install git 2.31 or newer")
+        probe = closed.run("rev-parse", "--git-dir", check=False)
+        if "dubious ownership" in probe.stderr:
+            raise RepositoryError(
+                f"git does not trust {paths.top}: it belongs to another user",
+                hint=f"if you do: git config --global --add safe.directory {paths.top}",
+            )
+        if probe.returncode != 0:
+            raise RepositoryError(
+                f"git cannot read the repository at {paths.top}: {_first_line(probe.stderr)}",
+                hint="run inside a git repository, or `git init` to make one",
+            )
+        return cls(paths=paths, version=version)
+
+    @property
+    def top(self) -> Path:
+        """The checkout that this was opened from."""
+        return self.paths.top
+
+    @property
+    def common_dir(self) -> Path:
+        """The git directory that all worktrees share."""
+        return self.paths.common_dir
+
+    def run(
+        self,
+        *args: str,
+        cwd: Path | None = None,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+    ) -> GitOutput:
+        """Run one git command to its end; with `check`, a failure raises `GitCommandError`."""
+        where = cwd or self.top
+        surroundings = {
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CEILING_DIRECTORIES": _ceiling(where),
+            **(env or {}),
+        }
+        foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in surroundings]
+        unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
+        command = [*unset, "git", "-C", str(where), *_OPTIONS, *args]
+        with ExitStack() as opened:
+            source = opened.enter_context(tempfile.TemporaryFile()) if stdin is not None else None
+            if source is not None and stdin is not None:
+                source.write(stdin)
+                source.seek(0)
+            returncode, stdout, stderr = _git_class()(where).execute(
+                command,
+                istream=source,
+                env=surroundings,
+                with_extended_output=True,
+                with_exceptions=False,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+            )
+        output = GitOutput(
+            returncode=returncode,
+            stdout=stdout.decode(errors="surrogateescape"),
+            stderr=stderr,
+        )
+        if check and returncode != 0:
+            raise failure(args, output)
+        return output
+
+    async def call(
+        self,
+        *args: str,
+        cwd: Path | None = None,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+    ) -> GitOutput:
+        """Do the same from trio."""
+        return await offload(partial(self.run, *args, cwd=cwd, check=check, env=env, stdin=stdin))
+
+    def resolve(self, ref: str) -> str:
+        """Give the commit that `ref` names now."""
+        if not ref.startswith("-"):
+            found = self.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
+            if found.returncode == 0:
+                return found.stdout.strip()
+        if not self.run("for-each-ref", "--count=1").stdout and self.head() is None:
+            raise RepositoryError(
+                f"the repository at {self.top} has no commits yet",
+                hint="make a first commit, then run again",
+            )
+        raise RepositoryError(
+            f"unknown base {ref!r}",
+            hint="name a branch, a tag or a commit; `git branch --all` lists the branches",
+        )
+
+    def branch_tip(self, branch: str) -> str | None:
+        """Give the commit at the tip of a local branch, None without such a branch."""
+        found = self.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", check=False)
+        return found.stdout.strip() if found.returncode == 0 else None
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Tell whether the first commit is in the history of the second."""
+        args = ("merge-base", "--is-ancestor", ancestor, descendant)
+        output = self.run(*args, check=False)
+        if output.returncode not in {0, 1}:
+            raise failure(args, output)
+        return output.returncode == 0
+
+    def count_commits(self, base: str, tip: str) -> int:
+        """Count the commits that `tip` has and `base` has not."""
+        return int(self.run("rev-list", "--count", f"{base}..{tip}", "--").stdout)
+
+    def changed_paths(self, base: str, tip: str, cwd: Path | None = None) -> tuple[str, ...]:
+        """Name every path that differs between two commits; a rename is both of its paths."""
+        args = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, tip, "--")
+        return self.run(*args, cwd=cwd).fields()
+
+    def dirty_paths(self, cwd: Path) -> tuple[str, ...]:
+        """Name what is changed, staged, in conflict or untracked in a checkout; ignored files are not."""
+        args = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames")
+        entries = self.run(*args, "--ignore-submodules=none", cwd=cwd).fields()
+        skipped = {"1": 8, "u": 10, "?": 1}  # how many words stand before the path
+        return tuple(entry.split(" ", skipped[entry[0]])[-1] for entry in entries if entry[0] in skipped)
+
+    def current_branch(self, cwd: Path | None = None) -> str | None:
+        """Give the branch that a checkout is on, None when its HEAD is detached."""
+        found = self.run("symbolic-ref", "--quiet", "HEAD", cwd=cwd, check=False)
+        return found.stdout.strip().removeprefix("refs/heads/") if found.returncode == 0 else None
+
+    def head(self, cwd: Path | None = None) -> str | None:
+        """Give the commit that a checkout is at, None before the first commit."""
+        found = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=cwd, check=False)
+        return found.stdout.strip() if found.returncode == 0 else None
+
+    def git_dir(self, cwd: Path) -> Path:
+        """Give a checkout's own git directory; its name cannot be told from the path."""
+        return Path(self.run("rev-parse", "--absolute-git-dir", cwd=cwd).stdout.rstrip("\n"))
+
+    def has_identity(self, cwd: Path | None = None) -> bool:
+        """Tell whether the user has a name and an address to commit under, not one git made up."""
+        only = ("-c", "user.useConfigOnly=true", "var")
+        return all(
+            self.run(*only, ident, cwd=cwd, check=False).returncode == 0
+            for ident in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT")
+        )
+
+    def exclude(self, pattern: str) -> None:
+        """Have every checkout of the repository ignore `pattern`, without touching a tracked file."""
+        path = Path(os.path.realpath(self.common_dir / "info" / "exclude"))
+        line = os.fsencode(pattern)
+        if line in _lines(path):
+            return
+        with metadata_lock(self.common_dir):
+            lines = _lines(path)
+            if line not in lines:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+                replace_file(path, b"".join(each + b"\n" for each in (*lines, line)), mode=mode)
+
+
+def init_repository(path: Path) -> Repository:
+    """Make a new repository with one empty commit on `main`, as `demo` and a first look need it."""
+    path.mkdir(parents=True)
+    _git_class()(path).execute(["git", "init", "--quiet", "--initial-branch=main", str(path)])
+    repository = Repository.open(path)
+    who = {
+        f"GIT_{role}_{part}": "autopilot-multi"
+        for role in ("AUTHOR", "COMMITTER")
+        for part in ("NAME", "EMAIL")
+    }
+    repository.run("commit", "--quiet", "--allow-empty", "--message", "Begin", env=who)
+    return repository
+
+
+def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:
+    """Tell which command failed and what git said; credentials in addresses are left out."""
+    from git.util import remove_password_if_present
+
+    command = " ".join(remove_password_if_present(["git", *args]))
+    shown = command if len(command) <= 160 else f"{command[:159]}…"  # noqa: PLR2004  a line and a half
+    hint = next((hint for text, hint in _HINTS if text in output.stderr), "")
+    return GitCommandError(
+        f"`{shown}` ended with {output.returncode}: {_first_line(output.stderr)}",
+        returncode=output.returncode,
+        stderr=output.stderr,
+        hint=hint or "run the command by hand to see more",
+    )
+
+
+def _first_line(stderr: str) -> str:
+    """Give the line that says why: git's own `fatal:` or `error:`, else the first."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (telling or lines or ["it said nothing"])[0]
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _ceiling(where: Path) -> str:
+    inherited = os.environ.get("GIT_CEILING_DIRECTORIES", "")
+    return os.pathsep.join(part for part in (str(where.parent), inherited) if part)
+
+
+@cache
+def _git_class() -> "type[Git]":
+    """Load GitPython on first use, and without its complaints when git is missing."""
+    had = os.environ.get("GIT_PYTHON_REFRESH")
+    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+    try:
+        from git.cmd import Git
+    finally:
+        if had is None:
+            del os.environ["GIT_PYTHON_REFRESH"]
+        else:
+            os.environ["GIT_PYTHON_REFRESH"] = had
+    return Git

@@ -1,0 +1,296 @@
+"""A worktree for a story: created, found again, or refused; never at the cost of somebody's work.
+
+What changes shared metadata happens in one thread under the metadata lock; filling the tree happens
+outside it. Until the tree is verified, a failure or a cancellation takes back what this very call
+made, and nothing else: a branch only while it still points where this call put it, a folder only
+while it holds nothing but what git checked out.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isolation.closing import discard
+from isolation.commits import merge_parents
+from isolation.errors import GitCommandError, WorkspaceError
+from isolation.layout import main_checkout, require_component
+from isolation.model import Workspace, WorkspaceRequest
+from isolation.population import complete, is_half_filled, populate, require_complete
+from isolation.registrations import Registration, clear_missing, load_registrations, lock_reason
+from isolation.repository import GitOutput, Repository, failure, metadata_lock, offload
+
+if TYPE_CHECKING:
+    import trio
+
+_GRACE = 60.0
+_ATTEMPTS = 4
+_PASSING = re.compile(r"failed to read .*commondir|locked' for writing")
+_LONGEST_BRANCH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A registered worktree before it is filled, and what of it this call made."""
+
+    base: str
+    tip: str
+    made_branch: bool = False
+    made_tree: bool = False
+    existed: bool = False
+    half_filled: bool = False
+
+
+async def create_or_attach(
+    repository: Repository,
+    request: WorkspaceRequest,
+    populate_limiter: "trio.CapacityLimiter",
+    *,
+    torn: bool = False,
+) -> Workspace:
+    """Give the story its worktree: a new one, one on its existing branch, or the one it had.
+
+    `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
+    its end is recognised without it.
+    """
+    import trio
+
+    try:
+        place = await offload(_register, repository, request, torn)
+    except GitCommandError as error:
+        raise WorkspaceError(error.message, hint=error.hint) from error
+    try:
+        filled = await offload(_fill, repository, request, place, limiter=populate_limiter)
+        await offload(_verify, repository, request, place, filled)
+    except BaseException as error:
+        with trio.move_on_after(_GRACE, shield=True):
+            await offload(_roll_back, repository, request, place)
+        if isinstance(error, GitCommandError):
+            raise WorkspaceError(error.message, hint=error.hint) from error
+        raise
+    return Workspace(
+        path=request.path,
+        branch=request.branch,
+        base=place.base,
+        head=place.tip,
+        reattached=place.existed,
+    )
+
+
+def _register(repository: Repository, request: WorkspaceRequest, torn: bool) -> _Place:  # noqa: FBT001  threads take positions
+    _require_sane(repository, request)
+    message = f"Merge the dependencies of {request.story_id}"
+    base = merge_parents(repository, request.parents, message)
+    with metadata_lock(repository.common_dir):
+        entries = load_registrations(repository)
+        _require_outside(request.path, entries)
+        here = next((entry for entry in entries if entry.path == request.path), None)
+        if here is not None and os.path.lexists(request.path) and not _clear_torn(repository, here):
+            return _adopt(repository, request, here, base, torn=torn)
+        _require_free_branch(repository, request, entries)
+        if here is not None:
+            clear_missing(repository, request.path)
+        else:
+            _require_free_path(repository, request.path)
+        return _add(repository, request, base)
+
+
+def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
+    """Refuse, before anything is written, what could lead out of the story's own place."""
+    require_component(request.story_id, "story id")
+    require_component(request.run_id, "run id")
+    require_component(request.path.name, "worktree folder")
+    ref = f"refs/heads/{request.branch}"
+    broken = request.branch.startswith(("-", "refs/")) or request.branch in {"@", "HEAD"}
+    broken = broken or not request.branch.isprintable()
+    if (
+        broken
+        or len(request.branch) > _LONGEST_BRANCH
+        or repository.run("check-ref-format", ref, check=False).returncode != 0
+    ):
+        raise WorkspaceError(
+            f"{request.branch[:80]!r} cannot name a branch",
+            hint="use letters, digits, `.`, `_` and `-` in story ids",
+        )
+    root = request.path.parent
+    real = Path(os.path.realpath(root))
+    if real != root or request.path.is_symlink():
+        link = request.path if request.path.is_symlink() else root
+        raise WorkspaceError(
+            f"{link} is a symbolic link that leads to {os.path.realpath(link)}",
+            hint="move it away, or set another worktree root",
+        )
+    for inside in (repository.common_dir, main_checkout(repository.common_dir)):
+        if inside is not None and request.path.is_relative_to(inside):
+            raise WorkspaceError(
+                f"{request.path} lies inside {inside}, where a worktree would show up as files of it",
+                hint="set a worktree root outside the repository",
+            )
+
+
+def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
+    for entry in entries:
+        if path != entry.path and path.is_relative_to(entry.path):
+            raise WorkspaceError(
+                f"{path} lies inside the worktree {entry.path}",
+                hint="set a worktree root outside the repository's worktrees",
+            )
+
+
+def _require_free_branch(
+    repository: Repository, request: WorkspaceRequest, entries: tuple[Registration, ...]
+) -> None:
+    for entry in entries:
+        if entry.branch == request.branch and entry.path != request.path:
+            raise WorkspaceError(
+                f"branch {request.branch} is checked out at {entry.path}",
+                hint="switch that checkout to another branch, or remove that worktree, then run again",
+            )
+    parts = request.branch.split("/")
+    above = ["/".join(parts[:end]) for end in range(1, len(parts))]
+    blocking = next((name for name in above if repository.branch_tip(name)), None)
+    below = repository.run(
+        "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{request.branch}/"
+    ).stdout.strip()
+    if blocking or below:
+        raise WorkspaceError(
+            f"branch {request.branch} cannot be made while there is a branch {blocking or below}",
+            hint=f"rename that branch: git branch -m {blocking or below} <another-name>",
+        )
+
+
+def _require_free_path(repository: Repository, path: Path) -> None:
+    """Refuse a path where something is that git does not know; an empty folder is nothing."""
+    if not os.path.lexists(path):
+        return
+    if path.is_dir():
+        _drop_dead_pointer(repository, path)
+        if not any(path.iterdir()):
+            return
+    raise WorkspaceError(
+        f"{path} exists and is not a worktree of this repository",
+        hint="move it away, then run again; it is never deleted",
+    )
+
+
+def _drop_dead_pointer(repository: Repository, path: Path) -> None:
+    """Empty a folder that holds only the `.git` file of a creation that was killed half-way."""
+    pointer = path / ".git"
+    if [entry.name for entry in path.iterdir()] != [".git"] or not pointer.is_file():
+        return
+    git_dir = Path(os.fsdecode(pointer.read_bytes()).removeprefix("gitdir:").strip())
+    if git_dir.parent == repository.common_dir / "worktrees" and not (git_dir / "index").exists():
+        pointer.unlink()
+
+
+def _clear_torn(repository: Repository, here: Registration) -> bool:
+    """Undo a registration that was killed before it had a HEAD; it can hold no work."""
+    if here.is_torn and here.path.is_dir():
+        _drop_dead_pointer(repository, here.path)
+        if not any(here.path.iterdir()):
+            here.path.rmdir()
+            return True
+    return False
+
+
+def _adopt(
+    repository: Repository, request: WorkspaceRequest, here: Registration, base: str, *, torn: bool
+) -> _Place:
+    """Take the worktree that the story already has, with the work that is in it."""
+    if here.branch != request.branch:
+        on = f"on branch {here.branch}" if here.branch else f"on no branch, at {here.head[:10]}"
+        raise WorkspaceError(
+            f"the worktree {here.path} is {on}, not on {request.branch}",
+            hint=f"`git switch {request.branch}` there, or move it away with `git worktree move`",
+        )
+    reason = lock_reason(request.run_id, request.story_id)
+    if here.lock_reason != reason:
+        if here.lock_reason is not None:
+            repository.run("worktree", "unlock", str(here.path))
+        repository.run("worktree", "lock", "--reason", reason, str(here.path))
+    half_filled = torn or is_half_filled(repository, here.path)
+    start = _start_of(repository, base, here.head)
+    return _Place(base=start, tip=here.head, existed=True, half_filled=half_filled)
+
+
+def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place:
+    """Register a worktree on the story's branch, made at the base unless it exists."""
+    request.path.parent.mkdir(parents=True, exist_ok=True)
+    before = repository.branch_tip(request.branch)
+    tip = base if before is None else _fast_forward(repository, request.branch, before, base)
+    reason = ("--lock", "--reason", lock_reason(request.run_id, request.story_id))
+    exists = before is not None
+    for _ in range(_ATTEMPTS):
+        existing = (str(request.path), request.branch)
+        fresh = ("--no-track", "-b", request.branch, str(request.path), base)
+        args = ("worktree", "add", "--no-checkout", *reason, *(existing if exists else fresh))
+        output = repository.run(*args, check=False)
+        if output.returncode == 0:
+            return _Place(
+                base=_start_of(repository, base, tip),
+                tip=tip,
+                made_branch=before is None,
+                made_tree=True,
+                existed=before is not None,
+            )
+        if not _PASSING.search(output.stderr):
+            break
+        # A failed attempt may have left the new branch behind: then that one is used.
+        exists = repository.branch_tip(request.branch) is not None
+    if before is None:
+        _delete_branch(repository, request.branch, base)
+    raise failure(args, output)
+
+
+def _fast_forward(repository: Repository, branch: str, tip: str, base: str) -> str:
+    """Move a branch without commits of its own on to the new base; any other stays as it is."""
+    if tip == base or not repository.is_ancestor(tip, base):
+        return tip
+    repository.run("update-ref", "-m", "autopilot-multi: new base", f"refs/heads/{branch}", base, tip)
+    return base
+
+
+def _start_of(repository: Repository, base: str, tip: str) -> str:
+    """Give the commit that the story's own commits come after, also when the base has moved on."""
+    if tip == base:
+        return base
+    common = repository.run("merge-base", base, tip, check=False)
+    return common.stdout.strip() if common.returncode == 0 else base
+
+
+def _fill(repository: Repository, request: WorkspaceRequest, place: _Place) -> GitOutput | None:
+    if place.made_tree:
+        return populate(repository, request.path, request.branch)
+    if place.half_filled:
+        return complete(repository, request.path, request.branch)
+    return None
+
+
+def _verify(
+    repository: Repository, request: WorkspaceRequest, place: _Place, filled: GitOutput | None
+) -> None:
+    require_complete(repository, request.path, branch=request.branch, tip=place.tip, filled=filled)
+
+
+def _roll_back(repository: Repository, request: WorkspaceRequest, place: _Place) -> None:
+    if not place.made_tree or not _holds_only_checkout(repository, request.path, place.tip):
+        return
+    if discard(repository, request.path) == "" and place.made_branch:
+        _delete_branch(repository, request.branch, place.tip)
+
+
+def _holds_only_checkout(repository: Repository, path: Path, tip: str) -> bool:
+    """Compare by name only: it needs no room on a full disk, and nobody has worked here yet."""
+    tracked = set(repository.run("ls-tree", "-r", "-z", "--name-only", tip).fields()) | {".git"}
+    return all(
+        os.path.relpath(Path(folder, name), path) in tracked
+        for folder, folders, names in os.walk(path)
+        for name in (*names, *(each for each in folders if Path(folder, each).is_symlink()))
+    )
+
+
+def _delete_branch(repository: Repository, branch: str, value: str) -> None:
+    """Delete a branch that this call made, only while it points where it was made."""
+    with_value = ("update-ref", "-d", f"refs/heads/{branch}", value)
+    repository.run(*with_value, check=False)
