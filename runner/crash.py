@@ -6,11 +6,18 @@ import traceback
 from pathlib import Path
 
 
-def write_crash_log(error: BaseException) -> Path:
-    """Write the traceback to a new file and give its path."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+def write_crash_log(error: BaseException, folder: Path | None = None) -> Path:
+    """Write the traceback to a new file, in `folder` or among the temporary files, and give its path."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
-        "w", prefix=f"autopilot-multi-crash-{stamp}-", suffix=".log", delete=False, encoding="utf-8"
+        "w",
+        prefix=f"autopilot-multi-crash-{time.strftime('%Y%m%d-%H%M%S')}-",
+        suffix=".log",
+        dir=folder,
+        delete=False,
+        encoding="utf-8",
+        errors="backslashreplace",
     ) as log:
         log.write("".join(traceback.format_exception(error)))
     return Path(log.name)

@@ -53,7 +53,7 @@ def _failed(error: Exception, output: Output) -> int:
     if isinstance(message, str) and hasattr(error, "exit_code"):
         output.error(code=getattr(error, "code", "error"), message=message, hint=getattr(error, "hint", ""))
         return int(error.exit_code)
-    from runner.cli.crash import write_crash_log
+    from runner.crash import write_crash_log
 
     where = write_crash_log(error)
     output.error(

@@ -124,6 +124,7 @@ class SessionEnded:
     outcome: str
     exit_code: int | None
     detail: str = ""
+    reported: str = ""
     last_line: str = ""
     input_tokens: int | None = None
     output_tokens: int | None = None

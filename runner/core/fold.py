@@ -9,6 +9,7 @@ from typing import assert_never
 
 from runner.core import events as ev
 from runner.core.model import (
+    MAX_RETRIES,
     KillSwitch,
     Note,
     Outcome,
@@ -117,6 +118,7 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
             attempt=0 if fresh else story.attempt,
             implemented=False if fresh else story.implemented,
             checkpointed=False if fresh else story.checkpointed,
+            verified=0 if fresh else story.verified,
             session_limit_used=0,
         )
     return replace(run, stories=stories, ended_at=None, exit_code=None, kill_switch=None)
@@ -134,9 +136,11 @@ def _story(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # 
                 attempt=max(1, story.attempt),
             )
         case ev.WorkspacePlanned():
-            return replace(story, branch=body.branch, workspace=body.path)
+            return replace(story, branch=body.branch, workspace=body.path, torn=True)
         case ev.WorkspaceOpened():
-            return replace(story, branch=body.branch, workspace=body.path, base=story.base or body.base)
+            return replace(
+                story, branch=body.branch, workspace=body.path, base=story.base or body.base, torn=False
+            )
         case ev.WorkspaceClosed():
             return replace(story, workspace=None if body.removed else story.workspace)
         case ev.SessionStarted():
@@ -160,6 +164,7 @@ def _story(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # 
                 implemented=False,
                 checkpointed=False,
                 checkpoint_planned_at=None,
+                verified=0,
                 last_failure=body.output,
                 reason=body.reason,
             )
@@ -192,7 +197,10 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         agent=body.agent,
         agents_per_wave=body.agents_per_wave,
     )
-    return replace(story, step=step, sessions=(*story.sessions, session), last_line="")
+    checkpointed = story.checkpointed and session.kind is SessionKind.VERIFY
+    return replace(
+        story, step=step, sessions=(*story.sessions, session), last_line="", checkpointed=checkpointed
+    )
 
 
 def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> StorySnapshot:
@@ -204,6 +212,7 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
             outcome=outcome,
             exit_code=body.exit_code,
             detail=body.detail,
+            reported=body.reported,
             usage=Usage(
                 input_tokens=body.input_tokens, output_tokens=body.output_tokens, cost_usd=body.cost_usd
             ),
@@ -214,13 +223,13 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
         else session
         for session in story.sessions
     )
-    worked = any(
-        session.id == body.session_id and session.kind is SessionKind.WORK for session in story.sessions
-    )
+    kinds = {session.kind for session in story.sessions if session.id == body.session_id}
+    worked, well = SessionKind.WORK in kinds, outcome is Outcome.OK
     return replace(
         story,
         sessions=sessions,
-        implemented=story.implemented or (worked and outcome is Outcome.OK),
+        implemented=story.implemented or (worked and well),
+        verified=story.verified + (1 if well and not worked else 0),
         session_limit_used=story.session_limit_used + (1 if worked else 0),
         last_line=body.last_line or story.last_line,
     )
@@ -233,6 +242,7 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
         reason=body.reason,
         next=body.next,
         ended_at=at,
+        attempt=min(story.attempt, MAX_RETRIES + 1),
         commit=body.commit or story.commit,
         commits=body.commits or story.commits,
         kill_switch=KillSwitch(**body.kill_switch) if body.kill_switch else None,

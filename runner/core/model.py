@@ -54,6 +54,8 @@ class Outcome(StrEnum):
     """How a session ended, as the runner judges it."""
 
     OK = "ok"
+    PARTIAL = "partial"
+    ASKS = "asks"
     FAILED = "failed"
     STOPPED = "stopped"
     STALLED = "stalled"
@@ -146,6 +148,7 @@ class SessionRecord:
     outcome: Outcome | None = None
     exit_code: int | None = None
     detail: str = ""
+    reported: str = ""
     usage: Usage = field(default_factory=Usage)
     agents_per_wave: int | None = None
     summary: Mapping[str, int] = field(default_factory=dict)
@@ -157,8 +160,9 @@ class StorySnapshot:
     """Everything known about one story of a run, folded from its events.
 
     `attempt` counts from 1 once the story has started. `implemented` tells that this attempt's
-    work session ended well, `checkpointed` that its changes are committed: what a resume must
-    not repeat.
+    work session ended well, `checkpointed` that its changes are committed, `verified` how many
+    verify commands it has passed: what a resume must not repeat. `torn` tells that a workspace was
+    begun and never reported as open.
     """
 
     id: StoryId
@@ -172,11 +176,13 @@ class StorySnapshot:
     commit: str | None = None
     commits: int = 0
     workspace: str | None = None
+    torn: bool = False
     step: Step = IMPLEMENT
     attempt: int = 0
     implemented: bool = False
     checkpointed: bool = False
     checkpoint_planned_at: float | None = None
+    verified: int = 0
     last_failure: str = ""
     session_limit_used: int = 0
     sessions: tuple[SessionRecord, ...] = ()
@@ -189,7 +195,7 @@ class StorySnapshot:
     @property
     def retry_count(self) -> int:
         """How many retries the current step has used."""
-        return max(0, self.attempt - 1)
+        return min(MAX_RETRIES, max(0, self.attempt - 1))
 
     @property
     def usage(self) -> Usage:

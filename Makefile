@@ -1,0 +1,49 @@
+# Every target sets up its own .venv; Python 3.11 or newer, git and make are all it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check lint types imports docs bench chaos agents clean
+.DEFAULT_GOAL := check
+
+$(READY): pyproject.toml requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11"; echo "hint: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $(READY)
+
+demo: $(READY) ## run the main job for real in a throw-away repository
+	@$(BIN)/autopilot-multi demo
+
+test: $(READY) ## every test but the marked ones
+	@$(BIN)/python -m pytest -q -n 2
+
+check: lint types imports docs test ## all that CI checks
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(READY)
+	@$(BIN)/mypy
+
+imports: $(READY)
+	@$(BIN)/lint-imports
+
+docs: $(READY) ## is the generated reference current?
+	@$(BIN)/python -m docs.generate --check
+
+bench: $(READY) ## ratios against named peers, in one run
+	@$(BIN)/python -m tests.bench
+
+chaos: $(READY) ## kills, faults and many repetitions
+	@$(BIN)/python -m pytest -q -m chaos
+
+agents: $(READY) ## real agent programs
+	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5
+
+clean: ## remove what `make` made
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

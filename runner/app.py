@@ -1,0 +1,300 @@
+"""The composition root: lease, journal, keeper, orchestrator and view, put together in order.
+
+One run, whether it begins or goes on, passes through `coordinate`. Whatever ends it, the lease is
+given back, the processes are gone, and the records say what happened.
+"""
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from isolation import lease
+from isolation.errors import KeeperError
+from isolation.keeper import open_keeper, wait_for_old_keepers
+from isolation.layout import journal_path, keepers_lock_path, run_dir
+from isolation.repository import Repository, offload
+from runner import probe, telemetry
+from runner.agents.catalogue import choose
+from runner.agents.protocol import Agent
+from runner.core import events as ev
+from runner.core.fold import exit_code, fold
+from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, Story, StoryId
+from runner.core.settings import Settings
+from runner.core.story_json import digest, from_json, to_json
+from runner.crash import write_crash_log
+from runner.groups import unwrapped
+from runner.journal import Journal
+from runner.orchestrator import Orchestrator, StopRequest, World
+from runner.pipeline import finished
+from runner.planning import Plan, root_of
+from runner.recorder import Recorder
+from runner.settings_json import from_json as settings_from_json
+from runner.settings_json import to_json as settings_to_json
+from runner.stopping import Level, StopControl
+from runner.tidying import tidy
+from runner.tools import Tools
+from runner.verdicts import done
+
+OLD_KEEPERS_SECONDS = 15.0
+SECONDS_AN_HOUR = 3600
+
+
+class View(Protocol):
+    """What a person sees while a run goes on."""
+
+    def seen(self, event: ev.Event, run: RunSnapshot) -> None:
+        """Take note of one event; must not block."""
+
+    def say(self, line: str) -> None:
+        """Tell a person one thing now."""
+
+    async def refresh(self) -> None:
+        """Keep what is shown current until cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run came out: its last snapshot and the program's exit code."""
+
+    run: RunSnapshot
+    exit_code: int
+    went_on: bool = True
+
+
+def new_run_id() -> RunId:
+    """Make an id that sorts by time and never repeats."""
+    return RunId(time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{secrets.token_hex(4)}")
+
+
+async def start_run(plan: Plan, view: View) -> Ended:
+    """Carry out a plan from its beginning."""
+    run_id = new_run_id()
+    settings = plan.settings
+    options = settings_to_json(settings) | {
+        "digests": {story.id: digest(story) for story in plan.stories},
+        "host_class": _host_class(),
+        "resource_verdict_at_start": None,
+    }
+    first = ev.RunStarted(
+        base=plan.base,
+        isolation=settings.bg_isolation,
+        enforcement="none",
+        max_stories=settings.max_stories,
+        options=options,
+        stories=tuple(to_json(story) for story in plan.stories),
+    )
+    already = tuple(_done_before(plan, story) for story in plan.stories if story.id in plan.finished)
+    notes = tuple(ev.Noted(message=note) for note in plan.notes)
+    async with _coordination(plan.repository, run_id) as journal:
+        blank = RunSnapshot(run_id=run_id, started_at=time.time())
+        return await _coordinate(
+            repository=plan.repository,
+            journal=journal,
+            snapshot=blank,
+            first=(first, *notes, *already),
+            crew=_Crew(settings=settings, order=plan.stories, agents=plan.agents),
+            view=view,
+        )
+
+
+async def resume_run(repository: Repository, run_id: RunId, view: View, *, retry_failed: bool) -> Ended:
+    """Go on with a run where it stands: what is finished stays finished."""
+    async with _coordination(repository, run_id) as journal:
+        events = await offload(journal.events, run_id)
+        snapshot = fold(run_id, events)
+        started = next(event.body for event in events if isinstance(event.body, ev.RunStarted))
+        order = tuple(from_json(entry) for entry in started.stories)
+        settings = settings_from_json(snapshot.options)
+        requeued = _requeued(snapshot, retry_failed=retry_failed)
+        if not requeued and snapshot.ended:
+            return Ended(run=snapshot, exit_code=exit_code(snapshot), went_on=False)
+        agents = {story.id: choose(story, settings) for story in order}
+        return await _coordinate(
+            repository=repository,
+            journal=journal,
+            snapshot=snapshot,
+            first=(ev.RunResumed(requeued=requeued),),
+            crew=_Crew(settings=settings, order=order, agents=agents),
+            view=view,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Crew:
+    """Who does what under which settings."""
+
+    settings: Settings
+    order: Sequence[Story]
+    agents: Mapping[StoryId, Agent]
+
+
+@asynccontextmanager
+async def _coordination(repository: Repository, run_id: RunId) -> AsyncIterator[Journal]:
+    """Hold the repository for one run, with the processes of any killed run gone."""
+    common = repository.common_dir
+    held = await offload(lease.acquire, common, run_id)
+    try:
+        with trio.move_on_after(OLD_KEEPERS_SECONDS) as patience:
+            await wait_for_old_keepers(keepers_lock_path(common))
+        if patience.cancelled_caught:
+            raise KeeperError(
+                f"processes of a killed run are still alive after {OLD_KEEPERS_SECONDS:g} s",
+                hint="`autopilot-multi doctor` names them; end them, then run again.",
+            )
+        journal = await offload(Journal.open, journal_path(common))
+        try:
+            journal.notes = (*held.notes, *journal.notes)
+            with unwrapped():
+                yield journal
+        finally:
+            journal.close()
+    finally:
+        held.release()
+
+
+async def _coordinate(
+    *,
+    repository: Repository,
+    journal: Journal,
+    snapshot: RunSnapshot,
+    first: Sequence[ev.Body],
+    crew: _Crew,
+    view: View,
+) -> Ended:
+    """Run the orchestrator beside the view and the signals, then close the books."""
+    recorder = Recorder(store=journal, snapshot=snapshot)
+    recorder.subscribe(view.seen)
+    await offload(repository.exclude, "/.orchestrator/")
+    await recorder.record(*first, *(ev.Noted(message=note) for note in journal.notes))
+    control, ended_by = StopControl(), _EndedBy()
+    async with (
+        _signals(control, ended_by, view),
+        _refreshing(view),
+        open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
+    ):
+        tools = Tools(
+            repository=repository,
+            keeper=keeper,
+            recorder=recorder,
+            control=control,
+            settings=crew.settings,
+            worktree_root=root_of(repository, crew.settings),
+            populate=trio.CapacityLimiter(os.cpu_count() or 1),
+            deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
+        )
+        await tidy(tools)
+        world = _world(repository, journal, snapshot.run_id)
+        orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
+        await orchestrator.orchestrate()
+    code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
+    await recorder.record(ev.RunEnded(exit_code=code))
+    await offload(_write_records, recorder.snapshot, repository.top)
+    return Ended(run=recorder.snapshot, exit_code=code)
+
+
+@dataclass(slots=True)
+class _EndedBy:
+    """Which signal, if any, asked for the end."""
+
+    code: int | None = None
+
+
+@asynccontextmanager
+async def _signals(control: StopControl, ended_by: _EndedBy, view: View) -> AsyncIterator[None]:
+    """Turn Ctrl-C and SIGTERM into levels of stopping; each says what the next one would do."""
+
+    async def listen(*, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
+            task_status.started()
+            async for number in received:
+                ended_by.code = 128 + number
+                level = Level(min(control.run_level + 1, Level.KILL))
+                if number != signal.SIGINT:
+                    level = max(level, Level.STOP)
+                control.raise_run(level)
+                view.say(_LEVEL_WORDS[level])
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(listen)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+_LEVEL_WORDS = {
+    Level.FINISH: "stopping: nothing new starts, running sessions reach their end; "
+    "Ctrl-C again ends the sessions",
+    Level.STOP: "stopping: sessions are asked to end and have their grace; Ctrl-C again ends them at once",
+    Level.KILL: "stopping: all sessions are ended at once",
+}
+
+
+@asynccontextmanager
+async def _refreshing(view: View) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(view.refresh)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def _world(repository: Repository, journal: Journal, run_id: RunId) -> World:
+    def sample() -> ResourceSample:
+        return probe.sample(repository.top)
+
+    def requests(last: int) -> list[StopRequest]:
+        return [
+            StopRequest(id=request.id, story_id=request.story_id, now=bool(request.data.get("now")))
+            for request in journal.requests_after(run_id, last)
+            if request.kind == "stop"
+        ]
+
+    crashes = run_dir(repository.common_dir, run_id)
+
+    def write_crash(error: BaseException) -> Path:
+        return write_crash_log(error, crashes)
+
+    return World(sample=sample, requests=requests, write_crash=write_crash)
+
+
+def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ...]:
+    """Name the stories that go on: all without a final verdict, and failed ones on demand."""
+    again = {Status.RUNNING, Status.STOPPED, Status.PARKED, Status.SKIPPED}
+    if retry_failed:
+        again.add(Status.FAILED)
+    unfinished = [story for story in snapshot.stories.values() if story.status in again]
+    if all(story.status is Status.SKIPPED for story in unfinished) and snapshot.ended:
+        # Nothing that they wait for goes on, so they would only be skipped again.
+        return ()
+    return tuple(story.id for story in unfinished)
+
+
+def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
+    before = plan.finished[story.id]
+    reason = f"already done in run {before.run_id}"
+    return finished(done(story.id, commit=before.commit or "", commits=before.commits, reason=reason))
+
+
+def _host_class() -> str:
+    uname = os.uname()
+    return f"{uname.sysname.lower()}-{uname.machine}-{os.cpu_count() or 1}cpu"
+
+
+def _write_records(run: RunSnapshot, top: Path) -> None:
+    """Write the run's records; a second time replaces the first."""
+    metrics = top / ".orchestrator" / "metrics"
+    stories = run.stories.values()
+    loops = [telemetry.story_record(run, story, top=top) for story in stories]
+    sessions = [
+        telemetry.session_record(run, story, session, top=top)
+        for story in stories
+        for session in story.sessions
+    ]
+    telemetry.upsert(metrics / "autopilot.jsonl", [*loops, telemetry.run_record(run)], telemetry.LOOP_KEY)
+    telemetry.upsert(metrics / "sessions.jsonl", sessions, telemetry.SESSION_KEY)

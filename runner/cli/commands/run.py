@@ -1,0 +1,72 @@
+"""Carry the backlog out: several stories at once, each in its own worktree, to verified commits.
+
+STORY_OR_PATH is a story file, a folder, a list of stories (TOML, YAML, JSON), the id of a story in
+`stories/`, or a prompt in quotes. Without any, the stories in `stories/` run.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+from runner.cli.run_options import add_run_flags, flags_of
+
+if TYPE_CHECKING:
+    from runner.planning import Plan
+
+EXAMPLE = "autopilot-multi --max-stories=3"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `run`."""
+    add_run_flags(parser)
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Plan, then run; with --dry-run only plan."""
+    from runner.planning import RunRequest, make_plan
+
+    request = RunRequest(
+        directory=Path(arguments.directory),
+        sources=tuple(arguments.sources),
+        flags=flags_of(arguments),
+        only=tuple(arguments.only or ()),
+        retry_failed=arguments.retry_failed,
+        again=arguments.again,
+    )
+    plan = make_plan(request)
+    for note in plan.notes:
+        output.warn(note)
+    if arguments.dry_run:
+        return _show(plan, output, no_color=arguments.no_color)
+    return _run(plan, arguments, output)
+
+
+def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
+    from runner.planning import view
+    from runner.report.plan import plan_document, plan_text
+    from runner.report.table import look_for
+
+    shown = view(plan)
+    output.document(plan_document(shown))
+    output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
+    return 0
+
+
+def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
+    import trio
+
+    from runner.app import start_run
+    from runner.cli.ending import show_end
+    from runner.cli.view import choose_view
+
+    if len(plan.finished) == len(plan.stories):
+        output.say(f"nothing to do: all {len(plan.stories)} stories are done; --again runs them once more")
+    if arguments.apply:
+        output.say("--apply: stories run for real, which is the default")
+    view = choose_view(output, events=arguments.events, no_color=arguments.no_color)
+    ended = trio.run(start_run, plan, view)
+    return show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)

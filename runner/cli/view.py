@@ -1,0 +1,97 @@
+"""What a person sees while a run goes on: a live dashboard on a terminal, plain lines elsewhere."""
+
+import json
+import os
+import sys
+import time
+
+import trio
+
+from runner.cli.output import Output
+from runner.core.events import Event, OutputSeen, encode
+from runner.core.model import RunSnapshot
+from runner.narration import line_for
+
+REFRESH_SECONDS = 0.25
+
+
+class PlainView:
+    """One line an event on stderr; nothing moves."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def seen(self, event: Event, run: RunSnapshot) -> None:
+        """Narrate what is worth a line."""
+        line = line_for(event, run)
+        if line:
+            self._output.say(line)
+
+    def say(self, line: str) -> None:
+        """Tell one thing now."""
+        self._output.say(line)
+
+    async def refresh(self) -> None:
+        """Do nothing: lines stay where they are."""
+        await trio.sleep_forever()
+
+
+class LiveView:
+    """The dashboard, redrawn a few times a second."""
+
+    def __init__(self, output: Output, *, no_color: bool) -> None:
+        self._output = output
+        self._no_color = no_color
+        self._run: RunSnapshot | None = None
+        self._begun = trio.Event()
+
+    def seen(self, _event: Event, run: RunSnapshot) -> None:
+        """Remember the newest state for the next drawing."""
+        self._run = run
+        self._begun.set()
+
+    def say(self, line: str) -> None:
+        """Print one line; it appears above the dashboard."""
+        self._output.say(line)
+
+    async def refresh(self) -> None:
+        """Draw until cancelled, and leave the screen as it was."""
+        from runner.dashboard import Dashboard
+
+        await self._begun.wait()
+        assert self._run is not None, "seen() comes before _begun"  # noqa: S101  for the type checker
+        with Dashboard(self._run, no_color=self._no_color) as dashboard:
+            while True:
+                dashboard.update(self._run)
+                dashboard.refresh(time.time())
+                await trio.sleep(REFRESH_SECONDS)
+
+
+class EventView:
+    """Every durable event as one JSON line on stdout."""
+
+    def seen(self, event: Event, _run: RunSnapshot) -> None:
+        """Print the event."""
+        if isinstance(event.body, OutputSeen):
+            return
+        kind, data = encode(event.body)
+        line = {"run_id": event.run_id, "at": event.at, "kind": kind, **data}
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+    def say(self, line: str) -> None:
+        """Tell a person, not the reader of the events."""
+        sys.stderr.write(line + "\n")
+
+    async def refresh(self) -> None:
+        """Do nothing: events come by themselves."""
+        await trio.sleep_forever()
+
+
+def choose_view(output: Output, *, events: bool, no_color: bool) -> PlainView | LiveView | EventView:
+    """Give the view that fits where the program runs."""
+    if events:
+        return EventView()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not output.quiet:
+        return LiveView(output, no_color=no_color)
+    return PlainView(output)

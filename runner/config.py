@@ -1,0 +1,157 @@
+"""The settings of a run, from all places that may hold them, each value with its origin.
+
+Precedence, the first that has a key decides: flags, the environment (`AUTOPILOT_MULTI_MAX_STORIES`
+and so on), `autopilot-multi.toml` or `.config/autopilot-multi.toml` at the top of the repository,
+the `autopilot:` block in AGENTS.md or CLAUDE.md, the user's `config.toml`, the defaults. Every
+place is checked, also where another decides. The tables `agents`, `hooks` and `tiers` are joined
+entry by entry; they cannot come from flags or the environment.
+
+In the environment `AUTOPILOT_MULTI_VERIFY` holds one command a line, and
+`AUTOPILOT_MULTI_SYMLINK_DIRECTORIES` names separated by commas; an empty variable counts as absent.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.config_values import FLOATS, INTEGERS, KEYS, TABLES, Kind, Place, build, checked, clamped
+from runner.core.errors import SettingsError
+from runner.core.names import did_you_mean
+from runner.core.settings import Settings
+from runner.session_config import load_block
+
+PROJECT_FILES = ("autopilot-multi.toml", ".config/autopilot-multi.toml")
+PREFIX = "AUTOPILOT_MULTI_"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The settings; for every key where its value came from; what the person should be told.
+
+    `origins` has each key of the settings, and besides one dotted key for every entry of a table
+    that was set, such as `hooks.before_run` or `tiers.warn.memory-gb`.
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """What one place holds, unchecked; `notes` are about what was left out."""
+
+    place: Place
+    values: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def load_settings(
+    *, top: Path, flags: Mapping[str, str | tuple[str, ...]], environ: Mapping[str, str]
+) -> Loaded:
+    """Read every place, check it, and join the values; out of range clamps and adds a note."""
+    layers = [_flags(flags), _environment(environ), *_project(top), *_block(top), *_user(environ)]
+    joined: dict[str, Any] = {}
+    origins = dict.fromkeys(KEYS, "default")
+    notes: list[str] = []
+    for layer in layers:
+        notes.extend(layer.notes)
+        for key, value in checked(layer.values, layer.place).items():
+            if key in joined:
+                continue
+            joined[key], note = clamped(key, value, layer.place)
+            notes.extend([note] if note else [])
+            origins[key] = layer.place.origin(key)
+            table = key.partition(".")[0]
+            if origins[table] == "default":
+                origins[table] = origins[key]
+    return Loaded(settings=build(joined, origins), origins=origins, notes=tuple(notes))
+
+
+def _flags(flags: Mapping[str, str | tuple[str, ...]]) -> _Layer:
+    values = {
+        key: list(value) if isinstance(value, tuple) else _typed(key, value) for key, value in flags.items()
+    }
+    return _Layer(place=Place(kind=Kind.FLAG), values=values)
+
+
+def _environment(environ: Mapping[str, str]) -> _Layer:
+    place = Place(kind=Kind.ENVIRONMENT)
+    names = {place.name(key): key for key in KEYS if key not in TABLES}
+    values: dict[str, Any] = {}
+    notes: list[str] = []
+    for name, text in sorted(environ.items()):
+        if not name.startswith(PREFIX):
+            continue
+        key = names.get(name)
+        if key is None:
+            nearest = did_you_mean(name, names)
+            notes.append(f"the environment variable {name} is unknown and has no effect {nearest}".rstrip())
+        elif text.strip():
+            values[key] = _typed(key, text)
+    return _Layer(place=place, values=values, notes=tuple(notes))
+
+
+def _typed(key: str, text: str) -> Any:
+    """Read a text as what its key takes; what cannot be read stays text and is refused later."""
+    if key in INTEGERS and _INTEGER.fullmatch(text.strip()):
+        return int(text)
+    if key in FLOATS and _DECIMAL.fullmatch(text.strip()):
+        return float(text)
+    if key == "verify":
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    if key == "symlink-directories":
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def _project(top: Path) -> list[_Layer]:
+    present = [name for name in PROJECT_FILES if (top / name).is_file()]
+    if len(present) > 1:
+        raise SettingsError(
+            f"there are two settings files: {present[0]} and {present[1]}", hint="keep one of them."
+        )
+    return [_file(top / name, name) for name in present]
+
+
+def _block(top: Path) -> list[_Layer]:
+    block, notes = load_block(top)
+    if block is None:
+        return []
+    known = {key: value for key, value in block.values.items() if key in KEYS}
+    strange = tuple(
+        f"{block.file}: the key '{key}' of the 'autopilot:' block is unknown here and has no effect "
+        f"{did_you_mean(key, KEYS)}".rstrip()
+        for key in block.values
+        if key not in KEYS
+    )
+    return [_Layer(place=Place(kind=Kind.FILE, file=block.file), values=known, notes=(*notes, *strange))]
+
+
+def _user(environ: Mapping[str, str]) -> list[_Layer]:
+    home, folder = environ.get("HOME", ""), environ.get("XDG_CONFIG_HOME", "")
+    if not folder.startswith("/"):  # the specification says to ignore a relative one
+        if not home:
+            return []
+        folder = f"{home}/.config"
+    path = Path(folder) / "autopilot-multi" / "config.toml"
+    inside = bool(home) and path.is_relative_to(home)
+    name = f"~/{path.relative_to(home).as_posix()}" if inside else str(path)
+    return [_file(path, name)] if path.is_file() else []
+
+
+def _file(path: Path, name: str) -> _Layer:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(
+            f"{name} cannot be read: {error.strerror or error}", hint="check its permissions."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError(f"{name}: not valid TOML: {error}", hint="strings need quotes.") from error
+    return _Layer(place=Place(kind=Kind.FILE, file=name), values=values)

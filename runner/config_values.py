@@ -1,0 +1,350 @@
+"""What a setting may hold: one place's values are checked here, clamped, and built into `Settings`.
+
+A place's values come in as plain data and leave flat, under dotted keys such as `max-stories`,
+`hooks.before_run`, `agents.mine` or `tiers.warn.memory-gb`, so that places can be joined key by key.
+"""
+
+import re
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, NoReturn
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from runner.core.errors import RunnerError, SettingsError, UsageError
+from runner.core.model import ContinuePolicy
+from runner.core.names import did_you_mean
+from runner.core.settings import BOUNDS, AgentSettings, HookSettings, Settings, TierSettings, TierThresholds
+
+INTEGERS = frozenset({"max-stories", "max-sessions", "token-budget", "log-cap-mb", "agents-per-wave"})
+FLOATS = frozenset(
+    {
+        "max-hours",
+        "inactivity-timeout",
+        "stall-seconds",
+        "confidence-threshold",
+        "cost-budget",
+        "grace-seconds",
+    }
+)
+TABLES = frozenset({"hooks", "agents", "tiers"})
+TIERS = ("green", "warn", "degraded")
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "bg-isolation": ("worktree", "none"),
+    "continue": tuple(policy.value for policy in ContinuePolicy),
+}
+_EXAMPLES: Mapping[str, str] = {
+    "token-budget": "2000000",
+    "cost-budget": "25",
+    "verify": "make test",
+    "symlink-directories": "node_modules",
+    "model": "opus",
+    "worktree-root": "../worktrees",
+}
+
+
+def key_of(field_name: str) -> str:
+    """Give the key of a field of the settings: `continue_` is `continue`, `max_stories` `max-stories`."""
+    return field_name.rstrip("_").replace("_", "-")
+
+
+KEYS = tuple(key_of(item.name) for item in fields(Settings))
+
+
+class Kind(Enum):
+    """What sort of place a value came from."""
+
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place that holds settings; `file` names it if it is one."""
+
+    kind: Kind
+    file: str = ""
+
+    def name(self, key: str) -> str:
+        """Name a key as it is written in this place."""
+        match self.kind:
+            case Kind.FLAG:
+                return f"--{key}"
+            case Kind.ENVIRONMENT:
+                return f"AUTOPILOT_MULTI_{key.upper().replace('-', '_')}"
+            case Kind.FILE:
+                return f"{self.file}: {key}"
+
+    def origin(self, key: str) -> str:
+        """Tell where a value came from, for people."""
+        return self.file if self.kind is Kind.FILE else f"{self.kind.value} {self.name(key)}"
+
+    def error(self, message: str, hint: str) -> RunnerError:
+        """Make the error for a value of this place."""
+        return (UsageError if self.kind is Kind.FLAG else SettingsError)(message, hint=hint)
+
+
+def _filled(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _off(value: Any) -> Any:
+    # YAML reads the word off as false.
+    return None if value is False or value == "off" else value
+
+
+def _positive(number: float | None) -> float | None:
+    if number is not None and number <= 0:
+        raise ValueError("must be above 0")
+    return number
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or not parts or ".." in parts or parts[0] == ".git":
+        raise ValueError("must name folders inside the repository")
+    return path
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("must have names of variables as keys")
+    return name
+
+
+Text = Annotated[str, AfterValidator(_filled)]
+Texts = Annotated[list[Text], BeforeValidator(_listed)]
+Folders = Annotated[list[Annotated[Text, AfterValidator(_inside)]], BeforeValidator(_listed)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(allow_inf_nan=False, ge=0)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=key_of)
+
+
+class _Agent(_Table):
+    argv: Annotated[list[Text], Field(min_length=1)]
+    resume: list[Text] = []
+    env: dict[Annotated[str, AfterValidator(_variable)], str] = {}
+
+
+class _Hooks(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    after_create: str = ""
+    before_run: str = ""
+    after_run: str = ""
+    before_remove: str = ""
+
+
+class _Thresholds(_Table):
+    memory_gb: NotNegative = 0
+    swap_gb: NotNegative = 0
+    peers: Annotated[int, Field(ge=0)] = 0
+    pressure_free_percent: Annotated[NotNegative, Field(le=100)] = 0
+
+
+class _Tiers(_Table):
+    green: _Thresholds = _Thresholds()
+    warn: _Thresholds = _Thresholds()
+    degraded: _Thresholds = _Thresholds()
+
+
+class _Values(_Table):
+    """One place's values; only those that were given count, so the defaults here mean nothing."""
+
+    stories: Text = ""
+    agent: Text = ""
+    model: str = ""
+    verify: Texts = []
+    max_stories: int = 0
+    max_sessions: int = 0
+    max_hours: Number = 0
+    inactivity_timeout: Number = 0
+    stall_seconds: Number = 0
+    confidence_threshold: Number = 0
+    token_budget: Annotated[int | None, BeforeValidator(_off), AfterValidator(_positive)] = None
+    cost_budget: Annotated[Number | None, BeforeValidator(_off), AfterValidator(_positive)] = None
+    bg_isolation: Literal["worktree", "none"] = "worktree"
+    base: Text = ""
+    continue_: Literal["never", "dependencies-successful", "always"] = "never"
+    grace_seconds: Number = 0
+    log_cap_mb: int = 0
+    agents_per_wave: int = 0
+    worktree_root: str = ""
+    symlink_directories: Folders = []
+    hooks: _Hooks = _Hooks()
+    agents: dict[Text, _Agent] = {}
+    tiers: _Tiers = _Tiers()
+
+
+def checked(values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """Check one place's values and give them flat; what is wrong names the place, key and value."""
+    given = {key: value for key, value in values.items() if value is not None}
+    if isinstance(given.get("hooks"), dict):
+        given["hooks"] = {str(name).replace("-", "_"): text for name, text in given["hooks"].items()}
+    try:
+        model = _Values.model_validate(given)
+    except ValidationError as error:
+        _complain(error, place)
+    flat: dict[str, Any] = {}
+    for name in model.model_fields_set - TABLES:
+        value = getattr(model, name)
+        flat[key_of(name)] = tuple(value) if isinstance(value, list) else value
+    flat.update({f"hooks.{name}": getattr(model.hooks, name) for name in model.hooks.model_fields_set})
+    for name, agent in model.agents.items():
+        settings = AgentSettings(argv=tuple(agent.argv), resume=tuple(agent.resume), env=agent.env)
+        flat[f"agents.{name}"] = settings
+    for tier in TIERS:
+        row: _Thresholds = getattr(model.tiers, tier)
+        flat.update({f"tiers.{tier}.{key_of(name)}": getattr(row, name) for name in row.model_fields_set})
+    return dict(sorted(flat.items()))
+
+
+def clamped(key: str, value: Any, place: Place) -> tuple[Any, str | None]:
+    """Bring a number into its bounds; when it was outside, say so."""
+    bounds = BOUNDS.get(key)
+    if bounds is None or bounds.low <= value <= bounds.high:
+        return value, None
+    limit, side = (bounds.low, "below") if value < bounds.low else (bounds.high, "above")
+    unit = f" {bounds.unit}" if bounds.unit else ""
+    note = f"{place.name(key)} {value:g} is {side} {limit:g}{unit}; using {limit:g}{unit}"
+    return type(value)(limit), note
+
+
+def build(flat: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    """Build the settings from the joined values; tables that contradict themselves are refused."""
+    default = Settings()
+    plain = {item.name: flat[key_of(item.name)] for item in fields(Settings) if key_of(item.name) in flat}
+    if "continue_" in plain:
+        plain["continue_"] = ContinuePolicy(plain["continue_"])
+    rows = {tier: replace(getattr(default.tiers, tier), **_cells(flat, tier)) for tier in TIERS}
+    tiers = TierSettings(**rows)
+    _refuse_crossed_tiers(tiers, origins)
+    return replace(
+        default,
+        **plain,
+        hooks=HookSettings(**_under("hooks.", flat)),
+        agents=_under("agents.", flat),
+        tiers=tiers,
+    )
+
+
+def _under(prefix: str, flat: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix(prefix): value for key, value in flat.items() if key.startswith(prefix)}
+
+
+def _cells(flat: Mapping[str, Any], tier: str) -> dict[str, Any]:
+    return {key.replace("-", "_"): value for key, value in _under(f"tiers.{tier}.", flat).items()}
+
+
+def _refuse_crossed_tiers(tiers: TierSettings, origins: Mapping[str, str]) -> None:
+    """Raise where a worse tier would begin before a better one ends."""
+    for item in fields(TierThresholds):
+        rises = item.name in {"swap_gb", "peers"}
+        for better, worse in (("green", "warn"), ("warn", "degraded")):
+            upper, lower = (
+                getattr(getattr(tiers, better), item.name),
+                getattr(getattr(tiers, worse), item.name),
+            )
+            if (upper > lower) if rises else (upper < lower):
+                key = key_of(item.name)
+                set_in = origins.get(f"tiers.{worse}.{key}") or origins.get(f"tiers.{better}.{key}", "")
+                raise SettingsError(
+                    f"{set_in}: tiers.{worse}.{key} is {lower:g}, but tiers.{better}.{key} is {upper:g}",
+                    hint=f"{key} must not {'fall' if rises else 'rise'} from green to warn to degraded.",
+                )
+
+
+def _complain(error: ValidationError, place: Place) -> NoReturn:
+    """Turn pydantic's first complaint into ours."""
+    first = error.errors(include_url=False)[0]
+    keys = tuple(str(part) for part in first["loc"] if not isinstance(part, int) and part != "[key]")
+    dotted, value = ".".join(keys), first["input"]
+    if first["type"] == "extra_forbidden":
+        known = _siblings(keys)
+        hint = did_you_mean(keys[-1], known) or f"known here: {', '.join(known)}."
+        name = place.file if place.kind is Kind.FILE else place.origin(dotted)
+        raise place.error(f"{name}: unknown key '{dotted}'", hint)
+    shown = value if isinstance(value, str) else reprlib.repr(value)
+    if first["type"] == "missing":
+        raise place.error(f"{place.name(dotted)} is missing", "an agent needs argv = [program, argument, …].")
+    got = f", not '{shown}'" if isinstance(value, str) else f", not {shown}"
+    raise place.error(f"{place.name(dotted)} must be {_wanted(keys)}{got}", _hint(keys, value, place))
+
+
+def _siblings(keys: tuple[str, ...]) -> tuple[str, ...]:
+    models: dict[str, type[BaseModel]] = {"hooks": _Hooks, "agents": _Agent, "tiers": _Thresholds}
+    if len(keys) == 1:
+        return KEYS
+    if keys[0] == "tiers" and len(keys) == 2:  # noqa: PLR2004  the table and the unknown tier
+        return TIERS
+    return tuple(item.alias or name for name, item in models[keys[0]].model_fields.items())
+
+
+def _wanted(keys: tuple[str, ...]) -> str:
+    """Say what is allowed under these keys."""
+    key = keys[0]
+    if key in _CHOICES:
+        return " or ".join(f'"{choice}"' for choice in _CHOICES[key])
+    if key in {"token-budget", "cost-budget"}:
+        kind = "a whole number" if key in INTEGERS else "a number"
+        return f"{kind} above 0, or off"
+    if key in BOUNDS:
+        kind = "a whole number" if key in INTEGERS else "a number"
+        return f"{kind} from {BOUNDS[key].low:g} to {BOUNDS[key].high:g}"
+    if key in TABLES:
+        return _wanted_in_table(keys)
+    if key == "symlink-directories":
+        return "a list of folders inside the repository"
+    return "a command or a list of commands" if key == "verify" else "text that is not empty"
+
+
+def _wanted_in_table(keys: tuple[str, ...]) -> str:
+    match keys:
+        case ("hooks", _):
+            wanted = "a shell command"
+        case ("agents", _, "env", *_):
+            wanted = "a table of variables with text values"
+        case ("agents", _, _):
+            wanted = "a list of texts: the program and its arguments"
+        case ("tiers", _, "peers"):
+            wanted = "a whole number, 0 or more"
+        case ("tiers", _, "pressure-free-percent"):
+            wanted = "a number from 0 to 100"
+        case ("tiers", _, _):
+            wanted = "a number, 0 or more"
+        case _:
+            wanted = "a table"
+    return wanted
+
+
+def _hint(keys: tuple[str, ...], value: Any, place: Place) -> str:
+    key = keys[0]
+    nearest = did_you_mean(str(value), _CHOICES.get(key, ()))
+    if nearest:
+        return nearest
+    if key in TABLES:
+        return "`autopilot-multi config` shows the values that are used otherwise."
+    default = getattr(Settings(), "continue_" if key == "continue" else key.replace("-", "_"))
+    example = _EXAMPLES.get(key) or (f"{default:g}" if key in BOUNDS else str(default))
+    match place.kind:
+        case Kind.FLAG:
+            return (
+                f"for example --{key} {example!r}." if " " in example else f"for example --{key} {example}."
+            )
+        case Kind.ENVIRONMENT:
+            return f"for example {place.name(key)}={example!r}."
+        case Kind.FILE:
+            quoted = example if key in INTEGERS | FLOATS else f'"{example}"'
+            return f"for example {key} = {quoted}."

@@ -1,0 +1,42 @@
+"""Instants and spans in words: ISO-8601 for machines, clock times and durations for people."""
+
+import time
+from datetime import UTC, datetime
+
+_MINUTE = 60
+_HOUR = 3600
+
+
+def iso(at: float) -> str:
+    """Give an instant as ISO-8601 in UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(at, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_or_none(at: float | None) -> str | None:
+    """Give an instant as ISO-8601, or None when it has not come yet."""
+    return None if at is None else iso(at)
+
+
+def clock(at: float) -> str:
+    """Give the local time of day, as on a wall."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def span(seconds: float) -> str:
+    """Give a duration in words: `12.3 s`, `4 min 05 s`, `1 h 12 min`."""
+    # Judged after rounding, or 59.97 would read "60.0 s".
+    if round(seconds, 1) < _MINUTE:
+        return f"{max(0.0, seconds):.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE:02} s"
+    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
+
+
+def stopwatch(seconds: float) -> str:
+    """Give a duration as a running clock shows it: `0:07`, `12:03`, `1:12:03`."""
+    whole = max(0, int(seconds))
+    hours, rest = divmod(whole, _HOUR)
+    minutes, left = divmod(rest, _MINUTE)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

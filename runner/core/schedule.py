@@ -1,0 +1,152 @@
+"""Which stories may start now, which are ready, which never will be, and what the rest waits for.
+
+A dependency releases its dependants only by being done. One that failed, was skipped or had
+nothing to do blocks them at once; one that is parked or stopped may still come back, so its
+dependants wait as long as anything else can run. `--continue always` is the user's explicit wish
+to start dependants whatever the verdict. The window is never exceeded and nobody is ever evicted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.core.model import ContinuePolicy, Status, Story, StoryId
+
+_BLOCKS = frozenset({Status.FAILED, Status.SKIPPED, Status.NO_WORK})
+_MAY_RETURN = frozenset({Status.PARKED, Status.STOPPED})
+_IN_WORDS = {
+    Status.FAILED: "failed",
+    Status.SKIPPED: "was skipped",
+    Status.NO_WORK: "had nothing to commit",
+    Status.PARKED: "waits for a decision",
+    Status.STOPPED: "was stopped",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A story that will not start, the dependencies (or the failed story) to blame, and why in words."""
+
+    story_id: StoryId
+    blocked_by: tuple[StoryId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do now, in this order: `skip`, `queue`, `start`.
+
+    `queue` holds the stories that have just become ready; some of them may be in `start` too.
+    `waiting_for` tells of every story that is left over what it waits for.
+    """
+
+    start: tuple[StoryId, ...]
+    queue: tuple[StoryId, ...]
+    skip: tuple[Skip, ...]
+    waiting_for: Mapping[StoryId, str]
+
+
+def decide(
+    order: Sequence[Story],
+    statuses: Mapping[StoryId, Status],
+    window: int,
+    policy: ContinuePolicy,
+    *,
+    admitting: bool,
+) -> Decision:
+    """Decide from the start order and every story's status; `order` has dependencies first."""
+    open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
+    if not admitting:
+        waiting_for = {story.id: "nothing new starts any more" for story in open_}
+        return Decision(start=(), queue=(), skip=(), waiting_for=waiting_for)
+    if policy is ContinuePolicy.NEVER:
+        failed = tuple(story.id for story in order if statuses[story.id] is Status.FAILED)
+        if failed:
+            reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
+            skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
+            return Decision(start=(), queue=(), skip=skip, waiting_for={})
+    return _Round(order, statuses, window, policy).decision(open_)
+
+
+class _Round:
+    """One decision in the making; `now` sees the skips of this very round, so they cascade."""
+
+    def __init__(
+        self,
+        order: Sequence[Story],
+        statuses: Mapping[StoryId, Status],
+        window: int,
+        policy: ContinuePolicy,
+    ) -> None:
+        self.by_id = {story.id: story for story in order}
+        self.now = dict(statuses)
+        self.window = window
+        self.policy = policy
+        self.running = sum(1 for story in order if statuses[story.id] is Status.RUNNING)
+
+    def decision(self, open_: Sequence[Story]) -> Decision:
+        skip = self._skips(open_, _BLOCKS)
+        left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
+        ready = [story for story in left if not self._missing(story)]
+        if not ready and not self.running:
+            skip += self._skips(left, _BLOCKS | _MAY_RETURN)
+            left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
+        start = tuple(story.id for story in ready[: max(0, self.window - self.running)])
+        busy = self.running + len(start)
+        return Decision(
+            start=start,
+            queue=tuple(story.id for story in ready if self.now[story.id] is Status.WAITING),
+            skip=tuple(skip),
+            waiting_for={story.id: self._wait(story, busy) for story in left if story.id not in start},
+        )
+
+    def _missing(self, story: Story) -> list[StoryId]:
+        """List the dependencies that hold the story back."""
+        if self.policy is ContinuePolicy.ALWAYS:
+            return [name for name in story.depends_on if not self.now[name].final]
+        return [name for name in story.depends_on if self.now[name] is not Status.DONE]
+
+    def _skips(self, stories: Sequence[Story], blocking: frozenset[Status]) -> list[Skip]:
+        skips: list[Skip] = []
+        for story in stories:
+            blockers = tuple(name for name in self._missing(story) if self.now[name] in blocking)
+            if blockers:
+                reason = "depends on " + " and on ".join(self._blame(name) for name in blockers)
+                skips.append(Skip(story_id=story.id, blocked_by=blockers, reason=reason))
+                self.now[story.id] = Status.SKIPPED
+        return skips
+
+    def _blame(self, name: StoryId) -> str:
+        words = f"{name}, which {_IN_WORDS[self.now[name]]}"
+        roots = self._roots(name) if self.now[name] is Status.SKIPPED else ()
+        return f"{words} because of {_join(roots)}" if roots else words
+
+    def _roots(self, name: StoryId) -> tuple[StoryId, ...]:
+        """Name the stories at the bottom of a chain of skips."""
+        found: set[StoryId] = set()
+        seen: set[StoryId] = set()
+        pending = [name]
+        while pending:
+            for item in self.by_id[pending.pop()].depends_on:
+                if item in seen:
+                    continue
+                seen.add(item)
+                if self.now[item] is Status.SKIPPED:
+                    pending.append(item)
+                elif self.now[item] in _BLOCKS | _MAY_RETURN:
+                    found.add(item)
+        return tuple(sorted(found))
+
+    def _wait(self, story: Story, busy: int) -> str:
+        missing = self._missing(story)
+        if not missing:
+            return f"waits for a place in the window ({busy} of {self.window} running)"
+        return "waits for " + _join(
+            [
+                f"{name}, which {_IN_WORDS[self.now[name]]}" if self.now[name] in _MAY_RETURN else name
+                for name in missing
+            ]
+        )
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,91 @@
+"""Text of unknown origin made harmless for a terminal, and measured in the cells that it takes there.
+
+Nothing that leaves `neutral` can move the cursor, change colours or titles, reorder text or
+break a line. It costs time and memory in proportion to its input, whatever that holds.
+"""
+
+import re
+import unicodedata
+
+ELLIPSIS = "…"
+TAIL_BYTES = 4096
+
+_STRINGS = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"
+_CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+_OTHER = r"\x1b[ -/]*[0-~]?"
+_SEQUENCES = re.compile(f"{_STRINGS}|{_CSI}|{_OTHER}")
+_BREAKS = re.compile("\r*[\n\v\f\x85\u2028\u2029]+")
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def neutral(text: str, width: int | None = None) -> str:
+    """Give `text` as one harmless line, at most `width` cells wide.
+
+    Of a progress line that carriage returns redraw, the newest drawing is kept.
+    """
+    if not (text.isascii() and text.isprintable()):
+        text = _SEQUENCES.sub("", text)
+        lines = (line.rstrip("\r").rpartition("\r")[2] for line in _BREAKS.split(text))
+        text = " ".join(line for line in lines if line)
+        text = _CONTROLS.sub("", text.replace("\t", " "))
+        text = _SURROGATES.sub("\ufffd", text)
+    return text if width is None else shorten(text, width)
+
+
+def cells(text: str) -> int:
+    """Count the terminal cells that harmless text takes."""
+    return len(text) if text.isascii() else sum(_cells_of(character) for character in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut harmless text to `width` cells; an ellipsis tells that something is missing."""
+    if cells(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    taken, kept = 0, []
+    for character in text:
+        taken += _cells_of(character)
+        if taken > width - 1:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + ELLIPSIS
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.east_asian_width(character) in "WF":
+        return 2
+    return 0 if unicodedata.category(character) in {"Mn", "Me", "Cf"} else 1
+
+
+class LineTail:
+    """The newest visible line of a byte stream, in bounded memory.
+
+    A stream without a newline costs no more than one with many. Feeding is cheap; the line is
+    decoded and made harmless only when it is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._window = b""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream."""
+        visible = chunk.rstrip()
+        blank = chunk[len(visible) :]
+        # Blank output only ends the line it follows: it must not push that line out of the window.
+        end = b"\n" if b"\n" in blank else b"\r" if b"\r" in blank else blank[:1]
+        window = (self._window[-TAIL_BYTES:] + visible[-TAIL_BYTES:])[-TAIL_BYTES:]
+        if visible or not window.endswith((b"\n", b"\r", b" ")):
+            self._window = window + end
+        elif end == b"\n":
+            self._window = window[:-1] + end
+
+    @property
+    def line(self) -> str:
+        """Give the newest line that shows anything, as harmless text."""
+        for line in reversed(self._window.split(b"\n")):
+            text = neutral(line.decode("utf-8", "replace")).strip()
+            if text:
+                return text
+        return ""

@@ -1,0 +1,36 @@
+"""A story as JSON, for the journal, and as a digest that tells whether it is still the same work."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from runner.core.model import Story
+
+_NOT_THE_WORK = frozenset({"source", "priority"})
+"""Where a story was written and how urgent it is do not change what is to be done."""
+
+
+def to_json(story: Story) -> dict[str, Any]:
+    """Turn a story into JSON values; tuples become lists."""
+    values = {item.name: getattr(story, item.name) for item in fields(story)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def from_json(data: Mapping[str, Any]) -> Story:
+    """Turn what `to_json` made into a story again; fields of a newer program are ignored."""
+    known = {item.name for item in fields(Story)}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in data.items()
+        if name in known
+    }
+    return Story(**values)
+
+
+def digest(story: Story) -> str:
+    """Hash everything that makes the work what it is."""
+    work = {name: value for name, value in to_json(story).items() if name not in _NOT_THE_WORK}
+    text = json.dumps(work, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

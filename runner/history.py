@@ -1,0 +1,49 @@
+"""What earlier runs in this repository have already brought to its end."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runner.core.fold import fold
+from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
+from runner.core.story_json import digest
+from runner.journal import Journal
+
+RUNS_LOOKED_AT = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A story that an earlier run finished, word for word the same work."""
+
+    run_id: RunId
+    commit: str | None
+    commits: int
+
+
+def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Finished]:
+    """Name the stories whose same text was done in an earlier run; the newest run counts."""
+    wanted = {story.id: digest(story) for story in stories}
+    found: dict[StoryId, Finished] = {}
+    settled: set[StoryId] = set()
+    for run_id in journal.runs()[:RUNS_LOOKED_AT]:
+        run = fold(run_id, journal.events(run_id))
+        for story in run.stories.values():
+            if story.id not in wanted or story.id in settled or story.status is not Status.DONE:
+                continue
+            settled.add(story.id)
+            if _digest_in(run, story.id) == wanted[story.id]:
+                found[story.id] = Finished(run_id=run_id, commit=story.commit, commits=story.commits)
+    return found
+
+
+def unfinished_of_newest(journal: Journal) -> tuple[StoryId, ...]:
+    """Name the stories of the newest run that failed, and those that were skipped because of them."""
+    run_id = journal.newest_run()
+    run = fold(run_id, journal.events(run_id))
+    wanted = {Status.FAILED, Status.SKIPPED}
+    return tuple(story.id for story in run.stories.values() if story.status in wanted)
+
+
+def _digest_in(run: RunSnapshot, story_id: StoryId) -> object:
+    digests = run.options.get("digests")
+    return digests.get(story_id) if isinstance(digests, dict) else None

@@ -1,0 +1,42 @@
+"""The user's commands around a workspace; they run under the keeper like any session, and leave a log."""
+
+import os
+from pathlib import Path
+
+from isolation.layout import story_dir
+from isolation.model import SessionSpec, Workspace
+from isolation.repository import scrubbed
+from runner.core.events import Noted
+from runner.core.model import Outcome, StoryId
+from runner.session import SessionOrder, run_session
+from runner.tools import Tools
+
+
+async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools: Tools) -> bool:
+    """Run one hook in the workspace; False when it failed, which is noted."""
+    command: str = getattr(tools.settings.hooks, name)
+    if not command:
+        return True
+    run_id = tools.recorder.snapshot.run_id
+    environment = scrubbed(os.environ) | {
+        "AUTOPILOT_RUN_ID": run_id,
+        "AUTOPILOT_STORY_ID": story_id,
+        "AUTOPILOT_HOOK": name,
+        "AUTOPILOT_BASE": workspace.base,
+    }
+    order = SessionOrder(
+        story_id=story_id,
+        spec=SessionSpec(
+            argv=("sh", "-c", command), cwd=workspace.path, env=environment, prompt=Path(os.devnull)
+        ),
+        log=story_dir(tools.repository.common_dir, run_id, story_id) / f"hook-{name}.log",
+        log_cap=tools.settings.log_cap_mb << 20,
+        grace=tools.settings.grace_seconds,
+        stall_seconds=tools.settings.stall_seconds,
+    )
+    verdict = await run_session(order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control)
+    if verdict.outcome is Outcome.OK:
+        return True
+    message = f"hook {name} failed ({verdict.detail}): {verdict.last_line}".rstrip(": ")
+    await tools.recorder.record(Noted(story_id=story_id, message=message))
+    return False

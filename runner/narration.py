@@ -1,0 +1,91 @@
+"""A run told line by line, where no dashboard can be drawn: one event, at most one line.
+
+Whatever an agent or a file name brought along is made harmless.
+"""
+
+from typing import assert_never
+
+from runner.core import events as ev
+from runner.core.instants import clock, span
+from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
+from runner.core.screen import cells, neutral
+from runner.core.words import ATTEMPTS, count, label, tally
+
+_WIDEST_ID = 24
+_SHORT = 10
+
+
+def line_for(event: ev.Event, run: RunSnapshot) -> str | None:
+    """Tell an event, or None when it is not worth a line. `run` is the snapshot after it."""
+    text = _told(event, run)
+    if text is None:
+        return None
+    story = ev.story_of(event.body)
+    who = "" if story is None else f"{story}{' ' * (_column(run) - cells(story))}  "
+    return f"{clock(event.at)} {who}{neutral(text)}"
+
+
+def _column(run: RunSnapshot) -> int:
+    return min(_WIDEST_ID, max((cells(name) for name in run.stories), default=0))
+
+
+def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR0911, PLR0912  one arm an event
+    body = event.body
+    match body:
+        case ev.RunStarted():
+            stories = count(len(body.stories), "story", "stories")
+            return f"run {run.run_id} started: {stories}, at most {body.max_stories} at once"
+        case ev.RunResumed():
+            return f"run {run.run_id} goes on: {tally(run)}"
+        case ev.RunEnded():
+            return f"run {run.run_id} ended: {tally(run)} in {span(event.at - run.started_at)}"
+        case ev.AdmissionEnded():
+            return f"nothing new starts: {body.name}: {body.detail}"
+        case ev.WindowChanged():
+            return f"window {body.window}, tier {body.tier}" + (f": {body.reason}" if body.reason else "")
+        case ev.StoryStarted():
+            return f"started: {run.stories[body.story_id].title}"
+        case ev.WorkspaceOpened():
+            return f"works on {body.branch}, from {body.base[:_SHORT]}"
+        case ev.WorkspaceClosed():
+            return None if body.removed else f"its worktree is kept: {body.reason}"
+        case ev.SessionStarted():
+            number = _number(run, body.story_id, body.session_id)
+            return f"session {number} started ({body.step_name}, attempt {body.attempt})"
+        case ev.SessionEnded():
+            return _session_ended(run, body)
+        case ev.Checkpointed():
+            return f"committed {body.commit[:_SHORT]} ({count(body.commits, 'commit')})"
+        case ev.AttemptFailed():
+            return f"attempt {body.attempt} of {ATTEMPTS} failed: {body.reason}"
+        case ev.StoryFinished():
+            return f"{label(Status(body.verdict))}: {body.reason}" + (
+                f"; next: {body.next}" if body.next else ""
+            )
+        case ev.Noted():
+            return f"note: {body.message}"
+        case ev.StoryQueued() | ev.WorkspacePlanned() | ev.CheckpointPlanned() | ev.OutputSeen():
+            return None
+        case _:
+            assert_never(body)
+
+
+def _session_ended(run: RunSnapshot, body: ev.SessionEnded) -> str:
+    number = _number(run, body.story_id, body.session_id)
+    session = _session(run, body.story_id, body.session_id)
+    after = f" after {span(session.ended_at - session.started_at)}" if session and session.ended_at else ""
+    outcome = Outcome(body.outcome)
+    if outcome is Outcome.OK:
+        return f"session {number} ended well{after}"
+    detail = body.detail or ("" if body.exit_code is None else f"exit code {body.exit_code}")
+    return f"session {number} {outcome.value}{after}" + (f": {detail}" if detail else "")
+
+
+def _session(run: RunSnapshot, story_id: StoryId, session_id: str) -> SessionRecord | None:
+    sessions = run.stories[story_id].sessions
+    return next((session for session in sessions if session.id == session_id), None)
+
+
+def _number(run: RunSnapshot, story_id: StoryId, session_id: str) -> int:
+    ids = [session.id for session in run.stories[story_id].sessions]
+    return ids.index(session_id) + 1 if session_id in ids else len(ids) + 1

@@ -1,0 +1,209 @@
+"""The nursery of stories: who starts when, how many at once, and how it all comes to an end.
+
+The window decides how many may run; shrinking it never evicts. A story's crash is recorded as
+that story's failure and cancels nobody. When `orchestrate` returns, nothing it started runs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from runner import verdicts
+from runner.agents.protocol import Agent
+from runner.core import events as ev
+from runner.core.errors import JournalError
+from runner.core.loop import HINTS
+from runner.core.model import ContinuePolicy, KillSwitch, ResourceSample, Story, StoryId
+from runner.core.schedule import decide
+from runner.core.tiers import ceiling, evaluate, next_window
+from runner.pipeline import Pipeline, finished
+from runner.stopping import Level
+from runner.tools import Tools
+
+TICK_SECONDS = 2.0
+REQUEST_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """What another terminal asked: one story or all, at the session's end or now."""
+
+    id: int
+    story_id: StoryId | None
+    now: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What the orchestrator asks of the outside; all of it blocks and is called in a thread."""
+
+    sample: Callable[[], ResourceSample]
+    requests: Callable[[int], Sequence[StopRequest]]
+    write_crash: Callable[[BaseException], Path]
+
+
+class Orchestrator:
+    """Carries an ordered backlog; one instance a run."""
+
+    def __init__(
+        self, *, order: Sequence[Story], agents: Mapping[StoryId, Agent], tools: Tools, world: World
+    ) -> None:
+        self._order = order
+        self._agents = agents
+        self._tools = tools
+        self._world = world
+        self._changed = trio.Event()
+        self._active: set[StoryId] = set()
+        self._policy = ContinuePolicy(tools.settings.continue_)
+
+    async def orchestrate(self) -> None:
+        """Run until every story has its verdict."""
+        self._tools.recorder.subscribe(lambda _event, _run: self._wake())
+        await self._set_window(first=True)
+        async with trio.open_nursery() as watchers:
+            watchers.start_soon(self._watch_machine)
+            watchers.start_soon(self._watch_requests)
+            watchers.start_soon(self._watch_deadline)
+            watchers.start_soon(self._watch_silence)
+            watchers.start_soon(self._watch_stops)
+            async with trio.open_nursery() as stories:
+                await self._admit(stories)
+            watchers.cancel_scope.cancel()
+        await self._close_admission()
+
+    async def _admit(self, nursery: trio.Nursery) -> None:
+        """Start what may start, whenever anything changes, until nothing is left to start."""
+        while not self._settled():
+            changed = self._changed
+            recorder = self._tools.recorder
+            statuses = {story.id: story.status for story in recorder.snapshot.stories.values()}
+            decision = decide(
+                self._order,
+                statuses,
+                window=recorder.snapshot.window,
+                policy=self._policy,
+                admitting=self._admitting,
+            )
+            bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
+            bodies += [
+                finished(verdicts.skipped(skip.story_id, skip.reason, skip.blocked_by))
+                for skip in decision.skip
+            ]
+            bodies += [ev.StoryStarted(story_id=story_id) for story_id in decision.start]
+            self._active.update(decision.start)
+            if bodies:
+                await recorder.record(*bodies)
+            for story in self._order:
+                if story.id in decision.start:
+                    nursery.start_soon(self._carry, story)
+            if not bodies:
+                await changed.wait()
+
+    async def _carry(self, story: Story) -> None:
+        """Run one story's pipeline; a bug in it becomes its verdict."""
+        recorder = self._tools.recorder
+        try:
+            pipeline = Pipeline(story=story, agent=self._agents[story.id], tools=self._tools)
+            await pipeline.run()
+        except JournalError:
+            raise
+        except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
+            log = await trio.to_thread.run_sync(self._world.write_crash, error)
+            reason = f"crashed: {type(error).__name__}: {error}"
+            if not recorder.snapshot.stories[story.id].status.final:
+                await recorder.record(finished(verdicts.failed(story.id, reason, next_=f"see {log}")))
+            else:
+                await recorder.record(ev.Noted(story_id=story.id, message=f"{reason} (see {log})"))
+        finally:
+            self._active.discard(story.id)
+            self._wake()
+
+    @property
+    def _admitting(self) -> bool:
+        run_level = self._tools.control.run_level
+        return run_level is Level.RUN and self._tools.recorder.snapshot.kill_switch is None
+
+    def _settled(self) -> bool:
+        """Tell whether nothing more will start."""
+        stories = self._tools.recorder.snapshot.stories.values()
+        return all(story.status.final for story in stories) or not self._admitting
+
+    async def _close_admission(self) -> None:
+        """Give every story that never started the verdict that it was stopped, and say by what."""
+        snapshot = self._tools.recorder.snapshot
+        left = [story for story in snapshot.stories.values() if not story.status.final]
+        switch = snapshot.kill_switch or _switch("user-abort", "a person asked to stop")
+        bodies = [finished(verdicts.stopped(story.id, snapshot.run_id, switch)) for story in left]
+        if bodies:
+            await self._tools.recorder.record(*bodies)
+
+    async def _end_admission(self, name: str, detail: str) -> None:
+        if self._tools.recorder.snapshot.kill_switch is None:
+            switch = _switch(name, detail)
+            await self._tools.recorder.record(
+                ev.AdmissionEnded(name=switch.name, detail=switch.detail, hint=switch.hint)
+            )
+
+    async def _watch_stops(self) -> None:
+        await self._tools.control.wait_for_run(Level.FINISH)
+        await self._end_admission("user-abort", "a person asked to stop")
+
+    async def _watch_machine(self) -> None:
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            await self._set_window()
+
+    async def _set_window(self, *, first: bool = False) -> None:
+        """Let the window follow the machine; a change is an event."""
+        recorder, settings = self._tools.recorder, self._tools.settings
+        sample = await trio.to_thread.run_sync(self._world.sample)
+        verdict = evaluate(sample, settings.tiers)
+        limit = ceiling(verdict.tier, settings.max_stories, len(self._active))
+        run = recorder.snapshot
+        window = limit if first else next_window(run.window, limit)
+        if first or window != run.window or verdict.tier is not run.tier:
+            body = ev.WindowChanged(window=window, tier=verdict.tier, reason=verdict.reason)
+            await recorder.record(body)
+
+    async def _watch_requests(self) -> None:
+        control = self._tools.control
+        last = max((request.id for request in await self._requests(0)), default=0)
+        while True:
+            await trio.sleep(REQUEST_SECONDS)
+            for request in await self._requests(last):
+                last = request.id
+                level = Level.STOP if request.now else Level.FINISH
+                if request.story_id is None:
+                    control.raise_run(level)
+                else:
+                    control.raise_story(request.story_id, level)
+                    self._wake()
+
+    async def _requests(self, last: int) -> Sequence[StopRequest]:
+        return await trio.to_thread.run_sync(self._world.requests, last)
+
+    async def _watch_deadline(self) -> None:
+        await trio.sleep_until(self._tools.deadline)
+        await self._end_admission("max-hours-exceeded", f"{self._tools.settings.max_hours:g} h have passed")
+
+    async def _watch_silence(self) -> None:
+        """End the run when no story has shown any life for too long."""
+        limit = self._tools.settings.inactivity_timeout
+        while True:
+            quiet_until = self._tools.recorder.last_activity + limit
+            if trio.current_time() < quiet_until:
+                await trio.sleep_until(quiet_until)
+                continue
+            await self._end_admission("inactivity-timeout", f"nothing happened for {limit:g} s")
+            self._tools.control.raise_run(Level.STOP)
+            return
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+def _switch(name: str, detail: str) -> KillSwitch:
+    return KillSwitch(name=name, detail=detail, hint=HINTS.get(name, ""))

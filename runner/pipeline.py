@@ -1,0 +1,295 @@
+"""One story from its workspace to its verdict, able to go on wherever a killed run left it.
+
+Every act is idempotent and stands between an intent and its acknowledgement in the journal;
+what is acknowledged is never repeated. A failure in here is this story's alone.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from functools import partial
+
+import trio
+
+from isolation import claims
+from isolation.commits import checkpoint, named
+from isolation.errors import IsolationError
+from isolation.layout import worktree_path
+from isolation.model import Workspace, WorkspaceRequest
+from isolation.repository import offload
+from isolation.workspace import OpenWorkspace, open_workspace
+from runner import verdicts
+from runner.agents.protocol import Agent
+from runner.core import events as ev
+from runner.core.loop import HINTS, LoopFacts, before_session
+from runner.core.model import (
+    IMPLEMENT,
+    MAX_RETRIES,
+    KillSwitch,
+    Outcome,
+    RunId,
+    Status,
+    Story,
+    StoryResult,
+    StorySnapshot,
+)
+from runner.hooks import run_hook
+from runner.session import SessionVerdict
+from runner.stopping import Level
+from runner.story_sessions import StorySessions, succeeded
+from runner.tools import Tools
+
+
+class Pipeline:
+    """Carries one story; `run` is called once."""
+
+    def __init__(self, *, story: Story, agent: Agent, tools: Tools) -> None:
+        self._story = story
+        self._tools = tools
+        self._record = tools.recorder.record
+        self._repository = tools.repository
+        self._sessions = StorySessions(story=story, agent=agent, tools=tools)
+
+    @property
+    def _now(self) -> StorySnapshot:
+        return self._tools.recorder.snapshot.stories[self._story.id]
+
+    async def run(self) -> None:
+        """Open the workspace, do the work, record the verdict, close what may be closed."""
+        try:
+            async with self._workspace() as opened:
+                result = await self._carry(opened.workspace)
+                await self._finish(result)
+                opened.finished = result.verdict in {Status.DONE, Status.NO_WORK}
+                if opened.finished:
+                    await self._hook("before_remove", opened.workspace)
+        except IsolationError as error:
+            if not self._now.status.final:
+                await self._finish(verdicts.failed(self._story.id, error.message, next_=error.hint))
+            return
+        if opened.closing is not None:
+            removed, reason = opened.closing.removed, opened.closing.reason
+            await self._record(ev.WorkspaceClosed(story_id=self._story.id, removed=removed, reason=reason))
+
+    async def _finish(self, result: StoryResult) -> None:
+        await self._record(finished(result))
+
+    @asynccontextmanager
+    async def _workspace(self) -> AsyncIterator[OpenWorkspace]:
+        story, tools = self._story, self._tools
+        path = worktree_path(tools.worktree_root, story.id)
+        branch = verdicts.branch_of(story.id)
+        torn = self._now.torn
+        await self._record(ev.WorkspacePlanned(story_id=story.id, branch=branch, path=str(path)))
+        request = WorkspaceRequest(
+            run_id=tools.recorder.snapshot.run_id,
+            story_id=story.id,
+            branch=branch,
+            path=path,
+            parents=await offload(self._parents),
+        )
+        async with open_workspace(
+            self._repository,
+            request,
+            symlink_directories=tools.settings.symlink_directories,
+            torn=torn,
+            limiter=tools.populate,
+        ) as opened:
+            workspace = opened.workspace
+            await self._record(
+                ev.WorkspaceOpened(
+                    story_id=story.id,
+                    branch=workspace.branch,
+                    path=str(workspace.path),
+                    base=workspace.base,
+                    head=workspace.head,
+                ),
+                *(
+                    ev.Noted(story_id=story.id, message=f"{skipped.path}: {skipped.reason}")
+                    for skipped in opened.provision.skipped
+                ),
+            )
+            yield opened
+
+    def _parents(self) -> tuple[str, ...]:
+        """Give the commits to start from: the tips of what it depends on, else the base."""
+        snapshot = self._tools.recorder.snapshot
+        tips = []
+        for dependency in self._story.depends_on:
+            tip = self._repository.branch_tip(verdicts.branch_of(dependency))
+            tip = tip or snapshot.stories[dependency].commit
+            if tip is not None and tip not in tips:
+                tips.append(tip)
+        return tuple(tips) or (snapshot.base,)
+
+    async def _carry(self, workspace: Workspace) -> StoryResult:
+        """Go from wherever the story stands to its verdict."""
+        if not self._now.sessions and not await self._hook("after_create", workspace):
+            return verdicts.failed(self._story.id, "hook after_create failed")
+        while True:
+            now = self._now
+            if now.checkpoint_planned_at is not None:
+                await self._checkpoint(workspace, now.checkpoint_planned_at)
+            elif now.attempt > MAX_RETRIES + 1:
+                return verdicts.failed(
+                    self._story.id, f"gave up after {MAX_RETRIES + 1} attempts: {now.reason}"
+                )
+            elif not now.implemented:
+                ended = await self._work(workspace)
+                if ended is not None:
+                    return ended
+            else:
+                ended = await self._verify(workspace)
+                if ended is not None:
+                    return ended
+
+    async def _work(self, workspace: Workspace) -> StoryResult | None:
+        """Run one work session; a result ends the story, None goes on."""
+        switch = self._switch()
+        if switch is not None:
+            return verdicts.stopped(self._story.id, self._run_id, switch)
+        if not await self._hook("before_run", workspace):
+            return verdicts.failed(self._story.id, "hook before_run failed")
+        verdict = await self._sessions.work(workspace, then=self._after_work)
+        await self._hook("after_run", workspace)
+        if verdict.result.complaint:
+            await self._record(ev.Noted(story_id=self._story.id, message=verdict.result.complaint))
+        match verdict.outcome:
+            case Outcome.STOPPED:
+                return self._stopped_by_person()
+            case Outcome.STALLED:
+                return self._stalled(verdict.detail)
+            case Outcome.ASKS:
+                return verdicts.parked(self._story.id, self._run_id, verdict.detail)
+            case Outcome.OK | Outcome.PARTIAL | Outcome.FAILED:
+                return None
+
+    def _after_work(self, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
+        if succeeded(verdict):
+            return (ev.CheckpointPlanned(story_id=self._story.id),)
+        if verdict.outcome is Outcome.FAILED:
+            return (self._failure(f"session: {verdict.detail}", verdict.output),)
+        return ()
+
+    def _after_verify(self, command: str, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
+        if verdict.outcome is not Outcome.FAILED:
+            return ()
+        reason = f"verify `{command}`: {verdict.detail}"
+        return (self._failure(reason, f"$ {command}\n{verdict.output}"),)
+
+    def _failure(self, reason: str, output: str) -> ev.AttemptFailed:
+        attempt = self._now.attempt
+        return ev.AttemptFailed(story_id=self._story.id, attempt=attempt, reason=reason, output=output)
+
+    async def _checkpoint(self, workspace: Workspace, at: float) -> None:
+        """Commit what the session left; repeating it after a crash finds it done."""
+        message = self._message()
+        await offload(checkpoint, self._repository, workspace.path, workspace.branch, message, int(at))
+        head = await offload(self._repository.head, workspace.path)
+        commits = await offload(self._repository.count_commits, workspace.base, head or workspace.base)
+        await self._record(
+            ev.Checkpointed(story_id=self._story.id, commit=head or workspace.base, commits=commits)
+        )
+
+    def _message(self) -> str:
+        return (
+            f"{self._story.title}\n\n"
+            f"Autopilot-Run: {self._run_id}\n"
+            f"Autopilot-Story: {self._story.id}\n"
+            f"Autopilot-Step: {IMPLEMENT.number} {IMPLEMENT.name}\n"
+            f"Autopilot-Attempt: {self._now.attempt}\n"
+        )
+
+    async def _verify(self, workspace: Workspace) -> StoryResult | None:
+        """Judge the committed work by its claim and its commands; None means another attempt."""
+        foreign = await offload(self._foreign, workspace)
+        if foreign:
+            reason = f"changed outside its claim: {named(foreign)}"
+            await self._record(self._failure(reason, _claim_words(foreign)))
+            return None
+        for command in self._sessions.verify_commands[self._now.verified :]:
+            if self._tools.control.level(self._story.id) >= Level.FINISH:
+                return self._stopped_by_person()
+            verdict = await self._sessions.verify(
+                workspace, command, then=partial(self._after_verify, command)
+            )
+            match verdict.outcome:
+                case Outcome.STOPPED:
+                    return self._stopped_by_person()
+                case Outcome.STALLED:
+                    return self._stalled(f"`{command}`: {verdict.detail}")
+                case Outcome.FAILED:
+                    return None
+                case Outcome.OK | Outcome.PARTIAL | Outcome.ASKS:
+                    continue
+        return self._passed(workspace)
+
+    def _foreign(self, workspace: Workspace) -> tuple[str, ...]:
+        """Name what this story changed outside its claim."""
+        if not self._story.owns:
+            return ()
+        head = self._now.commit or workspace.base
+        changed = self._repository.changed_paths(workspace.base, head, workspace.path)
+        return claims.compile(self._story.owns).foreign(changed)
+
+    def _passed(self, workspace: Workspace) -> StoryResult:
+        now = self._now
+        commit = now.commit or workspace.base
+        if now.commits:
+            return verdicts.done(self._story.id, commit=commit, commits=now.commits)
+        if any(session.reported == "done" for session in now.sessions):
+            return verdicts.done(
+                self._story.id, commit=commit, commits=0, reason="no change was needed, verified"
+            )
+        return verdicts.no_work(self._story.id, commit=commit)
+
+    @property
+    def _run_id(self) -> RunId:
+        return self._tools.recorder.snapshot.run_id
+
+    def _switch(self) -> KillSwitch | None:
+        """Ask the loop whether one more session may start."""
+        tools, run = self._tools, self._tools.recorder.snapshot
+        facts = LoopFacts(
+            aborted=tools.control.level(self._story.id) >= Level.FINISH,
+            sessions_used=self._now.session_limit_used,
+            max_sessions=tools.settings.max_sessions,
+            overdue=trio.current_time() >= tools.deadline,
+            max_hours=tools.settings.max_hours,
+            tokens_used=run.usage.tokens,
+            token_budget=tools.settings.token_budget,
+            cost_used=run.usage.cost_usd,
+            cost_budget=tools.settings.cost_budget,
+        )
+        return before_session(facts)
+
+    def _stopped_by_person(self) -> StoryResult:
+        return self._stopped("user-abort", "a person asked to stop")
+
+    def _stalled(self, detail: str) -> StoryResult:
+        return self._stopped("stall-timeout", detail)
+
+    def _stopped(self, name: str, detail: str) -> StoryResult:
+        switch = KillSwitch(name=name, detail=detail, hint=HINTS[name])
+        return verdicts.stopped(self._story.id, self._run_id, switch)
+
+    async def _hook(self, name: str, workspace: Workspace) -> bool:
+        return await run_hook(name, workspace=workspace, story_id=self._story.id, tools=self._tools)
+
+
+def finished(result: StoryResult) -> ev.StoryFinished:
+    """Put a result into the form that the journal keeps."""
+    return ev.StoryFinished(
+        story_id=result.story_id,
+        verdict=result.verdict,
+        reason=result.reason,
+        next=result.next,
+        commit=result.commit,
+        commits=result.commits,
+        kill_switch=asdict(result.kill_switch) if result.kill_switch else None,
+        blocked_by=result.blocked_by,
+    )
+
+
+def _claim_words(foreign: tuple[str, ...]) -> str:
+    return "These paths lie outside your claim; undo their changes:\n" + "\n".join(foreign)

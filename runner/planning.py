@@ -1,0 +1,176 @@
+"""From a request to a plan: settings, stories, order, agents and a frozen base. Writes nothing."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from isolation import claims
+from isolation.layout import journal_path, worktree_root
+from isolation.repository import Repository
+from runner import probe
+from runner.agents.catalogue import choose
+from runner.agents.protocol import Agent
+from runner.config import Loaded, load_settings
+from runner.core.errors import NotFoundError, SettingsError
+from runner.core.graph import closure, ordered, waves
+from runner.core.model import Story, StoryId
+from runner.core.settings import Settings
+from runner.core.tiers import ceiling, evaluate
+from runner.history import Finished, finished_before, unfinished_of_newest
+from runner.journal import Journal
+from runner.report.plan import PlanRow, PlanView
+from runner.stories import load_stories
+from runner.verdicts import branch_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What the command line asks for."""
+
+    directory: Path
+    sources: tuple[str, ...] = ()
+    flags: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    retry_failed: bool = False
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that a run needs, decided before anything starts. `stories` is the start order."""
+
+    repository: Repository
+    loaded: Loaded
+    base: str
+    stories: tuple[Story, ...]
+    agents: Mapping[StoryId, Agent]
+    finished: Mapping[StoryId, Finished]
+    notes: tuple[str, ...]
+
+    @property
+    def settings(self) -> Settings:
+        """The run's settings, from all sources."""
+        return self.loaded.settings
+
+    @property
+    def worktree_root(self) -> Path:
+        """Where this run's worktrees stand."""
+        return root_of(self.repository, self.settings)
+
+
+def make_plan(request: RunRequest) -> Plan:
+    """Read and check everything; the first thing that is wrong is raised."""
+    repository = Repository.open(request.directory)
+    loaded = load_settings(top=repository.top, flags=request.flags, environ=os.environ)
+    _require_worktrees(loaded.settings)
+    stories = load_stories(request.sources, top=repository.top, default=loaded.settings.stories)
+    only = request.only
+    if request.retry_failed:
+        only = (*only, *_failed_before(repository))
+    if only:
+        stories = closure(stories, only)
+    order = ordered(stories)
+    for story in order:
+        claims.compile(story.owns)
+    agents = {story.id: choose(story, loaded.settings) for story in order}
+    base = repository.resolve(loaded.settings.base)
+    finished = {} if request.again else _finished(repository, order, base)
+    return Plan(
+        repository=repository,
+        loaded=loaded,
+        base=base,
+        stories=order,
+        agents=agents,
+        finished=finished,
+        notes=loaded.notes,
+    )
+
+
+def view(plan: Plan) -> PlanView:
+    """Give the plan as people and machines read it."""
+    settings = plan.settings
+    verdict = evaluate(probe.sample(plan.repository.top), settings.tiers)
+    levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
+    window = ceiling(verdict.tier, settings.max_stories, 0)
+    rows = tuple(_row(plan, story, position, levels[story.id], window) for position, story in _numbered(plan))
+    return PlanView(
+        base=plan.base,
+        base_ref=settings.base,
+        window=window,
+        max_stories=settings.max_stories,
+        tier=verdict.tier,
+        tier_reason=verdict.reason,
+        isolation=settings.bg_isolation,
+        enforcement="none",
+        rows=rows,
+    )
+
+
+def root_of(repository: Repository, settings: Settings) -> Path:
+    """Give the folder of the story worktrees."""
+    configured = Path(settings.worktree_root) if settings.worktree_root else None
+    return worktree_root(repository.common_dir, configured)
+
+
+def _numbered(plan: Plan) -> list[tuple[int, Story]]:
+    return list(enumerate(plan.stories, 1))
+
+
+def _row(plan: Plan, story: Story, position: int, wave: int, window: int) -> PlanRow:
+    done = plan.finished.get(story.id)
+    waits_for = tuple(name for name in story.depends_on if name not in plan.finished)
+    if done is not None:
+        reason = f"done in run {done.run_id}; --again runs it once more"
+    elif waits_for:
+        reason = f"waits for {', '.join(waits_for)}"
+    elif position > window:
+        reason = f"waits for a place in the window ({window} at once)"
+    else:
+        reason = "starts at once"
+    base = " + ".join(branch_of(name) for name in story.depends_on) or plan.base[:12]
+    return PlanRow(
+        position=position,
+        wave=wave,
+        id=story.id,
+        title=story.title,
+        agent=plan.agents[story.id].name,
+        waits_for=waits_for,
+        reason=reason,
+        branch=branch_of(story.id),
+        base=base,
+        claim=story.owns,
+        verify=story.verify or plan.settings.verify,
+    )
+
+
+def _require_worktrees(settings: Settings) -> None:
+    if settings.bg_isolation != "worktree":
+        raise SettingsError(
+            "bg-isolation 'none' is not available in this version",
+            hint="use `--bg-isolation worktree`, which gives each story a worktree of its own.",
+        )
+
+
+def _failed_before(repository: Repository) -> tuple[StoryId, ...]:
+    with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+        unfinished = unfinished_of_newest(journal)
+    if not unfinished:
+        raise NotFoundError("no story failed in the newest run", hint="`autopilot-multi status` shows it.")
+    return unfinished
+
+
+def _finished(repository: Repository, stories: Sequence[Story], base: str) -> dict[StoryId, Finished]:
+    """Keep of what earlier runs finished only what is still there: on its branch, or in the base."""
+    path = journal_path(repository.common_dir)
+    if not path.exists():
+        return {}
+    with Journal.open_readonly(path) as journal:
+        found = finished_before(journal, stories)
+    kept = {}
+    for story_id, done in found.items():
+        tip = repository.branch_tip(branch_of(story_id))
+        places = [place for place in (tip, base) if place is not None]
+        if done.commit and any(repository.is_ancestor(done.commit, place) for place in places):
+            kept[story_id] = done
+    return kept

@@ -1,0 +1,72 @@
+"""The one place where something happens to a run: journalled first, then folded, then shown.
+
+An intent is durable before its act begins, and what is recorded together is durable together.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import trio
+
+from runner.core.events import Body, Event
+from runner.core.fold import apply
+from runner.core.model import RunSnapshot
+
+Listener = Callable[[Event, RunSnapshot], None]
+
+
+class EventStore(Protocol):
+    """Where events become durable; blocking, called in a thread."""
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Make the events durable, all or none."""
+
+
+class Recorder:
+    """Holds the run's current snapshot and tells its listeners of every event."""
+
+    def __init__(
+        self,
+        *,
+        store: EventStore,
+        snapshot: RunSnapshot,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._wall_clock = wall_clock
+        self._listeners: list[Listener] = []
+        self._lock = trio.Lock()
+        self.snapshot = snapshot
+        self.last_activity = trio.current_time()
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` after every event; it must not block."""
+        self._listeners.append(listener)
+
+    def now(self) -> float:
+        """Give the time of day, as events carry it."""
+        return self._wall_clock()
+
+    async def record(self, *bodies: Body) -> None:
+        """Make these events durable in one transaction, then let the run's state follow."""
+        async with self._lock:
+            at = self._wall_clock()
+            events = [Event(run_id=self.snapshot.run_id, at=at, body=body) for body in bodies]
+            await trio.to_thread.run_sync(self._store.append, events)
+            for event in events:
+                self._publish(event)
+
+    def show(self, body: Body) -> None:
+        """Let people see something that is not worth keeping."""
+        self._publish(Event(run_id=self.snapshot.run_id, at=self._wall_clock(), body=body))
+
+    def touch(self) -> None:
+        """Note a sign of life from some story."""
+        self.last_activity = trio.current_time()
+
+    def _publish(self, event: Event) -> None:
+        self.touch()
+        self.snapshot = apply(self.snapshot, event)
+        for listener in self._listeners:
+            listener(event, self.snapshot)

@@ -1,0 +1,92 @@
+"""A run as the one JSON object that `run`, `resume`, `status` and `aggregate` share.
+
+Instants, never durations; every status is counted; null is unknown or not yet.
+"""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from runner.core.instants import iso, iso_or_none
+from runner.core.model import RunSnapshot, Status, StorySnapshot, Usage
+
+_COUNTED = (
+    Status.DONE,
+    Status.FAILED,
+    Status.PARKED,
+    Status.SKIPPED,
+    Status.STOPPED,
+    Status.NO_WORK,
+    Status.RUNNING,
+    Status.WAITING,
+    Status.QUEUED,
+)
+
+
+def document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
+    """Give the run as JSON values. `alive` tells whether a coordinator still carries it."""
+    shown = run if run.ended or alive else interrupted(run)
+    return {
+        "run_id": shown.run_id,
+        "state": "running" if alive and not shown.ended else "ended",
+        "started_at": iso(shown.started_at),
+        "ended_at": iso_or_none(shown.ended_at),
+        "base": shown.base,
+        "isolation": shown.isolation,
+        "enforcement": shown.enforcement,
+        "tier": shown.tier.value,
+        "window": shown.window,
+        "kill_switch": asdict(shown.kill_switch) if shown.kill_switch else None,
+        "counts": {status.value: shown.count(status) for status in _COUNTED},
+        "usage": _usage(shown.usage),
+        "stories": [_story(story) for story in shown.stories.values()],
+        "decisions": [],
+    }
+
+
+def interrupted(run: RunSnapshot) -> RunSnapshot:
+    """Give the run as it stands after its coordinator died: nothing runs, and `resume` goes on."""
+    stories = dict(run.stories)
+    for story in run.stories.values():
+        if story.status.final:
+            continue
+        ran = story.status is Status.RUNNING
+        stories[story.id] = replace(
+            story,
+            status=Status.STOPPED if ran else story.status,
+            reason="its coordinator ended before it did" if ran else story.reason,
+            next=f"autopilot-multi resume {run.run_id}",
+            last_line="",
+        )
+    return replace(run, stories=stories)
+
+
+def _story(story: StorySnapshot) -> dict[str, Any]:
+    return {
+        "id": story.id,
+        "title": story.title,
+        "status": story.status.value,
+        "reason": story.reason,
+        "branch": story.branch,
+        "base": story.base,
+        "commit": story.commit,
+        "commits": story.commits,
+        "workspace": story.workspace,
+        "step": {"number": story.step.number, "name": story.step.name},
+        "attempt": story.attempt,
+        "retry_count": story.retry_count,
+        "sessions": len(story.sessions),
+        "started_at": iso_or_none(story.started_at),
+        "ended_at": iso_or_none(story.ended_at),
+        "kill_switch": asdict(story.kill_switch) if story.kill_switch else None,
+        "decision": None,
+        "usage": _usage(story.usage),
+        "next": story.next,
+    }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": usage.cost_usd,
+    }

@@ -1,0 +1,169 @@
+"""One session: a program under its keeper, its output on disk, and the runner's own judgement of its end.
+
+A session is atomic: it is only ended by a person's stop or by its own silence, and once the
+runner has ended it, nothing that it prints changes that.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from isolation.errors import KeeperError
+from isolation.keeper import Keeper, Session
+from isolation.model import Exit, SessionSpec
+from runner.agents.result import Result, load_result
+from runner.core.events import OutputSeen
+from runner.core.model import Outcome, StoryId
+from runner.core.screen import LineTail
+from runner.recorder import Recorder
+from runner.session_log import SessionLog, read_tail
+from runner.stopping import Level, StopControl
+
+SHOW_EVERY = 0.1
+FAILURE_TAIL_BYTES = 4096
+BUSY_SHARE = 0.01
+"""A tree that uses less than this share of a core is not called alive for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOrder:
+    """All that one session needs; `result_file` only where a result is expected."""
+
+    story_id: StoryId
+    spec: SessionSpec
+    log: Path
+    log_cap: int
+    grace: float
+    stall_seconds: float
+    result_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionVerdict:
+    """How it ended; `output` is the end of what it printed, for the next attempt's prompt."""
+
+    outcome: Outcome
+    exit_code: int | None
+    detail: str
+    output: str
+    last_line: str
+    result: Result = field(default_factory=Result)
+
+
+@dataclass(slots=True)
+class _Life:
+    """What is watched while a session runs."""
+
+    bytes_seen: int = 0
+    cpu_seconds: float = 0.0
+    silent_windows: int = 0
+    ended_by: Outcome | None = None
+
+
+async def run_session(
+    order: SessionOrder, *, keeper: Keeper, recorder: Recorder, control: StopControl
+) -> SessionVerdict:
+    """Run one session to its end and judge it; afterwards none of its processes is left."""
+    life, tail = _Life(), LineTail()
+    with SessionLog(order.log, cap=order.log_cap) as log:
+        try:
+            async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:
+                nursery.start_soon(_obey, order, session, control, life)
+                nursery.start_soon(_watch, order, session, log, life)
+                await _drain(order, session, log, tail, recorder)
+                ended = await session.wait()
+                nursery.cancel_scope.cancel()
+        except KeeperError as error:
+            log.write(f"autopilot-multi: {error.message}\n".encode())
+            ended, complaint = None, error.message
+        else:
+            complaint = ""
+    return _judge(order, ended, complaint=complaint, life=life, last_line=tail.line)
+
+
+async def _drain(
+    order: SessionOrder, session: Session, log: SessionLog, tail: LineTail, recorder: Recorder
+) -> None:
+    """Move what the session prints to its log, and show its newest line now and then."""
+    shown, next_show = "", 0.0
+    while chunk := await session.receive():
+        log.write(chunk)
+        tail.feed(chunk)
+        recorder.touch()
+        if trio.current_time() >= next_show and tail.line != shown:
+            shown, next_show = tail.line, trio.current_time() + SHOW_EVERY
+            recorder.show(OutputSeen(story_id=order.story_id, line=shown))
+
+
+async def _obey(order: SessionOrder, session: Session, control: StopControl, life: _Life) -> None:
+    """End the session when a person asks for it."""
+    await control.wait_for(order.story_id, Level.STOP)
+    life.ended_by = life.ended_by or Outcome.STOPPED
+    session.stop(grace=order.grace)
+    await control.wait_for(order.story_id, Level.KILL)
+    session.kill()
+
+
+async def _watch(order: SessionOrder, session: Session, log: SessionLog, life: _Life) -> None:
+    """End the session when it has shown no life for two whole windows."""
+    while True:
+        await trio.sleep(order.stall_seconds)
+        if _alive(order, session, log, life):
+            life.silent_windows = 0
+            continue
+        life.silent_windows += 1
+        if life.silent_windows > 1:
+            life.ended_by = life.ended_by or Outcome.STALLED
+            session.stop(grace=order.grace)
+            return
+
+
+def _alive(order: SessionOrder, session: Session, log: SessionLog, life: _Life) -> bool:
+    """Tell whether it printed or worked since the last look."""
+    usage = session.usage()
+    cpu = usage.cpu_seconds if usage else life.cpu_seconds
+    busy = cpu - life.cpu_seconds >= BUSY_SHARE * order.stall_seconds
+    printed = log.bytes_seen != life.bytes_seen
+    life.bytes_seen, life.cpu_seconds = log.bytes_seen, cpu
+    return printed or busy
+
+
+def _judge(
+    order: SessionOrder, ended: Exit | None, *, complaint: str, life: _Life, last_line: str
+) -> SessionVerdict:
+    result = load_result(order.result_file) if order.result_file else Result()
+    outcome, detail = _outcome(ended, complaint, life, result)
+    if ended and ended.survivors:
+        detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
+    return SessionVerdict(
+        outcome=outcome,
+        exit_code=ended.returncode if ended else None,
+        detail=detail,
+        output=read_tail(order.log, FAILURE_TAIL_BYTES),
+        last_line=last_line,
+        result=result,
+    )
+
+
+def _outcome(  # noqa: PLR0911  one return a way to end
+    ended: Exit | None, complaint: str, life: _Life, result: Result
+) -> tuple[Outcome, str]:
+    if life.ended_by is not None:
+        why = "asked to stop" if life.ended_by is Outcome.STOPPED else "no output and no work"
+        return life.ended_by, why
+    if ended is None:
+        return Outcome.FAILED, complaint
+    if ended.returncode < 0:
+        return Outcome.FAILED, f"ended by signal {-ended.returncode}"
+    if ended.returncode > 0:
+        return Outcome.FAILED, f"exit code {ended.returncode}"
+    match result.status:
+        case "failed":
+            return Outcome.FAILED, result.notes or "it reported failure"
+        case "partial":
+            return Outcome.PARTIAL, result.notes
+        case "needs-decision":
+            return Outcome.ASKS, result.question or "it needs a decision"
+        case _:
+            return Outcome.OK, ""

@@ -1,0 +1,176 @@
+"""The sessions of one story: their environment, prompt, files and place in the journal.
+
+A session's end and what follows from it are recorded together, so that a resume never finds
+an end without its consequence.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from isolation.layout import autopilot_dir, story_dir
+from isolation.model import SessionSpec, Workspace
+from isolation.repository import scrubbed
+from runner.agents.protocol import Agent, Job
+from runner.core import events as ev
+from runner.core.model import IMPLEMENT, VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
+from runner.core.tiers import agents_per_wave
+from runner.prompt import PromptFacts, render
+from runner.session import SessionOrder, SessionVerdict, run_session
+from runner.tools import Tools
+
+EXCHANGE = ".orchestrator"
+Consequences = Callable[[SessionVerdict], tuple[ev.Body, ...]]
+
+
+class StorySessions:
+    """Runs work and verify sessions for one story, each under its own number, log and files."""
+
+    def __init__(self, *, story: Story, agent: Agent, tools: Tools) -> None:
+        self._story = story
+        self._agent = agent
+        self._tools = tools
+        run_id = tools.recorder.snapshot.run_id
+        self._logs = story_dir(tools.repository.common_dir, run_id, story.id)
+
+    @property
+    def verify_commands(self) -> tuple[str, ...]:
+        """Give the commands that decide about this story: its own, else the run's."""
+        return self._story.verify or self._tools.settings.verify
+
+    async def work(self, workspace: Workspace, *, then: Consequences) -> SessionVerdict:
+        """Let the agent work on the current step."""
+        now = self._now
+        name = self._name(IMPLEMENT)
+        exchange = workspace.path / EXCHANGE
+        result_file = exchange / f"{name}.result.json"
+        facts = PromptFacts(
+            story=self._story,
+            step=IMPLEMENT,
+            attempt=now.attempt,
+            verify=self.verify_commands,
+            result_file=result_file,
+            last_failure=now.last_failure,
+            interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
+        )
+        prompt = await trio.to_thread.run_sync(_write_prompt, exchange / f"{name}.prompt.md", render(facts))
+        job = Job(
+            story=self._story,
+            workspace=workspace.path,
+            session_id=self._session_id(name),
+            model=self._tools.settings.model,
+        )
+        launch = self._agent.launch(job)
+        environment = self._environment(workspace, IMPLEMENT, prompt, result_file) | dict(launch.env)
+        spec = SessionSpec(argv=launch.argv, cwd=workspace.path, env=environment, prompt=prompt)
+        return await self._run(spec, name, IMPLEMENT, SessionKind.WORK, then, result_file=result_file)
+
+    async def verify(self, workspace: Workspace, command: str, *, then: Consequences) -> SessionVerdict:
+        """Run one verify command in the workspace."""
+        environment = self._environment(workspace, VERIFY, Path(os.devnull), None)
+        spec = SessionSpec(
+            argv=("sh", "-c", command), cwd=workspace.path, env=environment, prompt=Path(os.devnull)
+        )
+        return await self._run(spec, self._name(VERIFY), VERIFY, SessionKind.VERIFY, then)
+
+    async def _run(
+        self,
+        spec: SessionSpec,
+        name: str,
+        step: Step,
+        kind: SessionKind,
+        then: Consequences,
+        *,
+        result_file: Path | None = None,
+    ) -> SessionVerdict:
+        tools, settings = self._tools, self._tools.settings
+        log = self._logs / f"{name}.log"
+        session_id = self._session_id(name)
+        await tools.recorder.record(
+            ev.SessionStarted(
+                story_id=self._story.id,
+                session_id=session_id,
+                kind=kind,
+                step_number=step.number,
+                step_name=step.name,
+                attempt=self._now.attempt,
+                agent=self._agent.name if kind is SessionKind.WORK else "verify",
+                log=log.relative_to(autopilot_dir(tools.repository.common_dir)).as_posix(),
+                agents_per_wave=self._agents_per_wave(),
+            )
+        )
+        order = SessionOrder(
+            story_id=self._story.id,
+            spec=spec,
+            log=log,
+            log_cap=settings.log_cap_mb << 20,
+            grace=settings.grace_seconds,
+            stall_seconds=settings.stall_seconds,
+            result_file=result_file,
+        )
+        verdict = await run_session(
+            order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control
+        )
+        await tools.recorder.record(_ended(self._story, session_id, verdict), *then(verdict))
+        return verdict
+
+    @property
+    def _now(self) -> StorySnapshot:
+        return self._tools.recorder.snapshot.stories[self._story.id]
+
+    def _name(self, step: Step) -> str:
+        return f"{len(self._now.sessions) + 1:02}-{step.name.lower()}-{self._now.attempt}"
+
+    def _session_id(self, name: str) -> str:
+        return f"{self._tools.recorder.snapshot.run_id}/{self._story.id}/{name}"
+
+    def _agents_per_wave(self) -> int:
+        return agents_per_wave(self._tools.recorder.snapshot.tier, self._tools.settings.agents_per_wave)
+
+    def _environment(
+        self, workspace: Workspace, step: Step, prompt: Path, result_file: Path | None
+    ) -> dict[str, str]:
+        snapshot = self._tools.recorder.snapshot
+        return scrubbed(os.environ) | {
+            "AUTOPILOT_RUN_ID": snapshot.run_id,
+            "AUTOPILOT_STORY_ID": self._story.id,
+            "AUTOPILOT_STEP": f"{step.number} {step.name}",
+            "AUTOPILOT_ATTEMPT": str(self._now.attempt),
+            "AUTOPILOT_STATE_FILE": str(workspace.path / "_docs" / "_autodev_state.md"),
+            "AUTOPILOT_RESULT_FILE": str(result_file or ""),
+            "AUTOPILOT_PROMPT_FILE": str(prompt),
+            "AUTOPILOT_AGENTS_PER_WAVE": str(self._agents_per_wave()),
+            "AUTOPILOT_OWNS": "\n".join(self._story.owns),
+            "AUTOPILOT_BASE": workspace.base,
+        }
+
+
+def _ended(story: Story, session_id: str, verdict: SessionVerdict) -> ev.SessionEnded:
+    usage = verdict.result.usage
+    return ev.SessionEnded(
+        story_id=story.id,
+        session_id=session_id,
+        outcome=verdict.outcome,
+        exit_code=verdict.exit_code,
+        detail=verdict.detail,
+        reported=verdict.result.status,
+        last_line=verdict.last_line,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=usage.cost_usd,
+        summary=verdict.result.summary,
+        effectiveness=verdict.result.effectiveness,
+    )
+
+
+def succeeded(verdict: SessionVerdict) -> bool:
+    """Tell whether a session left work that is worth a checkpoint."""
+    return verdict.outcome in {Outcome.OK, Outcome.PARTIAL}
+
+
+def _write_prompt(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    return path

@@ -1,0 +1,73 @@
+"""From what happened to a story's result: the verdict, the reason in words, and the next command to type."""
+
+from runner.core.model import KillSwitch, RunId, Status, StoryId, StoryResult
+
+BRANCH_PREFIX = "autopilot/"
+
+
+def branch_of(story_id: StoryId) -> str:
+    """Name the branch that a story's commits go to."""
+    return BRANCH_PREFIX + story_id
+
+
+def done(story_id: StoryId, *, commit: str, commits: int, reason: str = "") -> StoryResult:
+    """Say that its work is committed and verified."""
+    return StoryResult(
+        story_id=story_id,
+        verdict=Status.DONE,
+        reason=reason or f"{commits} commit{'s' if commits != 1 else ''}, verified",
+        next=f"git merge {branch_of(story_id)}" if commits else "",
+        commit=commit,
+        commits=commits,
+    )
+
+
+def no_work(story_id: StoryId, *, commit: str) -> StoryResult:
+    """Say that it ran well and changed nothing."""
+    return StoryResult(
+        story_id=story_id,
+        verdict=Status.NO_WORK,
+        reason="the session changed nothing",
+        next=f"autopilot-multi logs {story_id}",
+        commit=commit,
+    )
+
+
+def failed(story_id: StoryId, reason: str, *, next_: str = "") -> StoryResult:
+    """Say that it could not be brought to its end."""
+    return StoryResult(
+        story_id=story_id,
+        verdict=Status.FAILED,
+        reason=reason,
+        next=next_ or f"autopilot-multi logs {story_id}",
+    )
+
+
+def parked(story_id: StoryId, run_id: RunId, question: str) -> StoryResult:
+    """Say that a person must decide."""
+    return StoryResult(
+        story_id=story_id, verdict=Status.PARKED, reason=question, next=f"autopilot-multi resume {run_id}"
+    )
+
+
+def stopped(story_id: StoryId, run_id: RunId, switch: KillSwitch) -> StoryResult:
+    """Say that its loop was ended before its flow was."""
+    return StoryResult(
+        story_id=story_id,
+        verdict=Status.STOPPED,
+        reason=switch.detail,
+        next=f"autopilot-multi resume {run_id}",
+        kill_switch=switch,
+    )
+
+
+def skipped(story_id: StoryId, reason: str, blocked_by: tuple[StoryId, ...]) -> StoryResult:
+    """Say that it never started, and because of whom."""
+    first = blocked_by[0] if blocked_by else story_id
+    return StoryResult(
+        story_id=story_id,
+        verdict=Status.SKIPPED,
+        reason=reason,
+        next=f"autopilot-multi logs {first}",
+        blocked_by=blocked_by,
+    )

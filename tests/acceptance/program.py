@@ -1,0 +1,131 @@
+"""The real program on a real repository: how acceptance tests start it and read what it says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LIMIT = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What one invocation of the program left: exit code, answer and narration."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout; anything else there is a failure."""
+        loaded: dict[str, Any] = json.loads(self.out)
+        return loaded
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The document's data."""
+        data: dict[str, Any] = self.document["data"]
+        return data
+
+    def story(self, story_id: str) -> dict[str, Any]:
+        """One story of the document."""
+        found: dict[str, Any] = next(story for story in self.data["stories"] if story["id"] == story_id)
+        return found
+
+
+def command(*args: str) -> list[str]:
+    """Give the argv that starts the program as a user would, with this interpreter."""
+    return [sys.executable, "-m", "runner", *args]
+
+
+def run(cwd: Path, *args: str, env: Mapping[str, str] | None = None) -> Ran:
+    """Run the program to its end."""
+    done = subprocess.run(
+        command(*args),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+    )
+    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+@contextmanager
+def started(cwd: Path, *args: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run the program beside the test; whatever happens, it is gone afterwards."""
+    process = subprocess.Popen(
+        command(*args),
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=LIMIT)
+
+
+def finish(process: "subprocess.Popen[str]") -> Ran:
+    """Await the end of a started program."""
+    out, err = process.communicate(timeout=LIMIT)
+    return Ran(code=process.returncode, out=out, err=err)
+
+
+def wait_until(condition: Callable[[], object], *, what: str, limit: float = 30.0) -> None:
+    """Await something another process does and nobody can announce."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"gave up waiting until {what}")
+        time.sleep(0.02)
+
+
+def write_story(root: Path, story_id: str, *, body: str = "Do it.", **keys: object) -> Path:
+    """Write one story file; keys are its front matter."""
+    path = root / "stories" / f"{story_id}.md"
+    path.parent.mkdir(exist_ok=True)
+    front = "".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items())
+    path.write_text(f"---\n{front}---\n{body}\n", encoding="utf-8")
+    return path
+
+
+def writes(name: str, text: str = "made") -> str:
+    """Give a command that makes one file."""
+    return f"echo {text} > {name}"
+
+
+def commit_stories(root: Path) -> None:
+    """Commit the stories, so that the checkout is clean and worktrees have them too."""
+    for args in (["add", "-A"], ["commit", "-q", "-m", "stories"]):
+        subprocess.run(["git", *args], cwd=root, check=True)
+
+
+def processes_with(marker: str) -> list[int]:
+    """Find live processes whose command line holds `marker`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if marker in line and state != "Z":
+                found.append(int(entry.name))
+    return found
