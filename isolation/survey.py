@@ -68,7 +68,7 @@ def _judge(repository: Repository, entry: Registration, live_run: str | None) ->
         reason = ""
     else:
         reason = reason_to_keep(repository, entry.path, entry.branch)
-    gone = "its folder is gone" if not entry.path.exists() else "clean, and its commits are on its branch"
+    gone = "its folder is gone" if not entry.path.exists() else "clean, and its commits are on a branch"
     return Finding(
         path=entry.path,
         branch=entry.branch,

@@ -45,6 +45,10 @@ from runner.verdicts import done
 
 OLD_KEEPERS_SECONDS = 15.0
 SECONDS_AN_HOUR = 3600
+NO_IDENTITY = (
+    "git knows no identity here, so checkpoints are committed under the name autopilot-multi; "
+    "`git config user.name` and `user.email` set yours"
+)
 
 
 class View(Protocol):
@@ -173,7 +177,10 @@ async def _coordinate(
     recorder = Recorder(store=journal, snapshot=snapshot)
     recorder.subscribe(view.seen)
     await offload(repository.exclude, "/.orchestrator/")
-    await recorder.record(*first, *(ev.Noted(message=note) for note in journal.notes))
+    notes = [*journal.notes]
+    if not await offload(repository.has_identity):
+        notes.append(NO_IDENTITY)
+    await recorder.record(*first, *(ev.Noted(message=note) for note in notes))
     control, ended_by = StopControl(), _EndedBy()
     async with (
         _signals(control, ended_by, view),

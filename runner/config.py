@@ -12,7 +12,7 @@ In the environment `AUTOPILOT_MULTI_VERIFY` holds one command a line, and
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,7 @@ def _environment(environ: Mapping[str, str]) -> _Layer:
             continue
         key = names.get(name)
         if key is None:
-            nearest = did_you_mean(name, names)
-            notes.append(f"the environment variable {name} is unknown and has no effect {nearest}".rstrip())
+            notes.append(f"the environment variable {name} is unknown, {_ignored(name, names)}")
         elif text.strip():
             values[key] = _typed(key, text)
     return _Layer(place=place, values=values, notes=tuple(notes))
@@ -125,12 +124,16 @@ def _block(top: Path) -> list[_Layer]:
         return []
     known = {key: value for key, value in block.values.items() if key in KEYS}
     strange = tuple(
-        f"{block.file}: the key '{key}' of the 'autopilot:' block is unknown here and has no effect "
-        f"{did_you_mean(key, KEYS)}".rstrip()
+        f"{block.file}: the key '{key}' of the 'autopilot:' block is unknown here, {_ignored(key, KEYS)}"
         for key in block.values
         if key not in KEYS
     )
     return [_Layer(place=Place(kind=Kind.FILE, file=block.file), values=known, notes=(*notes, *strange))]
+
+
+def _ignored(name: str, known: Iterable[str]) -> str:
+    nearest = did_you_mean(name, known)
+    return f"and has no effect; {nearest}" if nearest else "and has no effect"
 
 
 def _user(environ: Mapping[str, str]) -> list[_Layer]:

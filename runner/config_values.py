@@ -5,7 +5,6 @@ A place's values come in as plain data and leave flat, under dotted keys such as
 """
 
 import re
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
@@ -16,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from runner.core.errors import RunnerError, SettingsError, UsageError
 from runner.core.model import ContinuePolicy
-from runner.core.names import did_you_mean
+from runner.core.names import did_you_mean, shown
 from runner.core.settings import BOUNDS, AgentSettings, HookSettings, Settings, TierSettings, TierThresholds
 
 INTEGERS = frozenset({"max-stories", "max-sessions", "token-budget", "log-cap-mb", "agents-per-wave"})
@@ -276,11 +275,10 @@ def _complain(error: ValidationError, place: Place) -> NoReturn:
         hint = did_you_mean(keys[-1], known) or f"known here: {', '.join(known)}."
         name = place.file if place.kind is Kind.FILE else place.origin(dotted)
         raise place.error(f"{name}: unknown key '{dotted}'", hint)
-    shown = value if isinstance(value, str) else reprlib.repr(value)
     if first["type"] == "missing":
         raise place.error(f"{place.name(dotted)} is missing", "an agent needs argv = [program, argument, …].")
-    got = f", not '{shown}'" if isinstance(value, str) else f", not {shown}"
-    raise place.error(f"{place.name(dotted)} must be {_wanted(keys)}{got}", _hint(keys, value, place))
+    message = f"{place.name(dotted)} must be {_wanted(keys)}, not {shown(value)}"
+    raise place.error(message, _hint(keys, value, place))
 
 
 def _siblings(keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -347,4 +345,5 @@ def _hint(keys: tuple[str, ...], value: Any, place: Place) -> str:
             return f"for example {place.name(key)}={example!r}."
         case Kind.FILE:
             quoted = example if key in INTEGERS | FLOATS else f'"{example}"'
-            return f"for example {key} = {quoted}."
+            equals = ": " if place.file.endswith(".md") else " = "
+            return f"for example {key}{equals}{quoted}."

@@ -12,7 +12,7 @@ from runner import probe
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.config import Loaded, load_settings
-from runner.core.errors import NotFoundError, SettingsError
+from runner.core.errors import JournalError, NotFoundError, SettingsError
 from runner.core.graph import closure, ordered, waves
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
@@ -165,8 +165,12 @@ def _finished(repository: Repository, stories: Sequence[Story], base: str) -> di
     path = journal_path(repository.common_dir)
     if not path.exists():
         return {}
-    with Journal.open_readonly(path) as journal:
-        found = finished_before(journal, stories)
+    try:
+        with Journal.open_readonly(path) as journal:
+            found = finished_before(journal, stories)
+    except JournalError:
+        # A journal that cannot be read is the coordinator's matter: it sets it aside, or refuses.
+        return {}
     kept = {}
     for story_id, done in found.items():
         tip = repository.branch_tip(branch_of(story_id))

@@ -166,5 +166,5 @@ def _from_prompt(prompt: str, taken: set[str]) -> Story:
     name = unique(slug(text), taken)
     taken.add(name)
     first = one_line(text.split("\n", 1)[0])
-    title = first if len(first) <= _TITLE else first[: _TITLE - 1].rsplit(" ", 1)[0] + "…"
+    title = first if len(first) <= _TITLE else first[:_TITLE].rsplit(" ", 1)[0] + "…"
     return Story(id=StoryId(name), title=title or name, prompt=text, source="command line")

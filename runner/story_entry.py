@@ -1,7 +1,6 @@
 """From a raw entry to a story: every value is checked, and every complaint says where and what to do."""
 
 import re
-import reprlib
 from typing import Annotated, Any, NoReturn
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -10,7 +9,7 @@ from isolation import claims
 from isolation.errors import ClaimError
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
-from runner.core.names import did_you_mean, id_problem, one_line, slug
+from runner.core.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.story_files import Entry
 
 KNOWN_FLOWS = frozenset({"quick"})
@@ -84,7 +83,7 @@ class _Fields(BaseModel):
     owns: Texts | None = None
     flow: Text | None = None
     agent: FilledText | None = None
-    command: Annotated[list[Text], BeforeValidator(_argv)] | None = None
+    command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
     verify: Texts | None = None
 
 
@@ -190,16 +189,11 @@ def _complain(entry: Entry, error: ValidationError) -> NoReturn:
     wanted = _WANTED[key]
     written = entry.place(keys).written
     if key != "priority" and written is not None and isinstance(value, bool | int | float):
-        message = f"'{key}' must be {wanted}, but YAML reads {written} as {_kind(value)}"
+        read = shown(value) if isinstance(value, bool) else f"the number {shown(value)}"
+        message = f"'{key}' must be {wanted}, but YAML reads {written} as {read}"
         _refuse(entry, keys, message, f'put it into quotes: "{written}".')
-    got = f"'{written}'" if written is not None else reprlib.repr(value)
+    got = shown(value if written is None else written)
     _refuse(entry, keys, f"'{key}' must be {wanted}, not {got}", _quote_hint(key, written))
-
-
-def _kind(value: float) -> str:
-    if isinstance(value, bool):
-        return "yes or no"
-    return f"the number {value}"
 
 
 def _quote_hint(key: str, written: str | None) -> str:

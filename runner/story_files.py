@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from runner.core.errors import BacklogError
-from runner.core.names import did_you_mean
 
 LIST_SUFFIXES = frozenset({".yaml", ".yml", ".toml", ".json"})
 MAX_FILE = 4 * 1024 * 1024
 MAX_FRONT_MATTER = 64 * 1024
 _MAX_MERGED_KEYS = 1000
+_MAX_DEPTH = 50
 
 _FENCE = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
@@ -146,9 +146,10 @@ def list_entries(path: Path, file: str, text: str, *, required: bool) -> list[En
     else:
         data, node = _yaml(text, file, first_line=1)
     if not isinstance(data, dict) or "stories" not in data:
-        hint = did_you_mean("stories", (str(key) for key in data)) if isinstance(data, dict) else ""
-        if required or hint:
-            raise BacklogError(f"{file} has no list 'stories'", hint=hint or _LIST_EXAMPLE)
+        slips = [key for key in data if str(key).lower().startswith("stor")] if isinstance(data, dict) else []
+        if required or slips:
+            hint = f"write 'stories' instead of '{slips[0]}'." if slips else _LIST_EXAMPLE
+            raise BacklogError(f"{file} has no list 'stories'", hint=hint)
         return []
     for key in data:
         if key != "stories":
@@ -180,6 +181,7 @@ def _list_entry(item: Any, file: str, number: int, root: yaml.Node | None) -> En
 
 def _yaml(text: str, file: str, *, first_line: int) -> tuple[Any, yaml.Node | None]:
     try:
+        _refuse_depth(text)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
@@ -196,11 +198,18 @@ def _yaml(text: str, file: str, *, first_line: int) -> tuple[Any, yaml.Node | No
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         raise BacklogError(f"{file}: not valid YAML: {reason}", hint=_QUOTES) from error
-    except RecursionError as error:
-        raise BacklogError(f"{file}: nested too deeply", hint=_EXAMPLE) from error
 
 
 _QUOTES = "put values with ':', '#', '*' or quotes into double quotes."
+
+
+def _refuse_depth(text: str) -> None:
+    """Raise for deep nesting, on which the C loader's recursion would bring the whole program down."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
 
 
 def _refuse_repeated_keys(root: yaml.Node, file: str, first_line: int) -> None:

@@ -53,6 +53,13 @@ def _failed(error: Exception, output: Output) -> int:
     if isinstance(message, str) and hasattr(error, "exit_code"):
         output.error(code=getattr(error, "code", "error"), message=message, hint=getattr(error, "hint", ""))
         return int(error.exit_code)
+    if isinstance(error, OSError):
+        output.error(
+            code="system",
+            message=f"the machine refused: {error}",
+            hint="mend that, then run again; `autopilot-multi doctor` looks at this machine.",
+        )
+        return EXIT_SYSTEM
     from runner.crash import write_crash_log
 
     where = write_crash_log(error)

@@ -103,4 +103,4 @@ def _overload(facts: LoopFacts) -> str | None:
 def _confidence(facts: LoopFacts) -> str | None:
     if facts.confidence is None or facts.confidence >= facts.confidence_threshold:
         return None
-    return f"confidence {facts.confidence:.2f} is below {facts.confidence_threshold:.2f}"
+    return f"confidence {facts.confidence:.3g} is below {facts.confidence_threshold:.3g}"

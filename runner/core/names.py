@@ -9,13 +9,14 @@ import unicodedata
 from collections.abc import Container, Iterable
 from difflib import get_close_matches
 
-from runner.core.screen import neutral
+from runner.core.screen import neutral, shorten
 
 MAX_ID = 63
 ID_RULE = "a-z, 0-9, '.', '_' and '-', at most 63 of them, the first a letter or a digit"
 
 _ID = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_ID - 1}}}")
 _SLUG = 40
+_SHOWN = 60
 
 
 def id_problem(text: str) -> str | None:
@@ -58,3 +59,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name as a sentence, or nothing when none is near."""
     close = get_close_matches(name, sorted(known), n=1)
     return f"did you mean '{close[0]}'?" if close else ""
+
+
+def shown(value: object) -> str:
+    """Show a wrong value in a message: short, however large it is, and as files write it."""
+    match value:
+        case str():
+            return f"'{shorten(neutral(value), _SHOWN)}'"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"{value:g}"
+        case list() | tuple():
+            return "a list" if value else "an empty list"
+        case dict():
+            return "a table"
+        case _:
+            return f"a {type(value).__name__}"

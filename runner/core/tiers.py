@@ -6,12 +6,12 @@ threshold of `green` and `warn`, and may reach that of `degraded`.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
 from runner.core.model import ResourceSample, Tier
-from runner.core.settings import TierSettings, TierThresholds
+from runner.core.settings import TierSettings
 
 GB = 1024**3
 _ROWS = (Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL)
@@ -74,27 +74,26 @@ def agents_per_wave(tier: Tier, configured: int) -> int:
 
 def _signals(sample: ResourceSample, settings: TierSettings) -> Iterator[tuple[int, str]]:
     """Give for every known signal its row in the table, and the signal in words."""
-    rows = (settings.green, settings.warn, settings.degraded)
+    green, warn, degraded = rows = (settings.green, settings.warn, settings.degraded)
     if sample.memory_available is not None:
         memory = sample.memory_available / GB
-        yield _row(rows, lambda row: memory >= row.memory_gb), f"{_floor(memory)} GB available"
+        yield _row(memory >= row.memory_gb for row in rows), f"{_floor(memory)} GB available"
     if sample.swap_used is not None:
         swap = sample.swap_used / GB
-        last = settings.degraded
-        inside = _row(rows, lambda row: swap < row.swap_gb or (row is last and swap == row.swap_gb))
-        yield inside, f"{_floor(swap)} GB of swap in use"
+        holds = (swap < green.swap_gb, swap < warn.swap_gb, swap <= degraded.swap_gb)
+        yield _row(holds), f"{_floor(swap)} GB of swap in use"
     if sample.peers is not None:
         peers = sample.peers
         words = f"{peers} other agent {'session' if peers == 1 else 'sessions'}"
-        yield _row(rows, lambda row: peers <= row.peers), words
+        yield _row(peers <= row.peers for row in rows), words
     if sample.pressure_free_percent is not None:
         free = sample.pressure_free_percent
-        yield _row(rows, lambda row: free >= row.pressure_free_percent), f"{_floor(free)} % free of pressure"
+        yield _row(free >= row.pressure_free_percent for row in rows), f"{_floor(free)} % free of pressure"
 
 
-def _row(rows: tuple[TierThresholds, ...], holds: Callable[[TierThresholds], bool]) -> int:
-    """Count the rows, best first, that do not hold before the first that does."""
-    return next((index for index, row in enumerate(rows) if holds(row)), len(rows))
+def _row(holds: Iterable[bool]) -> int:
+    """Give the place of the first row that holds, or the place after the last."""
+    return [*holds, True].index(True)
 
 
 def _floor(number: float) -> str:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,30 +62,54 @@ def run(cwd: Path, *args: str, env: Mapping[str, str] | None = None) -> Ran:
     return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
+class Running:
+    """The program beside the test: what it has narrated so far, signals to it, its end."""
+
+    def __init__(self, process: "subprocess.Popen[str]", narration: Path) -> None:
+        self._process = process
+        self._narration = narration
+        self.pid = process.pid
+
+    @property
+    def err(self) -> str:
+        """What it has said on stderr so far."""
+        return self._narration.read_text()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send one signal to the program alone."""
+        self._process.send_signal(number)
+
+    def send_and_await(self, number: signal.Signals, answer: str) -> None:
+        """Send a signal and wait until it has said that it took it."""
+        before = self.err.count(answer)
+        self.send(number)
+        wait_until(lambda: self.err.count(answer) > before, what=f"it says '{answer}'")
+
+    def finish(self) -> Ran:
+        """Await its end."""
+        out, _ = self._process.communicate(timeout=LIMIT)
+        return Ran(code=self._process.returncode, out=out, err=self.err)
+
+
 @contextmanager
-def started(cwd: Path, *args: str) -> Iterator["subprocess.Popen[str]"]:
+def started(cwd: Path, *args: str) -> Iterator[Running]:
     """Run the program beside the test; whatever happens, it is gone afterwards."""
-    process = subprocess.Popen(
-        command(*args),
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=LIMIT)
-
-
-def finish(process: "subprocess.Popen[str]") -> Ran:
-    """Await the end of a started program."""
-    out, err = process.communicate(timeout=LIMIT)
-    return Ran(code=process.returncode, out=out, err=err)
+    with tempfile.NamedTemporaryFile() as narration:
+        process = subprocess.Popen(
+            command(*args),
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=narration,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield Running(process, Path(narration.name))
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=LIMIT)
 
 
 def wait_until(condition: Callable[[], object], *, what: str, limit: float = 30.0) -> None:

@@ -1,8 +1,7 @@
-"""Worktrees of stories: made, found again, refused, closed, with real git and real processes."""
+"""Worktrees of stories: made, found again, refused, by many at once."""
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,43 +10,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from isolation import closing, population, worktree
+from isolation import closing, worktree
 from isolation.errors import WorkspaceError
-from isolation.layout import worktree_path, worktree_root
-from isolation.model import Workspace, WorkspaceRequest
+from isolation.layout import worktree_root
+from isolation.model import WorkspaceRequest
 from isolation.registrations import load_registrations
 from isolation.repository import Repository
-from isolation.workspace import open_workspace
 from tests.conftest import git
-
-OPENER = """
-import sys
-from pathlib import Path
-import trio
-from isolation.layout import worktree_path, worktree_root
-from isolation.model import WorkspaceRequest
-from isolation.repository import Repository
-from isolation.worktree import create_or_attach
-
-repository = Repository.open(Path(sys.argv[1]))
-root = worktree_root(repository.common_dir)
-
-async def create(limiter, story):
-    request = WorkspaceRequest(
-        run_id="run", story_id=story, branch=f"autopilot/{story}",
-        path=worktree_path(root, story), parents=(repository.resolve("HEAD"),))
-    workspace = await create_or_attach(repository, request, limiter)
-    print(workspace.path, flush=True)
-
-async def main():
-    limiter = trio.CapacityLimiter(2)
-    sys.stdin.readline()
-    async with trio.open_nursery() as nursery:
-        for story in sys.argv[2:]:
-            nursery.start_soon(create, limiter, story)
-
-trio.run(main)
-"""
+from tests.isolation.worktrees import OPENER, branches, commit, contents, hook, make, wanted
 
 
 @pytest.fixture
@@ -58,54 +28,6 @@ def repository(repo: Path) -> Repository:
 @pytest.fixture
 def limiter() -> trio.CapacityLimiter:
     return trio.CapacityLimiter(2)
-
-
-def wanted(
-    repository: Repository, story: str = "one", *, run: str = "run-1", base: str = ""
-) -> WorkspaceRequest:
-    """Ask for a story's worktree in the usual place."""
-    return WorkspaceRequest(
-        run_id=run,
-        story_id=story,
-        branch=f"autopilot/{story}",
-        path=worktree_path(worktree_root(repository.common_dir), story),
-        parents=(base or repository.resolve("HEAD"),),
-    )
-
-
-async def make(
-    repository: Repository, story: str = "one", *, run: str = "run-1", torn: bool = False
-) -> Workspace:
-    """Give a story its worktree, within bounds."""
-    with trio.fail_after(60):
-        request = wanted(repository, story, run=run)
-        return await worktree.create_or_attach(repository, request, trio.CapacityLimiter(2), torn=torn)
-
-
-def commit(cwd: Path, name: str = "work", text: str = "work") -> str:
-    """Commit one file and give the new commit."""
-    (cwd / name).write_text(text)
-    git(cwd, "add", "-A")
-    git(cwd, "commit", "-q", "-m", name)
-    return git(cwd, "rev-parse", "HEAD").strip()
-
-
-def branches(top: Path) -> set[str]:
-    """Name all local branches."""
-    return set(git(top, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").split())
-
-
-def hook(top: Path, body: str) -> None:
-    """Install a post-checkout hook."""
-    path = top / ".git" / "hooks" / "post-checkout"
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-
-
-def contents(top: Path) -> dict[str, bytes]:
-    """Read every file of a checkout, its index and HEAD included."""
-    files = [path for path in top.rglob("*") if path.is_file() and ".git" not in path.parts]
-    return {str(path): path.read_bytes() for path in (*files, top / ".git" / "index", top / ".git" / "HEAD")}
 
 
 async def test_two_stories_get_distinct_worktrees_and_the_main_checkout_stays(repository: Repository) -> None:
@@ -284,9 +206,7 @@ async def test_several_parents_give_their_merge(
     repository: Repository, limiter: trio.CapacityLimiter
 ) -> None:
     """Acceptance 23, 24: a dependant starts with the commits of all it depends on."""
-    tips = []
-    for story in ("a", "b"):
-        tips.append(commit((await make(repository, story)).path, story))
+    tips = [commit((await make(repository, story)).path, story) for story in ("a", "b")]
     ask = wanted(repository, "both")
     request = WorkspaceRequest(
         run_id=ask.run_id, story_id="both", branch=ask.branch, path=ask.path, parents=tuple(tips)
@@ -389,100 +309,11 @@ async def test_a_passing_failure_of_worktree_add_is_tried_again(
     assert (workspace.path / "README.md").exists()
 
 
-def slow_smudge(top: Path, fifo: Path) -> None:
-    """Let the checkout of `b.slow` block until it is killed, telling when it has come to it."""
-    os.mkfifo(fifo)
-    git(top, "config", "filter.slow.smudge", f"echo begun > {fifo}; sleep 1000")
-    git(top, "config", "filter.slow.required", "true")
-
-
-async def test_a_creation_killed_while_filling_is_completed(
-    make_repository: Callable[..., Path], tmp_path: Path
-) -> None:
-    """Reliability 14: SIGKILL of coordinator and git in the middle; then all files, one branch, no lock."""
-    files = {".gitattributes": "*.slow filter=slow\n", "a.txt": "long content\n", "b.slow": "b", "c.txt": "c"}
-    repository = Repository.open(make_repository(files=files))
-    fifo = tmp_path / "fifo"
-    slow_smudge(repository.top, fifo)
-    args = [sys.executable, "-c", OPENER, str(repository.top), "one"]
-    with subprocess.Popen(args, stdin=subprocess.PIPE, start_new_session=True) as opener:
-        assert opener.stdin is not None
-        opener.stdin.write(b"\n")
-        opener.stdin.flush()
-        await trio.to_thread.run_sync(fifo.read_text)
-        os.killpg(opener.pid, signal.SIGKILL)
-    path = wanted(repository).path
-    assert (repository.git_dir(path) / "index.lock").exists()
-    assert not (repository.git_dir(path) / "index").exists()
-    (path / "a.txt").write_text("long")  # as a write that was cut short
-    git(repository.top, "config", "--remove-section", "filter.slow")
-    workspace = await make(repository, run="run-2")
-    assert repository.dirty_paths(path) == ()
-    assert (path / "b.slow").read_text() == "b"
-    assert workspace.reattached
-    assert branches(repository.top) == {"main", "autopilot/one"}
-    assert len(load_registrations(repository)) == 2
-
-
-async def test_completing_a_torn_tree_overwrites_nobodys_work(make_repository: Callable[..., Path]) -> None:
-    """Reliability 14: missing files come back, a changed one stays changed."""
-    repository = Repository.open(make_repository(files={"a": "a\n", "b": "b\n"}))
-    first = await make(repository)
-    (repository.git_dir(first.path) / "index").unlink()
-    (first.path / "a").write_text("somebody's work\n")
-    (first.path / "b").unlink()
-    await make(repository, run="run-2", torn=True)
-    assert (first.path / "a").read_text() == "somebody's work\n"
-    assert (first.path / "b").read_text() == "b\n"
-    assert repository.dirty_paths(first.path) == ("a",)
-
-
-@pytest.mark.parametrize("stage", ["pointer only", "no head", "nothing but a folder"])
-async def test_a_registration_killed_half_way_is_made_anew(repository: Repository, stage: str) -> None:
-    """Reliability 14: whatever `git worktree add` had written when it was killed, a rerun succeeds."""
-    request = wanted(repository)
-    git(
-        repository.top,
-        "worktree",
-        "add",
-        "-q",
-        "--no-checkout",
-        "--lock",
-        "-b",
-        request.branch,
-        str(request.path),
-    )
-    git_dir = repository.git_dir(request.path)
-    if stage == "no head":
-        (git_dir / "HEAD").write_text("0" * 40 + "\n")
-    elif stage == "pointer only":
-        (git_dir / "gitdir").unlink()
-    else:
-        shutil.rmtree(git_dir)
-        (request.path / ".git").unlink()
-    await make(repository, torn=True)
-    assert (request.path / "README.md").exists()
-    assert repository.current_branch(request.path) == request.branch
-
-
-async def test_an_index_lock_of_a_living_git_is_respected(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While a process lives in a torn tree its lock stays, and the wait is bounded."""
-    monkeypatch.setattr(population, "_ORPHAN_PATIENCE", 0.2)
-    first = await make(repository)
-    git_dir = repository.git_dir(first.path)
-    (git_dir / "index").unlink()
-    (git_dir / "index.lock").write_text("")
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, cwd=first.path):
-        with pytest.raises(WorkspaceError, match="at work"):
-            await make(repository, run="run-2")
-        assert (git_dir / "index.lock").exists()
-
-
-def crowd(repository: Repository, round_number: int) -> None:
-    """Let 3 processes make 8 worktrees each at once, and check every one of them."""
-    stories = [[f"r{round_number}p{process}s{number}" for number in range(8)] for process in range(3)]
+def crowd(repository: Repository, round_number: int, *, processes: int = 3, each: int = 8) -> None:
+    """Let several processes make several worktrees each at once, and check every one of them."""
+    stories = [
+        [f"r{round_number}p{process}s{number}" for number in range(each)] for process in range(processes)
+    ]
     openers = [
         subprocess.Popen(
             [sys.executable, "-c", OPENER, str(repository.top), *names],
@@ -500,7 +331,7 @@ def crowd(repository: Repository, round_number: int) -> None:
     for opener in openers:
         out, err = opener.communicate(timeout=120)
         assert opener.returncode == 0, err
-        assert len(out.splitlines()) == 8
+        assert len(out.splitlines()) == each
     wanted_names = {f"autopilot/{name}" for names in stories for name in names}
     made = {entry.branch for entry in load_registrations(repository)[1:]}
     assert wanted_names <= made
@@ -512,163 +343,26 @@ def test_24_worktrees_at_once_from_3_processes(repository: Repository) -> None:
     crowd(repository, 0)
 
 
+def test_registration_goes_one_at_a_time_across_processes(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acceptance 15: no two `git worktree add` ever run at once, whoever asks."""
+    busy, overlaps = tmp_path / "busy", tmp_path / "overlaps"
+    fake = tmp_path / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text(
+        '#!/bin/sh\ncase "$*" in *"worktree add"*) ;; *) exec /usr/bin/git "$@";; esac\n'
+        f"mkdir {busy} || echo overlap >> {overlaps}\n"
+        f'sleep 0.05; /usr/bin/git "$@"; code=$?; rmdir {busy}; exit $code\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    crowd(repository, 0, processes=2, each=3)
+    assert not overlaps.exists()
+
+
 @pytest.mark.chaos
 def test_24_worktrees_at_once_ten_times(repository: Repository) -> None:
     """Acceptance 15, repeated: 240 of 240."""
     for number in range(10):
         crowd(repository, number)
-
-
-async def test_a_finished_clean_story_leaves_only_its_branch(repository: Repository) -> None:
-    """Acceptance 14: tree and metadata gone, branch and commits kept, even ignored files do not hold it."""
-    workspace = await make(repository)
-    (repository.common_dir / "info" / "exclude").write_text("cache/\n")
-    (workspace.path / "cache").mkdir()
-    (workspace.path / "cache" / "x").write_text("x")
-    (workspace.path / "cache").chmod(0o500)
-    tip = commit(workspace.path)
-    result = await closing.close(repository, workspace)
-    assert result.removed
-    assert not worktree_root(repository.common_dir).exists()
-    assert not (repository.common_dir / "worktrees").exists()
-    assert repository.branch_tip("autopilot/one") == tip
-
-
-Spoil = Callable[[Path], object]
-
-
-def _stage(path: Path) -> None:
-    (path / "new").write_text("x")
-    git(path, "add", "new")
-
-
-def _detached_commit(path: Path) -> None:
-    git(path, "checkout", "-q", "--detach")
-    commit(path)
-
-
-def _abandoned_commit(path: Path) -> None:
-    _detached_commit(path)
-    git(path, "switch", "-q", "autopilot/one")
-
-
-def _merging(path: Path) -> None:
-    (Path(git(path, "rev-parse", "--absolute-git-dir").strip()) / "MERGE_HEAD").write_text("x")
-
-
-def _hidden_edit(path: Path) -> None:
-    git(path, "update-index", "--skip-worktree", "README.md")
-    (path / "README.md").write_text("hidden")
-
-
-def _committed_repository(path: Path) -> None:
-    git(path, "init", "-q", "-b", "main", "inner")
-    commit(path / "inner")
-    git(path, "-c", "advice.addEmbeddedRepo=false", "add", "-A")
-    git(path, "commit", "-q", "-m", "gitlink")
-
-
-def _stash(path: Path) -> None:
-    (path / "README.md").write_text("stashed")
-    git(path, "stash", "-q")
-
-
-def _own_ref(path: Path) -> None:
-    git(path, "update-ref", "refs/worktree/mine", "HEAD")
-
-
-SPOILS: dict[str, tuple[Spoil, str]] = {
-    "untracked": (lambda path: (path / "a b").write_text("x"), "1 uncommitted file: a b"),
-    "modified": (lambda path: (path / "README.md").write_text("x"), "1 uncommitted file: README.md"),
-    "staged": (_stage, "1 uncommitted file: new"),
-    "many": (
-        lambda path: [(path / f"f{number}").write_text("x") for number in range(7)],
-        "7 uncommitted files: f0, f1, f2, f3, f4 and 2 others",
-    ),
-    "detached": (_detached_commit, "not reachable from autopilot/one"),
-    "abandoned": (_abandoned_commit, "on no branch"),
-    "merging": (_merging, "middle of a merge"),
-    "hidden": (_hidden_edit, "skip-worktree or assume-unchanged: README.md"),
-    "nested": (_committed_repository, "other git repositories: inner"),
-    "stash": (_stash, "1 stash entry"),
-    "ref": (_own_ref, "refs of its own"),
-    "other branch": (lambda path: git(path, "switch", "-q", "-c", "other"), "on branch other"),
-    "no git": (lambda path: (path / ".git").unlink(), "not a worktree of this repository"),
-    "locked index": (
-        lambda path: (Path(git(path, "rev-parse", "--absolute-git-dir").strip()) / "index.lock").touch(),
-        "index.lock exists",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SPOILS)
-async def test_what_would_be_lost_keeps_the_worktree(repository: Repository, name: str) -> None:
-    """Acceptance 13: dirty, unreachable, or in the middle of something: kept, and the reason named."""
-    spoil, reason = SPOILS[name]
-    workspace = await make(repository)
-    spoil(workspace.path)
-    before = sorted(path for path in workspace.path.rglob("*"))
-    result = await closing.close(repository, workspace)
-    assert not result.removed
-    assert reason in result.reason
-    assert sorted(path for path in workspace.path.rglob("*")) == before
-    assert load_registrations(repository)[1].lock_reason is not None
-
-
-async def test_a_tree_that_cannot_be_moved_stays_registered(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When git does not let go of the registration, the tree is back in its place, locked."""
-    workspace = await make(repository)
-    (repository.git_dir(workspace.path) / "locked").chmod(0o600)
-    monkeypatch.setattr(closing, "clear_missing", _refuse)
-    result = await closing.close(repository, workspace)
-    assert (result.removed, result.reason) == (False, "no")
-    assert (workspace.path / "README.md").exists()
-    assert load_registrations(repository)[1].path == workspace.path
-
-
-def _refuse(repository: Repository, path: Path) -> None:
-    del repository, path
-    from isolation.errors import RepositoryError
-
-    raise RepositoryError("no")
-
-
-async def test_trash_of_a_crashed_run_is_swept_without_following_links(
-    repository: Repository, tmp_path: Path
-) -> None:
-    """What was moved aside goes; what a link in it leads to stays, with its mode."""
-    kept = tmp_path / "kept"
-    kept.mkdir(mode=0o755)
-    (kept / "file").write_text("x")
-    root = worktree_root(repository.common_dir)
-    leftover = root / closing.TRASH / "one-abc"
-    (leftover / "sealed").mkdir(parents=True)
-    (leftover / "sealed" / "file").write_text("x")
-    (leftover / "node_modules").symlink_to(kept)
-    (leftover / "sealed").chmod(0)
-    closing.sweep_trash(root)
-    assert not root.exists()
-    assert (kept / "file").exists()
-    assert kept.stat().st_mode & 0o777 == 0o755
-
-
-async def test_an_unfinished_story_keeps_its_workspace(
-    repository: Repository, limiter: trio.CapacityLimiter
-) -> None:
-    """Only a body that says so lets the tree go; an error in it keeps the tree."""
-    async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
-        path = opened.workspace.path
-    assert opened.closing is not None
-    assert (opened.closing.removed, opened.closing.reason) == (False, "story not finished")
-    with pytest.raises(ZeroDivisionError):
-        async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
-            opened.finished = True
-            raise ZeroDivisionError
-    assert path.exists()
-    async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
-        opened.finished = True
-    assert opened.closing is not None
-    assert opened.closing.removed
-    assert not path.exists()

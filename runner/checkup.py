@@ -1,0 +1,252 @@
+"""What this machine and this repository offer, found out by trying; nothing is changed.
+
+Each check stands alone: one that fails never hides the others.
+"""
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from isolation.errors import IsolationError
+from isolation.layout import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
+from isolation.lease import holder_is_alive, read_holder
+from isolation.process_tree import SUBREAPER, kill_level
+from runner import probe
+from runner.config import load_settings
+from runner.core.errors import NotFoundError, RunnerError
+from runner.core.instants import clock
+from runner.core.model import Tier
+from runner.core.settings import Settings
+from runner.core.tiers import evaluate
+from runner.core.words import count
+from runner.journal import Journal
+from runner.journal_file import require_sound
+
+AGENTS = ("claude", "codex", "opencode", "gemini", "qwen", "aider")
+MERGE_TREE_GIT = (2, 38)
+GB = 1 << 30
+_SCARCE_DISK = 5 * GB
+_LEAST_DISK = GB // 2
+_SCARCE_FILES = 1024
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_ASK_VERSION = 1
+
+
+class Level(StrEnum):
+    """How a finding is to be taken: as it should be, worth knowing, or in the way of a run."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One check: what was found and, where it is not as it should be, what to do."""
+
+    name: str
+    level: Level
+    detail: str
+    hint: str = ""
+
+
+def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
+    """Make every check; outside a repository those of the machine alone."""
+    yield Finding(name="python", level=Level.OK, detail=f"{sys.version.split()[0]} ({sys.executable})")
+    yield from _git(start)
+    try:
+        paths = find_repository(start)
+    except IsolationError:
+        paths = None
+    settings = Settings()
+    try:
+        settings = load_settings(top=paths.top if paths else start, flags={}, environ=environ).settings
+        yield Finding(name="settings", level=Level.OK, detail="`autopilot-multi config` shows them")
+    except RunnerError as error:
+        yield Finding(name="settings", level=Level.FAIL, detail=error.message, hint=error.hint)
+    yield _killing()
+    yield _sandbox()
+    yield _agents(settings)
+    yield _memory(start, settings)
+    yield _disk(paths, start, settings)
+    yield _open_files()
+    if paths:
+        yield _journal(paths.common_dir)
+        yield from _coordinator(paths.common_dir)
+
+
+def _git(start: Path) -> Iterator[Finding]:
+    from isolation.repository import Repository
+
+    try:
+        repository = Repository.open(start)
+    except IsolationError as error:
+        yield Finding(name="git", level=Level.FAIL, detail=error.message, hint=error.hint)
+        return
+    version = ".".join(map(str, repository.version))
+    yield Finding(name="git", level=Level.OK, detail=f"{version} ({shutil.which('git')})")
+    yield Finding(name="repository", level=Level.OK, detail=str(repository.top))
+    if repository.version >= MERGE_TREE_GIT:
+        yield Finding(name="merge-tree", level=Level.OK, detail="several dependencies of a story are merged")
+    else:
+        yield Finding(
+            name="merge-tree",
+            level=Level.WARN,
+            detail=f"git {version} cannot merge without a worktree",
+            hint="install git 2.38 or newer for stories with several dependencies.",
+        )
+
+
+def _killing() -> Finding:
+    if kill_level() == SUBREAPER:
+        return Finding(
+            name="killing", level=Level.OK, detail="subreaper: a story's whole process tree can be ended"
+        )
+    return Finding(
+        name="killing",
+        level=Level.WARN,
+        detail="process groups only: a daemon that leaves its group may survive its story",
+        hint="Linux with /proc mounted can end whole trees.",
+    )
+
+
+def _sandbox() -> Finding:
+    landlock = _landlock_version()
+    offers = f"Landlock {landlock}" if landlock else "no Landlock"
+    spaces = _read("/proc/sys/user/max_user_namespaces")
+    restricted = _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
+    allowed = spaces not in {"", "0"} and not restricted
+    offers += ", user namespaces" if allowed else ", no user namespaces"
+    return Finding(name="sandbox", level=Level.OK, detail=f"not used yet; the kernel offers {offers}")
+
+
+def _landlock_version() -> int:
+    """Ask the kernel for its Landlock version; 0 when it has none."""
+    if sys.platform != "linux":
+        return 0
+    import ctypes
+
+    answer = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_ASK_VERSION)
+    return max(0, int(answer))
+
+
+def _agents(settings: Settings) -> Finding:
+    missing = [name for name, agent in settings.agents.items() if not _program(agent.argv[0])]
+    if missing:
+        return Finding(
+            name="agents",
+            level=Level.WARN,
+            detail=f"configured, but not found: {', '.join(missing)}",
+            hint="check `argv` under [agents] in autopilot-multi.toml.",
+        )
+    found = [f"{name} ({where})" for name in AGENTS if (where := shutil.which(name))]
+    found += [f"{name} (configured)" for name in settings.agents]
+    if found:
+        return Finding(name="agents", level=Level.OK, detail=", ".join(found))
+    return Finding(
+        name="agents",
+        level=Level.WARN,
+        detail="none found on PATH; stories with a `command` of their own run all the same",
+        hint="describe one under [agents] in autopilot-multi.toml; `autopilot-multi init` shows how.",
+    )
+
+
+def _program(name: str) -> bool:
+    # A path with a folder is relative to the story's workspace, which is not there yet.
+    return os.sep in name or shutil.which(name) is not None
+
+
+def _memory(start: Path, settings: Settings) -> Finding:
+    verdict = evaluate(probe.sample(start), settings.tiers)
+    good = verdict.tier in {Tier.GREEN, Tier.UNKNOWN}
+    return Finding(
+        name="machine",
+        level=Level.OK if good else Level.WARN,
+        detail=f"tier {verdict.tier}: {verdict.reason}",
+        hint="" if good else "fewer stories will run at once; close what uses memory.",
+    )
+
+
+def _disk(paths: RepositoryPaths | None, start: Path, settings: Settings) -> Finding:
+    where = start.resolve()
+    if paths:
+        configured = Path(settings.worktree_root) if settings.worktree_root else None
+        where = worktree_root(paths.common_dir, paths.top / configured if configured else None)
+    there = next(folder for folder in (where, *where.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    level = Level.FAIL if free < _LEAST_DISK else Level.WARN if free < _SCARCE_DISK else Level.OK
+    hint = "" if level is Level.OK else "free some space, or set `worktree-root` to another disk."
+    return Finding(name="disk", level=level, detail=f"{free / GB:.1f} GB free for {where}", hint=hint)
+
+
+def _open_files() -> Finding:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY or limit >= _SCARCE_FILES:
+        return Finding(name="open files", level=Level.OK, detail=f"limit {limit}")
+    return Finding(
+        name="open files", level=Level.WARN, detail=f"limit {limit}", hint="raise it with `ulimit -n 4096`."
+    )
+
+
+def _journal(common_dir: Path) -> Finding:
+    path = journal_path(common_dir)
+    try:
+        with Journal.open_readonly(path) as journal:
+            runs = len(journal.runs())
+        require_sound(path)
+    except NotFoundError:
+        return Finding(name="journal", level=Level.OK, detail="none yet")
+    except RunnerError as error:
+        return Finding(name="journal", level=Level.FAIL, detail=error.message, hint=error.hint)
+    return Finding(name="journal", level=Level.OK, detail=f"sound, {count(runs, 'run')}")
+
+
+def _coordinator(common_dir: Path) -> Iterator[Finding]:
+    holder = read_holder(common_dir)
+    if holder_is_alive(common_dir):
+        who = f"run {holder.run_id}, pid {holder.pid}, since {clock(holder.since)}" if holder else "unnamed"
+        yield Finding(name="coordinator", level=Level.OK, detail=who)
+        return
+    if holder:
+        yield Finding(
+            name="coordinator",
+            level=Level.WARN,
+            detail=f"run {holder.run_id} was killed",
+            hint=f"`autopilot-multi resume {holder.run_id}` goes on with it.",
+        )
+    else:
+        yield Finding(name="coordinator", level=Level.OK, detail="none")
+    left = _holders_of(keepers_lock_path(common_dir))
+    if left:
+        pids = " ".join(map(str, left))
+        yield Finding(
+            name="processes",
+            level=Level.FAIL,
+            detail=f"left over from a killed run: {pids}",
+            hint=f"they end by themselves within seconds; else: kill {pids}",
+        )
+
+
+def _holders_of(path: Path) -> list[int]:
+    """Name the processes that have a file open."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            opened = any(link.samefile(path) for link in (process / "fd").iterdir() if link.exists())
+        except OSError:
+            continue
+        if opened:
+            found.append(int(process.name))
+    return sorted(found)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,157 @@
+"""The question an agent writes into its result file, made into one of the Choose form.
+
+What is badly written is repaired only where nothing has to be guessed: white space, letters in
+front of options, empty and repeated options, a recommendation given as text. Everything else
+becomes a plain question, to go on or to abort, that quotes the agent. What is too long for its line
+is told in full in the details.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.core.choose import FEWEST, LETTERS, Kind, Option, Question
+from runner.core.names import one_line
+from runner.core.screen import cells, shorten
+
+MAX_CELLS = 100
+"""The widest title or option; the rest of a longer one goes into the details."""
+
+_QUOTED = 12
+_PREFIX = re.compile(r"\(?([A-Da-d])[).:]\s+")
+_LETTER = re.compile(r"(?:option\s+)?\(?([A-Da-d])[).:]?", re.IGNORECASE)
+_MARK = re.compile(r"\s*\(recommended\)", re.IGNORECASE)
+_FILLER = frozenset({"", "-", "—", "...", "…", "n/a", "tbd"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The question to ask, and what was repaired or could not be used, for the log."""
+
+    question: Question
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Raw:
+    """One option as the agent wrote it; `place` is where it stood in the list."""
+
+    place: int
+    text: str
+    more: str = ""
+    destructive: bool = False
+    recommended: bool = False
+
+
+def from_result(decision: Mapping[str, Any]) -> Reading:
+    """Read the `decision` of a result file; there always is a question to ask."""
+    title = _text(decision.get("question")) or _text(decision.get("context")) or "The agent asks for help"
+    context = _text(decision.get("context"))
+    extra = [context] if context and context != title else []
+    given = decision.get("options")
+    raw = [_raw(place, one) for place, one in enumerate(given)] if isinstance(given, list) else []
+    kept = _without_filler(raw)
+    notes = [f"left out {len(raw) - len(kept)} empty or repeated options"] if len(kept) < len(raw) else []
+    if not FEWEST <= len(kept) <= len(LETTERS):
+        return _plain(title, extra, raw, f"it gives {len(kept)} usable options, not 2 to 4")
+    chosen = _recommended(decision.get("recommendation"), raw, kept)
+    if chosen is None:
+        return _plain(title, extra, raw, "it does not recommend exactly one of its options")
+    options, more = _options(kept)
+    question = Question(
+        kind=Kind.DECISION,
+        title=shorten(title, MAX_CELLS),
+        details=(*_overflow(title), *extra, *more),
+        options=options,
+        recommendation=LETTERS[kept.index(chosen)],
+        why=_text(decision.get("reason")) or "the agent gave no reason",
+    )
+    return Reading(question=question, notes=tuple(notes))
+
+
+def _text(value: Any) -> str:
+    return one_line(value) if isinstance(value, str) else ""
+
+
+def _raw(place: int, value: Any) -> _Raw:
+    """Read one option: a string, or a table with `label` and `description`."""
+    table: Mapping[str, Any] = value if isinstance(value, Mapping) else {"label": value}
+    written = _text(table.get("label")) or _text(table.get("text"))
+    prefix = _PREFIX.match(written)
+    if prefix and LETTERS.index(prefix.group(1).upper()) == place:
+        written = written[prefix.end() :]
+    marked = _MARK.search(written) is not None
+    return _Raw(
+        place=place,
+        text=_MARK.sub("", written).strip(),
+        more=_text(table.get("description")),
+        destructive=table.get("destructive") is True,
+        recommended=marked or table.get("recommended") is True,
+    )
+
+
+def _without_filler(raw: Iterable[_Raw]) -> list[_Raw]:
+    """Leave out options that say nothing, or again what one before them says."""
+    kept: list[_Raw] = []
+    for one in raw:
+        repeated = any(one.text.casefold() == other.text.casefold() for other in kept)
+        if one.text.casefold() not in _FILLER and not repeated:
+            kept.append(one)
+    return kept
+
+
+def _recommended(value: Any, raw: Sequence[_Raw], kept: Sequence[_Raw]) -> _Raw | None:
+    """Find the one option that the agent recommends: by letter, by its text, or by its mark."""
+    said = _text(value)
+    letter = _LETTER.fullmatch(said)
+    if letter:
+        place = LETTERS.index(letter.group(1).upper())
+        named = [raw[place].text.casefold()] if place < len(raw) else []
+    elif said:
+        prefix = _PREFIX.match(said)
+        named = [_MARK.sub("", said[prefix.end() :] if prefix else said).strip().casefold()]
+    else:
+        named = [one.text.casefold() for one in kept if one.recommended]
+    meant = [one for one in kept if one.text.casefold() in named]
+    return meant[0] if len(meant) == 1 else None
+
+
+def _options(kept: Sequence[_Raw]) -> tuple[tuple[Option, ...], list[str]]:
+    """Letter the options; what does not fit into a line is told in the details."""
+    options: list[Option] = []
+    more: list[str] = []
+    for letter, one in zip(LETTERS, kept, strict=False):
+        whole = f"{one.text} — {one.more}" if one.more else one.text
+        text = whole
+        if cells(whole) > MAX_CELLS:
+            more.append(f"{letter}) {whole}")
+            text = shorten(one.text, MAX_CELLS)
+        if any(text.casefold() == other.text.casefold() for other in options):
+            text = f"{shorten(text, MAX_CELLS - 4)} ({letter})"
+        options.append(Option(letter=letter, text=text, destructive=one.destructive))
+    return tuple(options), more
+
+
+def _overflow(title: str) -> list[str]:
+    return [title] if cells(title) > MAX_CELLS else []
+
+
+def _plain(title: str, extra: Sequence[str], raw: Sequence[_Raw], problem: str) -> Reading:
+    """Ask to go on or to abort, and quote what the agent wrote."""
+    quoted = [
+        f"It offered: {one.text} — {one.more}" if one.more else f"It offered: {one.text}" for one in raw
+    ]
+    left_out = [f"It offered {len(quoted) - _QUOTED} more."] if len(quoted) > _QUOTED else []
+    question = Question(
+        kind=Kind.DECISION,
+        title=shorten(title, MAX_CELLS),
+        details=(*_overflow(title), *extra, *(line.rstrip(" :") for line in quoted[:_QUOTED]), *left_out),
+        options=(
+            Option(letter="A", text="Continue — the agent goes on as it thinks best"),
+            Option(letter="B", text="Abort — investigate and fix manually"),
+        ),
+        recommendation="B",
+        why="the agent asked a person, and did not say what it would do",
+    )
+    return Reading(question=question, notes=(f"the agent's question could not be used as it is: {problem}",))

@@ -1,0 +1,334 @@
+"""The Choose form: one question to a person, with 2 to 4 one-line options and one recommendation.
+
+A `Question` that exists is one that may be asked: the rules are checked when it is built, and a
+violation is a `QuestionError` in words. Every text in it is harmless for a terminal. Only `why`
+may break into lines, where a reason needs them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from runner.core.errors import UsageError
+from runner.core.model import MAX_RETRIES
+from runner.core.names import one_line, shown
+from runner.core.screen import neutral
+
+RULE = "═" * 38
+LETTERS = "ABCD"
+FEWEST = 2
+
+_ANSWER = re.compile(r"\(?([A-Za-z])[).:]?(?:\s+(.+))?")
+
+
+class QuestionError(ValueError):
+    """A question breaks a rule of the form, and must not be shown."""
+
+
+class AnswerError(UsageError):
+    """What was typed is none of the options."""
+
+    code = "answer"
+
+
+class Kind(StrEnum):
+    """What a question is about; it decides the words in front of the title."""
+
+    DECISION = "decision"
+    FAILURE = "failure"
+    RECOVERY = "recovery"
+    ROLLBACK = "rollback"
+    TRACKER = "tracker"
+    BOUNDARY = "boundary"
+    CONFIDENCE = "confidence"
+
+
+_DECISION = "DECISION REQUIRED: "
+_PREFIXES: Mapping[Kind, str] = {
+    Kind.DECISION: _DECISION,
+    Kind.FAILURE: "SKILL FAILED: ",
+    Kind.RECOVERY: "RECOVERY: ",
+    Kind.ROLLBACK: "ROLLBACK: ",
+    Kind.TRACKER: "",
+    Kind.BOUNDARY: _DECISION,
+    Kind.CONFIDENCE: _DECISION,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way to go on; a destructive one is confirmed before it is carried out."""
+
+    letter: str
+    text: str
+    destructive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question that obeys the form. `details` are lines between the title and the options."""
+
+    kind: Kind
+    title: str
+    options: tuple[Option, ...]
+    recommendation: str
+    why: str
+    details: tuple[str, ...] = ()
+    warning: str = ""
+
+    def __post_init__(self) -> None:
+        if not FEWEST <= len(self.options) <= len(LETTERS):
+            raise QuestionError(f"a question has 2 to 4 options, not {len(self.options)}")
+        letters = "".join(option.letter for option in self.options)
+        if letters != LETTERS[: len(letters)]:
+            raise QuestionError(f"options are lettered A, B, C, D in order, not {', '.join(letters)}")
+        if self.recommendation not in tuple(letters):
+            raise QuestionError(f"the recommendation {shown(self.recommendation)} is none of the options")
+        _require_line("the title", self.title)
+        for option in self.options:
+            _require_line(f"option {option.letter}", option.text)
+        for line in (*self.why.split("\n"), *filter(None, [self.warning]), *self.details):
+            _require_line("a line of the reason, the warning or the details", line)
+        if len({option.text.casefold() for option in self.options}) < len(self.options):
+            raise QuestionError("two options say the same")
+
+    def option(self, letter: str) -> Option:
+        """Give the option of a letter that `parse_answer` gave."""
+        return self.options[LETTERS.index(letter)]
+
+
+def _require_line(what: str, text: str) -> None:
+    if not text.strip():
+        raise QuestionError(f"{what} is empty")
+    if neutral(text) != text or text != text.strip():
+        raise QuestionError(f"{what} is not one plain line: {shown(text)}")
+
+
+def lettered(texts: Sequence[str], *, destructive: str = "") -> tuple[Option, ...]:
+    """Make options of texts; `destructive` holds the letters of those that destroy something."""
+    if len(texts) > len(LETTERS):
+        raise QuestionError(f"a question has 2 to 4 options, not {len(texts)}")
+    pairs = zip(LETTERS, texts, strict=False)
+    return tuple(Option(letter=one, text=text, destructive=one in destructive) for one, text in pairs)
+
+
+def render(question: Question) -> str:
+    """Give the question as people see it, without a newline at the end."""
+    options = [f"{option.letter}) {option.text}" for option in question.options]
+    warning = [f"Warning: {question.warning}"] if question.warning else []
+    beside = question.kind is Kind.BOUNDARY  # there it belongs to option B, elsewhere to the whole
+    blocks = [
+        [_PREFIXES[question.kind] + question.title],
+        list(question.details),
+        options + (warning if beside else []),
+        [] if beside else warning,
+        [f"Recommendation: {question.recommendation} — {question.why}"],
+    ]
+    return "\n".join([RULE, *("\n".join([*block, RULE]) for block in blocks if block)])
+
+
+def parse_answer(question: Question, text: str) -> str:
+    """Read an answer such as `a`, `A)` or the whole line of an option; anything else is refused."""
+    read = _ANSWER.fullmatch(text.strip())
+    letter = read.group(1).upper() if read else ""
+    for option in question.options:
+        rest = read.group(2) if read else None
+        if option.letter == letter and (rest is None or one_line(rest).casefold() == option.text.casefold()):
+            return letter
+    letters = [option.letter for option in question.options]
+    known = f"{', '.join(letters[:-1])} or {letters[-1]}"
+    said = f"{shown(text.strip())} is no answer" if text.strip() else "no answer was given"
+    raise AnswerError(f"{said} to: {question.title}", hint=f"answer with {known}.")
+
+
+def must_confirm(question: Question, letter: str) -> bool:
+    """Tell whether an answer is confirmed first: only one that destroys something is."""
+    return question.option(letter).destructive
+
+
+def to_json(question: Question) -> dict[str, Any]:
+    """Turn a question into JSON values for the journal."""
+    options = [
+        {"letter": option.letter, "text": option.text, "destructive": option.destructive}
+        for option in question.options
+    ]
+    return {
+        "kind": question.kind.value,
+        "title": question.title,
+        "details": list(question.details),
+        "options": options,
+        "recommendation": question.recommendation,
+        "why": question.why,
+        "warning": question.warning,
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> Question:
+    """Turn what `to_json` made into a question again; what is no question is a `QuestionError`."""
+    try:
+        return Question(
+            kind=Kind(data["kind"]),
+            title=str(data["title"]),
+            details=tuple(str(line) for line in data["details"]),
+            options=tuple(
+                Option(letter=str(one["letter"]), text=str(one["text"]), destructive=bool(one["destructive"]))
+                for one in data["options"]
+            ),
+            recommendation=str(data["recommendation"]),
+            why=str(data["why"]),
+            warning=str(data["warning"]),
+        )
+    except QuestionError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise QuestionError(f"this is no recorded question: {type(error).__name__} {error}") from error
+
+
+def decision(
+    title: str, options: Sequence[str], *, recommendation: str, why: str, details: Sequence[str] = ()
+) -> Question:
+    """Ask for a decision that nobody but a person can take."""
+    return Question(
+        kind=Kind.DECISION,
+        title=one_line(title),
+        details=_lines(details),
+        options=lettered([one_line(text) for text in options]),
+        recommendation=recommendation,
+        why=one_line(why),
+    )
+
+
+def skill_failed(
+    *, number: str, name: str, sub_step: str, reason: str, skill: str = "", across_runs: bool = False
+) -> Question:
+    """Ask what to do with a step that used up its retries, or that failed run after run."""
+    where = " across runs" if across_runs else ""
+    return Question(
+        kind=Kind.FAILURE,
+        title=one_line(f"{skill or name} — {MAX_RETRIES} consecutive failures{where}"),
+        details=_lines(
+            [
+                f"Step: {number} — {name}",
+                f"SubStep: {sub_step or 'none recorded'}",
+                f"Last failure reason: {reason or 'none recorded'}",
+            ]
+        ),
+        options=lettered(
+            [
+                "Retry with fresh context (new conversation)",
+                "Skip this step with warning",
+                "Abort — investigate and fix manually",
+            ]
+        ),
+        recommendation="A",
+        why="fresh context often resolves\npersistent failures",
+    )
+
+
+def recovery(*, skill: str, sub_step: str, details: Sequence[str] = ()) -> Question:
+    """Ask what to do with a session that works on without getting anywhere."""
+    return Question(
+        kind=Kind.RECOVERY,
+        title=one_line(f"{skill} stuck at {sub_step}"),
+        details=_lines(details),
+        options=lettered(
+            [
+                "Retry with fresh context (new conversation)",
+                "Skip this sub-step with warning",
+                "Abort and fix manually",
+            ]
+        ),
+        recommendation="A",
+        why="fresh context often resolves stuck loops",
+    )
+
+
+def rollback(*, name: str, folders: Sequence[str]) -> Question:
+    """Ask before a step is run again over the artifacts that it once made."""
+    return Question(
+        kind=Kind.ROLLBACK,
+        title=one_line(f"Re-run {name}?"),
+        options=lettered(
+            ["Re-run the step (overwrites current artifacts)", "Stay on current step"], destructive="A"
+        ),
+        recommendation="B",
+        why="nothing is overwritten until you have looked",
+        warning=one_line(f"This will overwrite files in {', '.join(folders)}"),
+    )
+
+
+def tracker_failed() -> Question:
+    """Ask how to go on when the work item tracker does not let us in."""
+    return Question(
+        kind=Kind.TRACKER,
+        title="Tracker authentication failed",
+        options=lettered(
+            [
+                "Retry authentication (retry mcp_auth)",
+                "Continue without tracker (tasks saved locally only)",
+            ]
+        ),
+        recommendation="A",
+        why=(
+            "Tracker IDs drive task referencing,\n"
+            "dependency tracking, and implementation batching.\n"
+            "Without tracker, task files use numeric prefixes instead."
+        ),
+    )
+
+
+def session_boundary(
+    *, finished: str, upcoming: str, details: Sequence[str] = (), shared: bool = True
+) -> Question:
+    """Ask whether the next step starts afresh; `shared` takes the template of all flows of autodev."""
+    ahead = _activity(upcoming)
+    fresh = f"Start a new conversation for {ahead} (recommended for context freshness)"
+    if shared:
+        options = [fresh, "Continue in this conversation (NOT recommended — context may degrade)"]
+        why = f"{ahead} is long; fresh context helps"
+        warning = (
+            f"if context fills mid-{ahead}, state will be saved and you will still be asked to resume "
+            "in a new conversation — option B only delays that."
+        )
+    else:
+        options = [fresh, f"Continue {ahead} in this conversation"]
+        why, warning = f"{ahead} is the longest phase, fresh context helps", ""
+    return Question(
+        kind=Kind.BOUNDARY,
+        title=one_line(f"{finished} complete — start {ahead}?"),
+        details=_lines(details),
+        options=lettered([one_line(text) for text in options]),
+        recommendation="A",
+        why=one_line(why),
+        warning=one_line(warning),
+    )
+
+
+def _activity(name: str) -> str:
+    """Name the doing of a step: the steps that implement are all called implementation."""
+    lower = one_line(name).lower()
+    return "implementation" if lower.split(" ")[0] == "implement" else lower
+
+
+def low_confidence(
+    *, confidence: float, threshold: float, candidates: Sequence[str], rationale: Sequence[str] = ()
+) -> Question:
+    """Ask where to go on when that cannot be told; `candidates` are steps, the likeliest first."""
+    steps = [f"Go on at step {one_line(step)}" for step in candidates[: len(LETTERS) - 1]]
+    likely = bool(steps)
+    return Question(
+        kind=Kind.CONFIDENCE,
+        title=f"Confidence {confidence:.2f} is below {threshold:.2f} — where to go on?",
+        details=_lines(rationale),
+        options=lettered(
+            [*(steps or ["Start at the first step of the flow"]), "Abort — look and fix manually"]
+        ),
+        recommendation="A" if likely else "B",
+        why="the folders point there" if likely else "neither state file nor folders name a step",
+    )
+
+
+def _lines(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(line for line in (one_line(text) for text in texts) if line)

@@ -1,0 +1,272 @@
+"""Flows as values: the steps of a flow, and where in it a story is, told from what lies in the folders.
+
+Folders win over what a state file says. They cannot always tell one step: a step may leave no
+artifact, or be optional. So a position holds all steps that the folders allow, and a recorded step
+among them is believed. A step that a person skipped counts as passed, and a recorded failure is
+not undone by artifacts of the step that failed: a person must see it.
+"""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from runner.core import choose
+from runner.core.choose import Question
+from runner.core.model import SessionKind
+from runner.core.names import shown
+
+DONE = "done"
+"""What a state file holds instead of a number when the flow is at its end."""
+
+LINE_MARK = " :: "
+"""Stands between a glob and the line that a file must hold: `_docs/x.yaml :: confirmed: true`."""
+
+AGREED = 1.0
+CORRECTED = 0.9
+AMBIGUOUS = 0.5
+UNKNOWN = 0.0
+
+_NUMBER = re.compile(r"([0-9]{1,3})([a-z]{0,3})")
+
+
+class Edition(StrEnum):
+    """Which dialect of the state file numbers the steps; `any` suits every dialect."""
+
+    ANY = "any"
+    RICH = "rich"
+    POINTER = "pointer"
+    AUTODEV = "autodev"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStep:
+    """One stage of a flow.
+
+    `artifacts` are globs from the root of the workspace, perhaps each with a line that a file must
+    hold; when something matches each of them the step is done.
+    `{cycle}` in them and in the prompt stands for the number of the feature cycle. `session_boundary`
+    ends the chain after this step; `boundary_question` replaces the shared question there. `tracker`
+    tells that the step creates work items.
+    """
+
+    number: str
+    name: str
+    prompt: str = ""
+    artifacts: tuple[str, ...] = ()
+    kind: SessionKind = SessionKind.WORK
+    session_boundary: bool = False
+    optional: bool = False
+    tracker: bool = False
+    command: tuple[str, ...] | None = None
+    boundary_question: Question | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectRule:
+    """A workspace matches when all of `every`, one of `some` (if there are any) and none of `none` are there."""
+
+    every: tuple[str, ...] = ()
+    some: tuple[str, ...] = ()
+    none: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """A named list of steps. `loop_from` and `loop_to` name the re-entry after completion."""
+
+    name: str
+    edition: Edition
+    steps: tuple[FlowStep, ...]
+    summary: str = ""
+    detect: tuple[DetectRule, ...] = ()
+    loop_from: str | None = None
+    loop_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where the folders say a story is; `step` is None when the flow is done.
+
+    `allowed` holds the number of every step that the folders do not contradict, `step` first, and
+    "done". `ahead` are later steps that look done though `step` is not: the folders contradict
+    themselves.
+    """
+
+    step: FlowStep | None
+    allowed: tuple[str, ...]
+    reason: str
+    ahead: tuple[FlowStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """What the state file must say instead; `step` None means done. `words` are for the log.
+
+    `sure` is False when the folders had nothing to tell, so that the step is only the first one.
+    """
+
+    recorded: str
+    step: FlowStep | None
+    words: str
+    sure: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a story goes on, the correction that led there, and how sure that is, from 0 to 1."""
+
+    step: FlowStep | None
+    confidence: float
+    correction: Correction | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What follows a step: the next one, None at the end; a question only at a session boundary."""
+
+    step: FlowStep | None
+    question: Question | None = None
+
+
+def number_key(number: str) -> tuple[int, str] | None:
+    """Give what a step's number sorts by, so that 2 < 2e < 2ea < 2f < 3; None when it is no number."""
+    read = _NUMBER.fullmatch(number)
+    return (int(read.group(1)), read.group(2)) if read else None
+
+
+def step(flow: Flow, number: str) -> FlowStep | None:
+    """Find a step by its number."""
+    return next((one for one in flow.steps if one.number == number), None)
+
+
+def next_step(flow: Flow, number: str) -> FlowStep | None:
+    """Give the step after a known one; None after the last. The re-entry loop is not followed."""
+    following = _index(flow, number) + 1
+    return flow.steps[following] if following < len(flow.steps) else None
+
+
+def _index(flow: Flow, number: str) -> int:
+    for index, one in enumerate(flow.steps):
+        if one.number == number:
+            return index
+    raise ValueError(f"the flow {flow.name} has no step {number}")
+
+
+def re_entry(flow: Flow) -> FlowStep | None:
+    """Give the step at which a flow that is done begins its next cycle; None when it has no cycles."""
+    return step(flow, flow.loop_to) if flow.loop_to is not None else None
+
+
+def transition(flow: Flow, number: str, *, summary: Sequence[str] = ()) -> Transition:
+    """Tell what follows a finished step; `summary` is shown with the question of a boundary."""
+    done, following = flow.steps[_index(flow, number)], next_step(flow, number)
+    if following is None or not done.session_boundary:
+        return Transition(step=following)
+    question = done.boundary_question or choose.session_boundary(
+        finished=done.name,
+        upcoming=following.name,
+        details=summary,
+        shared=flow.edition not in {Edition.POINTER, Edition.RICH},
+    )
+    return Transition(step=following, question=question)
+
+
+def in_cycle(text: str, cycle: int) -> str:
+    """Put the number of the cycle into an artifact or a prompt."""
+    return text.replace("{cycle}", str(cycle))
+
+
+def artifact_parts(artifact: str) -> tuple[str, str]:
+    """Split `glob :: line` into the glob and the line that a matching file must hold; often there is none."""
+    glob, _, line = artifact.partition(LINE_MARK)
+    return glob.strip(), line.strip()
+
+
+def position(
+    flow: Flow, present: Callable[[str], bool], *, cycle: int = 1, skipped: Collection[str] = ()
+) -> Position:
+    """Find the first step whose artifacts are not there.
+
+    `present` tells whether anything matches an artifact. Steps without artifacts and optional ones
+    are taken as passed when a later step is done; `skipped` are numbers of steps passed by a choice.
+    """
+    done, missing = [], {}
+    for one in flow.steps:
+        absent = [name for name in (in_cycle(text, cycle) for text in one.artifacts) if not present(name)]
+        done.append(one.number in skipped or bool(one.artifacts and not absent))
+        missing[one.number] = absent
+    required = [
+        index
+        for index, one in enumerate(flow.steps)
+        if not done[index] and one.artifacts and not one.optional
+    ]
+    until = required[0] if required else len(flow.steps)
+    start = max((index + 1 for index in range(until) if done[index]), default=0)
+    numbers = [*(one.number for one in flow.steps), DONE]
+    found = flow.steps[start] if start < len(flow.steps) else None
+    return Position(
+        step=found,
+        allowed=tuple(numbers[start : until + 1]),
+        reason=_reason(found, missing),
+        ahead=tuple(one for one, over in zip(flow.steps[until:], done[until:], strict=True) if over),
+    )
+
+
+def _reason(found: FlowStep | None, missing: dict[str, list[str]]) -> str:
+    if found is None:
+        return "all artifacts of the flow are there"
+    if not found.artifacts:
+        return f"{found.name} leaves no artifact, and no later step is done"
+    return f"{found.name} is not done: {', '.join(missing[found.number])} not there"
+
+
+def cross_check(
+    flow: Flow, recorded_step: str, recorded_status: str, detected: Position
+) -> Correction | None:
+    """Compare a state file with the folders; the folders win. None when they agree."""
+    known = recorded_step == DONE or step(flow, recorded_step) is not None
+    if known and _meant(flow, recorded_step, recorded_status) & set(detected.allowed):
+        return None
+    to = "done" if detected.step is None else f"step {detected.step.number} ({detected.step.name})"
+    if known:
+        said = f"step {recorded_step} {recorded_status}".replace("step done", "done").strip()
+        words = f"the state file said {said}, the folders say {to}: {detected.reason}; corrected to {to}"
+        return Correction(recorded=recorded_step, step=detected.step, words=words)
+    words = f"the state file names step {shown(recorded_step)}, which the flow {flow.name} does not have"
+    sure = any(one.artifacts for one in flow.steps)
+    tail = f"the folders say {to}: {detected.reason}; corrected to {to}" if sure else "no folder tells more"
+    return Correction(recorded=recorded_step, step=detected.step, words=f"{words}; {tail}", sure=sure)
+
+
+def _meant(flow: Flow, number: str, status: str) -> set[str]:
+    """Give the positions that a record of a known step is consistent with."""
+    if number == DONE:
+        return {DONE}
+    following = next_step(flow, number)
+    after = DONE if following is None else following.number
+    match status:
+        case "completed":
+            return {after}
+        case "skipped" | "failed":
+            # A skipped step leaves no artifacts; a failed one may have left all of them.
+            return {number, after}
+        case _:
+            return {number}
+
+
+def locate(
+    flow: Flow, detected: Position, *, recorded_step: str | None = None, recorded_status: str = ""
+) -> Place:
+    """Tell where a story goes on; without a state file the folders alone decide."""
+    if recorded_step is None:
+        return Place(step=detected.step, confidence=AMBIGUOUS if detected.ahead else AGREED)
+    correction = cross_check(flow, recorded_step, recorded_status, detected)
+    if correction is not None:
+        sure = UNKNOWN if not correction.sure else AMBIGUOUS if detected.ahead else CORRECTED
+        return Place(step=correction.step, confidence=sure, correction=correction)
+    if recorded_step == DONE:
+        return Place(step=None, confidence=AGREED)
+    over = recorded_status in {"completed", "skipped"}
+    here = next_step(flow, recorded_step) if over else step(flow, recorded_step)
+    return Place(step=here, confidence=AGREED)

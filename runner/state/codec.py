@@ -1,0 +1,113 @@
+"""How values stand in the text: scalars behind a key, bullets of a list, cells of a table.
+
+For every value `decode(encode(value)) == value`. Blanks are space and tab only: whatever else
+Unicode counts as white space belongs to the value. Quotes are needed only where the plain text would
+be read as something else: a comment, a placeholder of the template, outer blanks, a line break.
+"""
+
+import re
+from typing import NamedTuple
+
+BLANKS = " \t\r"
+NOTHING = ("none", "n/a")
+"""Bullets that say that a list is empty."""
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+_UNESCAPES = {"n": "\n", "r": "\r"}
+_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"[ \t\r]*(?:(?:#|←|<!--)[^\n]*)?')
+_SINGLE = re.compile(r"'((?:[^'\n]|'')*)'[ \t\r]*(?:(?:#|←|<!--)[^\n]*)?")
+_ESCAPED = re.compile(r"\\(.)")
+_REMARK = re.compile(r"[ \t]*(?:←|<!--)|[ \t]+#|^#")
+_NOTE = re.compile(r"[ \t]*(?:←|<!--)")
+_BREAK = re.compile(r"[ \t]*(?:\r\n|\r|\n)[ \t]*")
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
+
+
+class Scalar(NamedTuple):
+    """A decoded value, and how many characters of the raw text it takes; what follows is a remark."""
+
+    value: str
+    length: int
+    quoted: bool
+
+
+def decode_scalar(raw: str, *, word: bool) -> Scalar:
+    """Read what stands behind a key; a `word` may be followed by a `#` remark, free text may hold one."""
+    if raw[:1] in {'"', "'"}:
+        quoted = _QUOTED.fullmatch(raw)
+        if quoted:
+            return Scalar(_ESCAPED.sub(_unescape, quoted[1]), quoted.end(1) + 1, True)
+        single = _SINGLE.fullmatch(raw)
+        if single:
+            return Scalar(single[1].replace("''", "'"), single.end(1) + 1, True)
+    remark = (_REMARK if word else _NOTE).search(raw) if ("#" in raw or "←" in raw or "<" in raw) else None
+    value = (raw[: remark.start()] if remark else raw).rstrip(BLANKS)
+    return Scalar(value, len(value), False)
+
+
+def encode_scalar(value: str) -> str:
+    """Give free text as it stands behind a key."""
+    plain = decode_scalar(value, word=True)
+    if plain.value == value and not plain.quoted and not _needs_quotes(value):
+        return value
+    return quote(value)
+
+
+def quote(value: str) -> str:
+    """Give a value in double quotes."""
+    return '"' + "".join(_ESCAPES.get(character, character) for character in value) + '"'
+
+
+def is_placeholder(value: str) -> bool:
+    """Tell whether a plain value is the template's own: brackets around a description."""
+    return value.startswith("[") and value.endswith("]")
+
+
+def decode_bullet(raw: str) -> str | None:
+    """Read a bullet's text; None when it only says that there is nothing."""
+    text = _BREAK.sub(" ", raw).strip(BLANKS) if "\n" in raw else raw.strip(BLANKS)
+    if text[:1] == '"':
+        quoted = _QUOTED.fullmatch(text)
+        if quoted and text.endswith('"'):
+            return _ESCAPED.sub(_unescape, quoted[1])
+    return None if _says_nothing(text) else text
+
+
+def encode_bullet(value: str) -> str:
+    """Give a bullet's line."""
+    if decode_bullet(value) == value and "\n" not in value and "\r" not in value:
+        return f"- {value}"
+    return f"- {quote(value)}"
+
+
+def decode_row(raw: str) -> tuple[str, ...]:
+    """Split a table's line behind its first border into cells."""
+    if "\\" in raw:
+        cells = [cell.replace("\\|", "|").strip(BLANKS) for cell in _CELL_BORDER.split(raw)]
+    else:
+        cells = [cell.strip(BLANKS) for cell in raw.split("|")]
+    if len(cells) > 1 and not cells[-1]:
+        cells.pop()
+    return tuple(cells)
+
+
+def encode_row(cells: tuple[str, ...]) -> str:
+    """Give a table's line."""
+    return "| " + " | ".join(fold(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def fold(text: str) -> str:
+    """Give text as one line without outer blanks, as a cell needs it."""
+    return _BREAK.sub(" ", text).strip(BLANKS)
+
+
+def _says_nothing(text: str) -> bool:
+    return not text or is_placeholder(text) or text.lower().rstrip(".") in NOTHING
+
+
+def _needs_quotes(value: str) -> bool:
+    return value != value.strip(BLANKS) or is_placeholder(value) or "\n" in value or "\r" in value
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return _UNESCAPES.get(found[1], found[1])

@@ -1,0 +1,186 @@
+"""A story's position as its state file tells it: values only, the same for all three dialects.
+
+A `StateFile` is what was read plus the text it was read from; changing values and rendering gives
+that text back with only those values changed. Two states are equal when their values are, whatever
+their texts look like. Cells of rows are single lines without outer blanks.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+RESERVED_NAME = "awaiting-invocation"
+DONE = "done"
+
+_NUMBERED = re.compile(r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—–:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL)
+
+
+class Dialect(StrEnum):
+    """The generations of the file."""
+
+    RICH = "rich"
+    POINTER = "pointer"
+    AUTODEV = "autodev"
+
+
+class StepStatus(StrEnum):
+    """How far the current step is."""
+
+    NOT_STARTED = "not_started"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class Tracker(StrEnum):
+    """Where work items are kept."""
+
+    JIRA = "jira"
+    ADO = "ado"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Where an autodev sub-skill is: an integer that never falls within one invocation, and a token."""
+
+    phase: int
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.phase} — {self.name}" + (f" ({self.detail})" if self.detail else "")
+
+
+AWAITING = Phase(phase=0, name=RESERVED_NAME)
+"""The sub-skill was chained and has not started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a sub-skill of the older dialects is: its own number and name, as one text."""
+
+    text: str = "0"
+
+    @property
+    def number(self) -> str:
+        """The sub-skill's own number, such as `4` or `1b`; empty when the text has none."""
+        found = _NUMBERED.fullmatch(self.text)
+        return found[1] if found else ""
+
+    @property
+    def name(self) -> str:
+        """What follows the number."""
+        found = _NUMBERED.fullmatch(self.text)
+        return (found[2] or "") if found else self.text
+
+    @property
+    def idle(self) -> bool:
+        """Tell whether the step is at its beginning."""
+        return self.text in {"", "0"}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+IDLE = Position()
+
+SubStep = Phase | Position | None
+"""None: nothing that can be trusted is known; the folders tell the place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRef:
+    """A step to go to: its number as the dialect writes it, and its name."""
+
+    step: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedRow:
+    """One row of Completed Steps."""
+
+    step: str
+    name: str
+    completed: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRow:
+    """One row of the Retry Log."""
+
+    attempt: str
+    step: str
+    name: str
+    sub_step: str
+    reason: str
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastSession:
+    """How the last session ended."""
+
+    date: str = ""
+    ended_at: str = ""
+    reason: str = ""
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something wrong in a file: where, what, what would be right and what to do.
+
+    A fatal problem means that the file has no state; any other leaves one value unknown.
+    """
+
+    line: int
+    key: str
+    message: str
+    value: str = ""
+    allowed: str = ""
+    hint: str = ""
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        parts = [f"line {self.line}: {self.message}"]
+        if self.allowed:
+            parts.append(f"allowed: {self.allowed}")
+        if self.hint:
+            parts.append(self.hint)
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFile:
+    """One state file. `flow` is None in rich, `cycle` everywhere but in autodev."""
+
+    dialect: Dialect
+    step: str
+    name: str
+    status: StepStatus
+    flow: str | None = None
+    sub_step: SubStep = None
+    retry_count: int = 0
+    cycle: int | None = None
+    tracker: Tracker | None = None
+    completed: tuple[CompletedRow, ...] = ()
+    decisions: tuple[str, ...] = ()
+    last_session: LastSession | None = None
+    retry_log: tuple[RetryRow, ...] = ()
+    blockers: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = field(default=(), compare=False)
+    text: str = field(default="", compare=False, repr=False)
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the whole flow is behind the story."""
+        return self.step == DONE
+
+    @property
+    def needs_person(self) -> bool:
+        """Tell whether the step has used up its retries: nothing may run before somebody chose."""
+        return self.status is StepStatus.FAILED

@@ -1,0 +1,147 @@
+"""How a run is stopped: Ctrl-C, SIGTERM, and `stop` from another terminal; nothing is left running."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import (
+    Ran,
+    processes_with,
+    run,
+    started,
+    wait_until,
+    write_story,
+    writes,
+)
+
+
+def _records(repo: Path) -> list[dict[str, object]]:
+    path = repo / ".orchestrator" / "metrics" / "autopilot.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _check_aborted(repo: Path, ran: Ran, marker: str) -> None:
+    """The part of acceptance 39 that every way to stop has in common."""
+    assert ran.data["kill_switch"]["name"] == "user-abort"
+    assert not processes_with(marker)
+    (whole,) = [record for record in _records(repo) if record["kind"] == "run"]
+    assert whole["kill_switch"] == "user-abort"
+    assert run(repo, "status", "--json").data["state"] == "ended"
+
+
+def _waiting_story(repo: Path, marker: str, *, seconds: float, trap: str = "") -> Path:
+    """Write a story whose session says when it runs, and is found by its marker."""
+    ready = repo.parent / f"ready-{marker}"
+    script = f"{trap}touch {ready}; sh -c 'sleep {seconds} # {marker}'; echo x > x.txt"
+    write_story(repo, "a", command=script)
+    write_story(repo, "b", command=writes("b.txt"), depends_on=["a"])
+    return ready
+
+
+def test_ctrl_c_once_lets_the_session_reach_its_end(repo: Path, tmp_path: Path) -> None:
+    """Acceptance 39: one Ctrl-C starts nothing new; the running session ends by itself; exit 130."""
+    go = tmp_path / "go"
+    ready = tmp_path / "ready"
+    script = f"touch {ready}; until test -f {go}; do sleep 0.05; done; echo x > x.txt"
+    write_story(repo, "a", command=script, verify=["test -s x.txt"])
+    write_story(repo, "b", command=writes("b.txt"), depends_on=["a"])
+    with started(repo, "run", "--json") as program:
+        wait_until(ready.exists, what="the session runs")
+        program.send_and_await(signal.SIGINT, "stopping:")
+        assert run(repo, "status", "--json").data["state"] == "running"
+        go.touch()
+        ran = program.finish()
+    assert ran.code == 130
+    assert ran.story("a")["status"] == "stopped"
+    assert ran.story("a")["commits"] == 1, "the session reached its end and its work is kept"
+    assert ran.story("b")["status"] == "stopped"
+    _check_aborted(repo, ran, str(ready))
+    resumed = run(repo, "resume", "--json")
+    assert resumed.code == 0
+    assert resumed.story("a")["sessions"] == 2, "only the verify command was left; the work is not repeated"
+    assert resumed.story("b")["status"] == "done"
+
+
+def test_ctrl_c_twice_ends_the_sessions(repo: Path) -> None:
+    """Acceptance 39: the second Ctrl-C ends the session's whole tree; exit 130."""
+    marker = "twice-7319"
+    ready = _waiting_story(repo, marker, seconds=60)
+    with started(repo, "run", "--json", "--grace-seconds=2") as program:
+        wait_until(ready.exists, what="the session runs")
+        program.send_and_await(signal.SIGINT, "stopping:")
+        program.send(signal.SIGINT)
+        ran = program.finish()
+    assert ran.code == 130
+    _check_aborted(repo, ran, marker)
+    assert ran.err.count("Ctrl-C again") == 2, "each Ctrl-C says what the next one would do"
+
+
+def test_sigterm_ends_the_sessions(repo: Path) -> None:
+    """Acceptance 39: SIGTERM ends the sessions with their grace; exit 143."""
+    marker = "term-7320"
+    ready = _waiting_story(repo, marker, seconds=60)
+    with started(repo, "run", "--json", "--grace-seconds=2") as program:
+        wait_until(ready.exists, what="the session runs")
+        program.send(signal.SIGTERM)
+        ran = program.finish()
+    assert ran.code == 143
+    _check_aborted(repo, ran, marker)
+
+
+def test_a_third_ctrl_c_does_not_wait_for_the_grace(repo: Path) -> None:
+    """Acceptance 39: a session that ignores SIGTERM is dead after the third Ctrl-C, long before its grace."""
+    marker = "third-7321"
+    ready = _waiting_story(repo, marker, seconds=60, trap="trap '' TERM INT; ")
+    with started(repo, "run", "--json", "--grace-seconds=300") as program:
+        wait_until(ready.exists, what="the session runs")
+        program.send_and_await(signal.SIGINT, "stopping:")
+        program.send_and_await(signal.SIGINT, "stopping:")
+        program.send(signal.SIGINT)
+        ran = program.finish()
+    assert ran.code == 130
+    _check_aborted(repo, ran, marker)
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_stop_from_another_terminal(repo: Path, tmp_path: Path, now: bool) -> None:  # noqa: FBT001  a parameter
+    """`stop` ends the run at the session's end, `stop --now` ends the session."""
+    go, ready = tmp_path / "go", tmp_path / "ready"
+    marker = f"stop-{now}-7322"
+    script = f"touch {ready}; until test -f {go}; do sh -c 'sleep 0.05 # {marker}'; done; echo x > x.txt"
+    write_story(repo, "a", command=script)
+    with started(repo, "run", "--json", "--grace-seconds=2") as program:
+        wait_until(ready.exists, what="the session runs")
+        assert run(repo, "stop", *(["--now"] if now else [])).code == 0
+        if not now:
+            wait_until(lambda: run(repo, "status", "--json").data["kill_switch"], what="the stop is seen")
+            go.touch()
+        ran = program.finish()
+    assert ran.code == 2
+    assert ran.story("a")["commits"] == (0 if now else 1)
+    _check_aborted(repo, ran, marker)
+
+
+def test_stop_of_one_story_leaves_the_others(repo: Path, tmp_path: Path) -> None:
+    """`stop STORY --now` ends that story alone."""
+    ready = tmp_path / "ready"
+    write_story(repo, "a", command=f"touch {ready}; sleep 60")
+    write_story(repo, "b", command=f"until test -f {tmp_path}/go; do sleep 0.05; done; echo x > b.txt")
+    with started(repo, "run", "--json", "--grace-seconds=2") as program:
+        wait_until(ready.exists, what="the session runs")
+        assert run(repo, "stop", "a", "--now").code == 0
+        wait_until(
+            lambda: run(repo, "status", "--json").data["counts"]["stopped"] == 1, what="story a is stopped"
+        )
+        (tmp_path / "go").touch()
+        ran = program.finish()
+    assert ran.story("a")["status"] == "stopped"
+    assert ran.story("b")["status"] == "done"
+
+
+def test_stop_without_a_run_says_so(repo: Path) -> None:
+    """There is nothing to stop: exit 1 and a hint."""
+    ran = run(repo, "stop")
+    assert ran.code == 1
+    assert "hint:" in ran.err

@@ -1,0 +1,216 @@
+"""Who may start: the window holds, a failed story releases nobody, and every wait has its reason."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.core.graph import ordered
+from runner.core.model import ContinuePolicy, Status, Story, StoryId
+from runner.core.schedule import Decision, Skip, decide
+from tests.core.test_graph import backlogs, story
+
+USUAL = ContinuePolicy.DEPENDENCIES_SUCCESSFUL
+
+
+def ask(
+    *stories: Story,
+    window: int = 3,
+    policy: ContinuePolicy = USUAL,
+    admitting: bool = True,
+    **statuses: Status,
+) -> Decision:
+    """Decide over stories that are waiting or, without dependencies, queued unless told otherwise."""
+    known = {item.id: Status.WAITING if item.depends_on else Status.QUEUED for item in stories}
+    known.update({StoryId(name): status for name, status in statuses.items()})
+    return decide(stories, known, window, policy, admitting=admitting)
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[tuple[Story, ...], dict[StoryId, Status]]:
+    order = ordered(draw(backlogs()))
+    statuses = draw(st.lists(st.sampled_from(Status), min_size=len(order), max_size=len(order)))
+    return order, {item.id: status for item, status in zip(order, statuses, strict=True)}
+
+
+@given(situations(), st.integers(min_value=0, max_value=5), st.sampled_from(ContinuePolicy), st.booleans())
+def test_the_window_is_never_exceeded(
+    situation: tuple[tuple[Story, ...], dict[StoryId, Status]],
+    window: int,
+    policy: ContinuePolicy,
+    admitting: bool,  # noqa: FBT001  hypothesis passes by position
+) -> None:
+    """Acceptance 27: what runs and what starts together fit the window; nothing starts twice."""
+    order, statuses = situation
+    decision = decide(order, statuses, window, policy, admitting=admitting)
+    running = sum(status is Status.RUNNING for status in statuses.values())
+    assert not decision.start or running + len(decision.start) <= window
+    assert all(statuses[name] in {Status.WAITING, Status.QUEUED} for name in decision.start)
+    position = [item.id for item in order]
+    assert list(decision.start) == sorted(decision.start, key=position.index)
+
+
+@given(situations(), st.integers(min_value=0, max_value=5), st.sampled_from(ContinuePolicy))
+def test_every_open_story_starts_waits_or_is_skipped(
+    situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int, policy: ContinuePolicy
+) -> None:
+    """No story falls between: each open one has exactly one of the three, with a reason."""
+    order, statuses = situation
+    decision = decide(order, statuses, window, policy, admitting=True)
+    named = [*decision.start, *(skip.story_id for skip in decision.skip), *decision.waiting_for]
+    still_open = [name for name, status in statuses.items() if status in {Status.WAITING, Status.QUEUED}]
+    assert sorted(named) == sorted(still_open)
+    assert all(skip.reason and skip.blocked_by for skip in decision.skip)
+    assert all(decision.waiting_for.values())
+
+
+@given(situations(), st.integers(min_value=0, max_value=5))
+def test_only_a_done_dependency_releases(
+    situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int
+) -> None:
+    """Acceptance 22: no dependant of a story that ended otherwise ever starts or is called ready."""
+    order, statuses = situation
+    decision = decide(order, statuses, window, USUAL, admitting=True)
+    by_id = {item.id: item for item in order}
+    for name in (*decision.start, *decision.queue):
+        assert all(statuses[dependency] is Status.DONE for dependency in by_id[name].depends_on)
+
+
+@given(situations(), st.integers(min_value=1, max_value=5), st.sampled_from(ContinuePolicy))
+def test_something_always_happens_unless_something_runs(
+    situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int, policy: ContinuePolicy
+) -> None:
+    """A run cannot get stuck: with nothing running, open stories start or are skipped."""
+    order, statuses = situation
+    decision = decide(order, statuses, window, policy, admitting=True)
+    if Status.RUNNING not in statuses.values() and {Status.WAITING, Status.QUEUED} & set(statuses.values()):
+        assert decision.start or decision.skip
+
+
+@given(situations(), st.integers(min_value=0, max_value=5))
+def test_one_decision_holds_all_skips(
+    situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int
+) -> None:
+    """Skips cascade at once: deciding again after them finds no more of the same kind."""
+    order, statuses = situation
+    first = decide(order, statuses, window, USUAL, admitting=True)
+    after = {**statuses, **{skip.story_id: Status.SKIPPED for skip in first.skip}}
+    assert decide(order, after, window, USUAL, admitting=True).skip == ()
+
+
+def test_the_first_of_the_order_take_the_free_places() -> None:
+    """Acceptance 27: with two places and one running, one more starts: the first."""
+    decision = ask(story("a"), story("b"), story("c"), window=2, a=Status.RUNNING)
+    assert decision.start == ("b",)
+    assert decision.waiting_for == {"c": "waits for a place in the window (2 of 2 running)"}
+
+
+def test_a_window_that_fell_starts_nothing_and_evicts_nobody() -> None:
+    """Acceptance 28: with three running and a window of one, nothing new starts."""
+    stories = (story("a"), story("b"), story("c"), story("d"))
+    decision = ask(*stories, window=1, a=Status.RUNNING, b=Status.RUNNING, c=Status.RUNNING)
+    assert decision.start == ()
+    assert decision.waiting_for == {"d": "waits for a place in the window (3 of 1 running)"}
+
+
+def test_a_story_that_became_ready_is_queued_and_may_start_at_once() -> None:
+    """Its dependencies being done makes a waiting story ready; a queued one is not queued again."""
+    decision = ask(story("a"), story("b", "a"), story("c"), story("d", "a"), window=2, a=Status.DONE)
+    assert decision.queue == ("b", "d")
+    assert decision.start == ("b", "c")
+
+
+def test_a_waiting_story_names_what_it_waits_for() -> None:
+    """Acceptance 21: only the dependencies that are not done yet are named."""
+    stories = (story("a"), story("b"), story("c"), story("d", "a", "b", "c"))
+    decision = ask(*stories, window=1, a=Status.DONE, b=Status.RUNNING)
+    assert decision.waiting_for[StoryId("d")] == "waits for b, c"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (Status.FAILED, "failed"),
+        (Status.SKIPPED, "was skipped"),
+        (Status.NO_WORK, "had nothing to commit"),
+    ],
+)
+def test_a_dependency_that_ended_otherwise_skips_its_dependant(status: Status, words: str) -> None:
+    """Acceptance 22: the dependant is skipped at once, and says because of whom."""
+    decision = ask(story("a"), story("x"), story("b", "a"), a=status, x=Status.RUNNING)
+    assert decision.skip == (
+        Skip(story_id=StoryId("b"), blocked_by=(StoryId("a"),), reason=f"depends on a, which {words}"),
+    )
+
+
+def test_a_chain_of_skips_names_its_root() -> None:
+    """Who is skipped because of a skipped story learns which story failed, in the same decision."""
+    stories = (story("a"), story("f"), story("b", "a"), story("c", "b"), story("d", "c", "f"))
+    decision = ask(*stories, a=Status.FAILED, f=Status.FAILED)
+    assert [skip.reason for skip in decision.skip] == [
+        "depends on a, which failed",
+        "depends on b, which was skipped because of a",
+        "depends on c, which was skipped because of a and on f, which failed",
+    ]
+    assert decision.skip[2].blocked_by == ("c", "f")
+
+
+def test_the_root_is_found_once_through_a_diamond() -> None:
+    """Two ways down to the same failure name it once."""
+    stories = (story("a"), story("d"), story("b", "a", "d"), story("c", "a", "b"), story("e", "c"))
+    decision = ask(*stories, a=Status.FAILED, d=Status.DONE)
+    assert decision.skip[-1].reason == "depends on c, which was skipped because of a"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(Status.PARKED, "waits for a decision"), (Status.STOPPED, "was stopped")]
+)
+def test_a_dependency_that_may_come_back_holds_its_dependant_until_nothing_else_can_run(
+    status: Status, words: str
+) -> None:
+    """Parked and stopped release nobody; the dependant is skipped only at the end."""
+    stories = (story("a"), story("x"), story("b", "a"))
+    busy = ask(*stories, a=status, x=Status.RUNNING)
+    assert busy.skip == ()
+    assert busy.waiting_for == {"b": f"waits for a, which {words}"}
+    ready = ask(*stories, a=status)
+    assert (ready.start, ready.skip) == (("x",), ())
+    idle = ask(*stories, a=status, x=Status.DONE)
+    assert [(skip.story_id, skip.reason) for skip in idle.skip] == [("b", f"depends on a, which {words}")]
+    assert idle.waiting_for == {}
+
+
+def test_a_full_window_is_no_reason_to_give_up_a_parked_dependency() -> None:
+    """While another story is ready, even with no place for it, the dependant is not skipped."""
+    decision = ask(story("a"), story("x"), story("b", "a"), window=0, a=Status.PARKED)
+    assert (decision.start, decision.skip) == ((), ())
+
+
+def test_continue_never_skips_everything_after_a_failure() -> None:
+    """With `--continue never` one failure ends admission, and names the story."""
+    stories = (story("a"), story("b"), story("c", "b"), story("d"))
+    decision = ask(*stories, policy=ContinuePolicy.NEVER, a=Status.FAILED, d=Status.RUNNING)
+    assert decision.start == decision.queue == ()
+    assert [(skip.story_id, skip.blocked_by) for skip in decision.skip] == [("b", ("a",)), ("c", ("a",))]
+    assert decision.skip[0].reason.startswith("a failed, ")
+
+
+def test_continue_never_runs_on_while_nothing_failed() -> None:
+    """A story that had nothing to do is no failure of the run."""
+    decision = ask(story("a"), story("b"), policy=ContinuePolicy.NEVER, a=Status.NO_WORK)
+    assert decision.start == ("b",)
+
+
+def test_continue_always_starts_dependants_once_their_dependencies_have_a_verdict() -> None:
+    """`--continue always` is a wish that is obeyed, but it never jumps the queue."""
+    stories = (story("a"), story("b"), story("c", "a"), story("d", "a", "b"))
+    decision = ask(*stories, policy=ContinuePolicy.ALWAYS, a=Status.FAILED, b=Status.RUNNING)
+    assert decision.start == ("c",)
+    assert decision.skip == ()
+    assert decision.waiting_for == {"d": "waits for b"}
+
+
+def test_without_admission_nothing_starts_and_nothing_is_skipped() -> None:
+    """When the run is ending, verdicts of open stories are left to whoever ends it."""
+    decision = ask(story("a"), story("b", "a"), story("c"), admitting=False, a=Status.FAILED)
+    assert (decision.start, decision.queue, decision.skip) == ((), (), ())
+    assert set(decision.waiting_for) == {"b", "c"}

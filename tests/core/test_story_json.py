@@ -1,0 +1,78 @@
+"""A story survives the journal, and its digest changes with the work and with nothing else."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.core.model import Story, StoryId
+from runner.core.story_json import digest, from_json, to_json
+
+texts = st.text(max_size=20)
+tuples = st.lists(texts, max_size=3).map(tuple)
+stories = st.builds(
+    Story,
+    id=st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True).map(StoryId),
+    title=texts,
+    prompt=texts,
+    priority=st.integers(-5, 5),
+    depends_on=st.lists(st.from_regex(r"[a-z]{1,3}", fullmatch=True).map(StoryId), max_size=3).map(tuple),
+    owns=tuples,
+    agent=st.none() | texts,
+    command=st.none() | tuples,
+    verify=tuples,
+    source=texts,
+)
+
+STORY = Story(id=StoryId("a"), title="A", prompt="do a", source="stories/a.md")
+
+
+@given(stories)
+def test_a_story_survives_the_journal(story: Story) -> None:
+    """Acceptance 68: writing, storing as JSON and reading gives the same story."""
+    assert from_json(json.loads(json.dumps(to_json(story)))) == story
+
+
+@given(stories)
+def test_the_digest_survives_the_journal(story: Story) -> None:
+    """The digest is the same before and after."""
+    assert digest(from_json(json.loads(json.dumps(to_json(story))))) == digest(story)
+
+
+def test_fields_of_a_newer_program_are_ignored() -> None:
+    """A journal that knows more can be read."""
+    assert from_json({**to_json(STORY), "colour": "red"}) == STORY
+
+
+@pytest.mark.parametrize("changes", [{"source": "elsewhere.md"}, {"priority": 9}])
+def test_the_digest_ignores_where_and_how_urgent(changes: dict[str, Any]) -> None:
+    """Moving a story or its priority does not make it other work."""
+    assert digest(replace(STORY, **changes)) == digest(STORY)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": "do b"},
+        {"title": "B"},
+        {"depends_on": ("b",)},
+        {"owns": ("src/**",)},
+        {"agent": "claude"},
+        {"command": ("make",)},
+        {"verify": ("make test",)},
+        {"flow": "greenfield"},
+    ],
+)
+def test_the_digest_changes_with_the_work(changes: dict[str, Any]) -> None:
+    """Whatever changes what is to be done changes the digest."""
+    assert digest(replace(STORY, **changes)) != digest(STORY)
+
+
+def test_the_digest_is_the_same_in_every_process() -> None:
+    """It is stored, so it must not depend on this process or this version's field order."""
+    assert len(digest(STORY)) == 64
+    reordered = dict(reversed(list(to_json(STORY).items())))
+    assert digest(from_json(reordered)) == digest(STORY)

@@ -1,0 +1,183 @@
+"""The commits that the program makes itself: checkpoints, and merges of dependencies."""
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from isolation import commits
+from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
+from isolation.repository import GitOutput, Repository, offload
+from tests.conftest import git
+from tests.isolation.worktrees import commit
+
+
+@pytest.fixture
+def repository(repo: Path) -> Repository:
+    return Repository.open(repo)
+
+
+def test_checkpoint_commits_everything_once(repository: Repository) -> None:
+    """A checkpoint holds all changes; without changes there is none; trailers and date stay."""
+    top = repository.top
+    (top / "new").write_text("x")
+    (top / "README.md").unlink()
+    done = commits.checkpoint(repository, top, "main", "work\n\nAutopilot-Story: a\n", 1_700_000_000)
+    assert done is not None
+    assert repository.head() == done
+    assert repository.dirty_paths(top) == ()
+    assert git(top, "log", "-1", "--format=%at %ct %an%n%(trailers:only)").split("\n")[:2] == [
+        "1700000000 1700000000 Test",
+        "Autopilot-Story: a",
+    ]
+    assert commits.checkpoint(repository, top, "main", "again", 1_700_000_000) is None
+
+
+def test_a_repeated_checkpoint_gives_the_same_commit(repository: Repository) -> None:
+    """Torn between commit and branch move, the same checkpoint done again has the same id."""
+    top, before = repository.top, repository.resolve("HEAD")
+    (top / "new").write_text("x")
+    first = commits.checkpoint(repository, top, "main", "work", 5)
+    git(top, "update-ref", "refs/heads/main", before)
+    assert commits.checkpoint(repository, top, "main", "work", 5) == first
+
+
+def test_without_an_identity_the_runner_commits_under_its_own_name(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No name configured: the commit is the runner's, and `has_identity` says so."""
+    assert repository.has_identity()
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name)
+    assert not repository.has_identity()
+    (repository.top / "new").write_text("x")
+    commits.checkpoint(repository, repository.top, "main", "work", 5)
+    assert git(repository.top, "log", "-1", "--format=%an <%ae>").strip() == (
+        "autopilot-multi <autopilot-multi@localhost>"
+    )
+
+
+def test_a_checkpoint_off_its_branch_is_refused(repository: Repository) -> None:
+    """On another branch, or on none, nothing is committed."""
+    git(repository.top, "switch", "-q", "-c", "other")
+    (repository.top / "new").write_text("x")
+    with pytest.raises(WorkspaceError, match="on branch other, not on main"):
+        commits.checkpoint(repository, repository.top, "main", "work", 5)
+    assert repository.dirty_paths(repository.top) == ("new",)
+
+
+def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository) -> None:
+    """Conflict markers are never committed as somebody's work."""
+    top = repository.top
+    git(top, "switch", "-q", "-c", "other")
+    commit(top, "README.md", "theirs\n")
+    git(top, "switch", "-q", "main")
+    commit(top, "README.md", "ours\n")
+    subprocess.run(["git", "merge", "-q", "other"], cwd=top, check=False, capture_output=True)
+    with pytest.raises(WorkspaceError, match="middle of a merge"):
+        commits.checkpoint(repository, top, "main", "work", 5)
+
+
+def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -> None:
+    """What git cannot add is an error; the error names the folder."""
+    git(repository.top, "init", "-q", "vendor/tool")
+    (repository.top / "vendor" / "tool" / "file").write_text("x")
+    with pytest.raises(WorkspaceError, match="vendor/tool/ is a git repository without a commit"):
+        commits.checkpoint(repository, repository.top, "main", "work", 5)
+
+
+async def test_a_held_index_lock_is_waited_for(repository: Repository) -> None:
+    """Reliability 20: released in time, the checkpoint succeeds."""
+    lock = repository.top / ".git" / "index.lock"
+    lock.write_text("")
+    (repository.top / "new").write_text("x")
+    waiting = threading.Event()
+    original = commits.retried
+
+    def release() -> None:
+        waiting.wait(10)
+        lock.unlink()
+
+    def observed(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutput:
+        waiting.set()
+        return original(repository, args, cwd)
+
+    with pytest.MonkeyPatch.context() as patch, trio.fail_after(30):
+        patch.setattr(commits, "retried", observed)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, release)
+            done = await offload(commits.checkpoint, repository, repository.top, "main", "work", 5.0)
+    assert done is not None
+
+
+def test_an_index_lock_that_stays_is_an_error_and_stays(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reliability 20: the patience is bounded, and the lock is never deleted."""
+    monkeypatch.setattr(commits, "_WAITS", (0.01, 0.01))
+    lock = repository.top / ".git" / "index.lock"
+    lock.write_text("")
+    (repository.top / "new").write_text("x")
+    with pytest.raises(GitCommandError) as caught:
+        commits.checkpoint(repository, repository.top, "main", "work", 5)
+    assert "lock" in caught.value.hint
+    assert lock.exists()
+
+
+def test_several_parents_are_merged_without_a_checkout(repository: Repository) -> None:
+    """Acceptance 24: the start is the merge of the tips, the same for the same tips."""
+    top = repository.top
+    base = repository.resolve("HEAD")
+    tips = []
+    for name in "abc":
+        git(top, "switch", "-q", "-c", f"story-{name}", base)
+        tips.append(commit(top, name, name))
+    git(top, "switch", "-q", "main")
+    merged = commits.merge_parents(repository, [*tips, base], "Merge")
+    assert all(repository.is_ancestor(tip, merged) for tip in tips)
+    assert sorted(repository.changed_paths(base, merged)) == ["a", "b", "c"]
+    assert commits.merge_parents(repository, [*tips, base], "Merge") == merged
+    assert repository.head() == base
+    assert repository.dirty_paths(top) == ()
+
+
+def test_parents_that_others_contain_are_left_out(repository: Repository) -> None:
+    """One tip that has all the others in its history is given back as it is."""
+    base = repository.resolve("HEAD")
+    tip = commit(repository.top, "a", "a")
+    assert commits.merge_parents(repository, [base, tip, base], "Merge") == tip
+
+
+def test_a_merge_conflict_names_the_files(repository: Repository) -> None:
+    """Acceptance 24: tips that do not merge fail with the paths."""
+    top, base = repository.top, repository.resolve("HEAD")
+    tips = []
+    for name in "ab":
+        git(top, "switch", "-q", "-c", f"story-{name}", base)
+        (top / "ünï code").write_text(name)
+        tips.append(commit(top, "README.md", name))
+    with pytest.raises(MergeConflictError) as caught:
+        commits.merge_parents(repository, tips, "Merge")
+    assert caught.value.paths == ("README.md", "ünï code")
+    assert "README.md, ünï code" in caught.value.message
+
+
+def test_a_git_that_cannot_merge_trees_is_named(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several parents with a git before 2.38 say which version is needed."""
+    top, base = repository.top, repository.resolve("HEAD")
+    tips = []
+    for name in "ab":
+        git(top, "switch", "-q", "-c", f"story-{name}", base)
+        tips.append(commit(top, name, name))
+    fake = tmp_path / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\ncase "$*" in *merge-tree*) exit 129;; esac\nexec /usr/bin/git "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with pytest.raises(RepositoryError, match=r"2\.38"):
+        commits.merge_parents(repository, tips, "Merge")

@@ -1,0 +1,70 @@
+"""The one entrance: what stays and what goes when a story leaves its workspace."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from isolation.errors import WorkspaceError
+from isolation.repository import Repository
+from isolation.workspace import open_workspace
+from tests.isolation.worktrees import branches, wanted
+
+
+@pytest.fixture
+def repository(repo: Path) -> Repository:
+    return Repository.open(repo)
+
+
+@pytest.fixture
+def limiter() -> trio.CapacityLimiter:
+    return trio.CapacityLimiter(2)
+
+
+async def test_an_unfinished_story_keeps_its_workspace(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """Only a body that says so lets the tree go."""
+    async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
+        path = opened.workspace.path
+    assert opened.closing is not None
+    assert (opened.closing.removed, opened.closing.reason) == (False, "story not finished")
+    assert path.exists()
+    async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
+        opened.finished = True
+    assert opened.closing is not None
+    assert opened.closing.removed
+    assert not path.exists()
+
+
+async def test_a_story_that_breaks_keeps_its_workspace(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """After an error the tree stays, whatever the body had said before."""
+
+    async def breaks() -> None:
+        async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
+            opened.finished = True
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await breaks()
+    assert wanted(repository).path.exists()
+
+
+async def test_a_bad_setting_is_refused_before_anything_is_made(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """Acceptance 11: a shared directory that leads out of the checkout costs no worktree."""
+
+    async def opens() -> None:
+        outside = ("../elsewhere",)
+        async with open_workspace(
+            repository, wanted(repository), limiter=limiter, symlink_directories=outside
+        ):
+            pass
+
+    with pytest.raises(WorkspaceError, match="symlink-directories"):
+        await opens()
+    assert not wanted(repository).path.exists()
+    assert branches(repository.top) == {"main"}
