@@ -5,7 +5,6 @@ Every path given out is real: symbolic links are resolved, so that one repositor
 common directory, one lease and one lock however it was reached.
 """
 
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +54,8 @@ def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
     main = main_checkout(common_dir) or common_dir
     if configured is None:
         return main.parent / f"{main.name}.worktrees"
+    import hashlib
+
     digest = hashlib.sha256(bytes(common_dir)).hexdigest()[:8]
     return configured.expanduser().resolve() / f"{main.name}-{digest}"
 

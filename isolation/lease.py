@@ -7,7 +7,6 @@ is ever signalled. Standard library only, since `status` asks here.
 
 import json
 import os
-import socket
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -62,7 +61,7 @@ def acquire(common_dir: Path, run_id: str) -> Lease:
             boot_id=_boot_id(),
             pid=os.getpid(),
             start_ticks=_start_ticks(os.getpid()),
-            host=socket.gethostname(),
+            host=os.uname().nodename,
             run_id=run_id,
             since=time.time(),
         )

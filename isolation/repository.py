@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import IO, TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from isolation.disk import LockFile, replace_file
 from isolation.errors import GitCommandError, RepositoryError
@@ -191,11 +191,7 @@ class Repository:
         foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in surroundings]
         unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
         command = [*unset, "git", "-C", str(where), *_OPTIONS, *args]
-        with ExitStack() as opened:
-            source = opened.enter_context(tempfile.TemporaryFile()) if stdin is not None else None
-            if source is not None and stdin is not None:
-                source.write(stdin)
-                source.seek(0)
+        with _as_file(stdin) as source:
             returncode, stdout, stderr = _git_class()(where).execute(
                 command,
                 istream=source,
@@ -318,6 +314,18 @@ def init_repository(path: Path) -> Repository:
     }
     repository.run("commit", "--quiet", "--allow-empty", "--message", "Begin", env=who)
     return repository
+
+
+@contextmanager
+def _as_file(data: bytes | None) -> Iterator[IO[bytes] | None]:
+    """Give a command's input as a file, since GitPython takes no bytes; without any, none."""
+    if data is None:
+        yield None
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file
 
 
 def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:

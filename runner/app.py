@@ -8,9 +8,10 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +52,9 @@ NO_IDENTITY = (
 )
 
 
+Sampler = Callable[[Path], ResourceSample]
+
+
 class View(Protocol):
     """What a person sees while a run goes on."""
 
@@ -78,8 +82,8 @@ def new_run_id() -> RunId:
     return RunId(time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{secrets.token_hex(4)}")
 
 
-async def start_run(plan: Plan, view: View) -> Ended:
-    """Carry out a plan from its beginning."""
+async def start_run(plan: Plan, view: View, *, sample: Sampler = probe.sample) -> Ended:
+    """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
     run_id = new_run_id()
     settings = plan.settings
     options = settings_to_json(settings) | {
@@ -106,6 +110,7 @@ async def start_run(plan: Plan, view: View) -> Ended:
             first=(first, *notes, *already),
             crew=_Crew(settings=settings, order=plan.stories, agents=plan.agents),
             view=view,
+            sample=sample,
         )
 
 
@@ -172,6 +177,7 @@ async def _coordinate(
     first: Sequence[ev.Body],
     crew: _Crew,
     view: View,
+    sample: Sampler = probe.sample,
 ) -> Ended:
     """Run the orchestrator beside the view and the signals, then close the books."""
     recorder = Recorder(store=journal, snapshot=snapshot)
@@ -198,7 +204,7 @@ async def _coordinate(
             deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
         )
         await tidy(tools)
-        world = _world(repository, journal, snapshot.run_id)
+        world = _world(repository, journal, snapshot.run_id, sample)
         orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
         await orchestrator.orchestrate()
     code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
@@ -251,10 +257,7 @@ async def _refreshing(view: View) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
-def _world(repository: Repository, journal: Journal, run_id: RunId) -> World:
-    def sample() -> ResourceSample:
-        return probe.sample(repository.top)
-
+def _world(repository: Repository, journal: Journal, run_id: RunId, sample: Sampler) -> World:
     def requests(last: int) -> list[StopRequest]:
         return [
             StopRequest(id=request.id, story_id=request.story_id, now=bool(request.data.get("now")))
@@ -267,7 +270,7 @@ def _world(repository: Repository, journal: Journal, run_id: RunId) -> World:
     def write_crash(error: BaseException) -> Path:
         return write_crash_log(error, crashes)
 
-    return World(sample=sample, requests=requests, write_crash=write_crash)
+    return World(sample=partial(sample, repository.top), requests=requests, write_crash=write_crash)
 
 
 def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ...]:

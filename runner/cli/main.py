@@ -1,21 +1,22 @@
 """From argv to an exit code: pick the command, load only its module, print every error once."""
 
 import sys
-from collections.abc import Sequence
-from importlib import import_module
-from types import ModuleType
 
-from runner.cli.output import Output
-from runner.cli.parser import COMMANDS, DEFAULT_COMMAND, CommandLineError, overview, parse
+from runner.cli.overview import COMMANDS, DEFAULT_COMMAND, overview
+
+TYPE_CHECKING = False  # the name is what type checkers know; `typing` itself would double the time of --help
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from runner.cli.output import Output
 
 EXIT_USER_ERROR = 1
 EXIT_SYSTEM = 2
 EXIT_INTERRUPTED = 130
 
 
-def run_program(argv: Sequence[str]) -> int:  # noqa: PLR0911  one return a way to end
+def run_program(arguments: list[str]) -> int:
     """Run one command; nothing but an exit code leaves here."""
-    arguments = list(argv)
     if arguments[:1] in (["-h"], ["--help"]) or arguments == ["help"]:
         sys.stdout.write(overview())
         return 0
@@ -24,10 +25,18 @@ def run_program(argv: Sequence[str]) -> int:  # noqa: PLR0911  one return a way 
 
         sys.stdout.write(f"autopilot-multi {version('autopilot-multi')}\n")
         return 0
-    name, rest = _command(arguments)
+    return _run_command(*_command(arguments))
+
+
+def _run_command(name: str, rest: list[str]) -> int:
+    from importlib import import_module
+
+    from runner.cli.output import Output
+    from runner.cli.parser import CommandLineError, parse
+
     output = Output(command=name, as_json="--json" in rest, quiet="-q" in rest or "--quiet" in rest)
     try:
-        module: ModuleType = import_module(f"runner.cli.commands.{COMMANDS[name].module}")
+        module: ModuleType = import_module(f"runner.cli.commands.{name}")
         return int(module.execute(parse(name, module, rest), output))
     except CommandLineError as error:
         output.error(code="usage", message=str(error), hint=error.hint)
@@ -47,7 +56,7 @@ def _command(arguments: list[str]) -> tuple[str, list[str]]:
     return DEFAULT_COMMAND, arguments
 
 
-def _failed(error: Exception, output: Output) -> int:
+def _failed(error: Exception, output: "Output") -> int:
     """Print an expected error, or put a bug's traceback into a log and name it."""
     message = getattr(error, "message", None)
     if isinstance(message, str) and hasattr(error, "exit_code"):

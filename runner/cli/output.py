@@ -1,6 +1,5 @@
 """The one printer: stdout is the answer, stderr the narration; one JSON document, one error form."""
 
-import json
 import sys
 from typing import Any
 
@@ -47,6 +46,8 @@ class Output:
 
     @staticmethod
     def _json(document: dict[str, Any]) -> None:
+        import json
+
         sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
         sys.stdout.flush()
 

@@ -1,39 +1,11 @@
-"""The grammar of the command line: which commands exist, and strict parsing with suggestions.
-
-Only the chosen command's module is imported, so `--help` and `status` stay instant.
-"""
+"""The grammar of one command: strict parsing, with the nearest name suggested for what is not known."""
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import NoReturn
 
-DEFAULT_COMMAND = "run"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One command: the module that holds it and its line in the overview."""
-
-    module: str
-    summary: str
-
-
-COMMANDS: dict[str, Command] = {
-    "run": Command(module="run", summary="carry the backlog out (the default)"),
-    "plan": Command(module="plan", summary="show what would run, in which order and why; change nothing"),
-    "status": Command(module="status", summary="show the newest or a named run"),
-    "resume": Command(module="resume", summary="go on after a crash or an interruption"),
-    "logs": Command(module="logs", summary="show what a story's sessions printed"),
-    "stop": Command(module="stop", summary="stop stories at their session's end, or now"),
-    "gc": Command(module="gc", summary="show or remove finished worktrees; never anything of value"),
-    "config": Command(module="config", summary="show every setting and where it came from"),
-    "doctor": Command(module="doctor", summary="show what this machine offers"),
-    "init": Command(module="init", summary="write a settings file and a first story"),
-    "demo": Command(module="demo", summary="run a real sample in a throw-away repository"),
-    "completion": Command(module="completion", summary="print a shell completion script"),
-}
+from runner.cli.overview import COMMANDS, DEFAULT_COMMAND
 
 
 class CommandLineError(Exception):
@@ -83,19 +55,6 @@ def common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no narration")
     parser.add_argument("-v", "--verbose", action="store_true", help="more narration")
     parser.add_argument("--no-color", action="store_true", help="no colours")
-
-
-def overview() -> str:
-    """Give the text of `autopilot-multi --help`."""
-    rows = "\n".join(f"  {name:<11}{command.summary}" for name, command in COMMANDS.items())
-    return (
-        "usage: autopilot-multi [COMMAND] [OPTIONS]\n\n"
-        "Carries a backlog of stories through parallel git worktrees to verified commits.\n"
-        "Without a command it runs the stories in `stories/`.\n\n"
-        f"commands:\n{rows}\n\n"
-        "  autopilot-multi COMMAND --help tells about one of them.\n\n"
-        "example:\n  autopilot-multi --max-stories=3\n"
-    )
 
 
 def _nearest(parser: argparse.ArgumentParser, flag: str) -> str:

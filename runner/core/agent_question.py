@@ -18,6 +18,7 @@ from runner.core.screen import cells, shorten
 MAX_CELLS = 100
 """The widest title or option; the rest of a longer one goes into the details."""
 
+_LONGEST = 2000
 _QUOTED = 12
 _PREFIX = re.compile(r"\(?([A-Da-d])[).:]\s+")
 _LETTER = re.compile(r"(?:option\s+)?\(?([A-Da-d])[).:]?", re.IGNORECASE)
@@ -71,7 +72,7 @@ def from_result(decision: Mapping[str, Any]) -> Reading:
 
 
 def _text(value: Any) -> str:
-    return one_line(value) if isinstance(value, str) else ""
+    return shorten(one_line(value), _LONGEST) if isinstance(value, str) else ""
 
 
 def _raw(place: int, value: Any) -> _Raw:

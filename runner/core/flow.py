@@ -64,7 +64,7 @@ class FlowStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectRule:
-    """A workspace matches when all of `every`, one of `some` (if there are any) and none of `none` are there."""
+    """A workspace matches when it has all of `every`, one of `some` unless empty, and none of `none`."""
 
     every: tuple[str, ...] = ()
     some: tuple[str, ...] = ()

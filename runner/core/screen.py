@@ -10,11 +10,15 @@ import unicodedata
 ELLIPSIS = "…"
 TAIL_BYTES = 4096
 
-_STRINGS = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"
+# A string's body ends before anything that could begin another, or many beginnings would cost their square.
+_STRINGS = (
+    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])"
+    r"[^\x07\x1b\x90\x98\x9c-\x9f\n]*(?:\x07|\x1b\\|\x9c)"
+)
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
 _OTHER = r"\x1b[ -/]*[0-~]?"
 _SEQUENCES = re.compile(f"{_STRINGS}|{_CSI}|{_OTHER}")
-_BREAKS = re.compile("\r*[\n\v\f\x85\u2028\u2029]+")
+_BREAKS = re.compile("[\n\v\f\x85\u2028\u2029]+")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -51,6 +55,17 @@ def shorten(text: str, width: int) -> str:
             break
         kept.append(character)
     return "".join(kept).rstrip() + ELLIPSIS
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Break harmless text between words into lines of at most `width` cells; long words stay whole."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and cells(lines[-1]) + 1 + cells(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 def _cells_of(character: str) -> int:

@@ -1,16 +1,16 @@
 """Aligned columns and colours for people, without a terminal library: `status` must feel instant.
 
-Plain output has no colours and cuts nothing; on a terminal no line is wider than the terminal.
+Plain output has no colours and cuts nothing; on a terminal no line is wider
+than the terminal, but for a path.
 """
 
 import os
 import shutil
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from runner.core.screen import cells, shorten
+from runner.core.screen import cells, shorten, wrap
 
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 _GAP = "  "
@@ -32,11 +32,11 @@ class Look:
         return f"\x1b[{_SGR[colour]}m{text}\x1b[0m"
 
     def wrapped(self, text: str, indent: int = 0, colour: str = "") -> list[str]:
-        """Break harmless text into lines that fit, each painted."""
+        """Break harmless text into lines that fit, each painted; a path stays whole, to be copied."""
         space = " " * indent
         if self.width is None:
             return [space + self.paint(text, colour)]
-        lines = textwrap.wrap(text, max(_NARROWEST, self.width) - indent, break_long_words=False)
+        lines = wrap(text, max(_NARROWEST, self.width) - indent)
         return [space + self.paint(line, colour) for line in lines]
 
 

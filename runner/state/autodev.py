@@ -39,7 +39,7 @@ _HINT = "the folders tell the place instead; the sub-skill writes the field at i
 
 def broken_rule(phase: Phase, previous: Phase | None = None) -> str:
     """Say which rule a sub-step breaks, given the one before it in the same invocation; '' for none."""
-    if isinstance(phase.phase, bool) or not isinstance(phase.phase, int) or phase.phase < 0:
+    if not _INTEGER.fullmatch(str(phase.phase)):
         return f"phase {phase.phase} is not an integer from 0"
     if not _KEBAB.fullmatch(phase.name):
         return f"name '{phase.name}' is not kebab-case"
@@ -91,7 +91,9 @@ def _inline_parts(value: str) -> tuple[str, str, str] | str:
     found = _INLINE.fullmatch(value)
     if found is None:
         return "sub_step is not the structured form with `phase:`, `name:` and `detail:`"
-    number, name, detail = (decode_scalar((part or "").strip(" \t"), word=True).value for part in found.groups())
+    number, name, detail = (
+        decode_scalar((part or "").strip(" \t"), word=True).value for part in found.groups()
+    )
     return number, name, detail
 
 
@@ -125,9 +127,9 @@ def _rewrite(text: str, block: Block, key: Key, new: Phase) -> list[Edit]:
     pad = " " * block.indent
     fresh = insert_after(text, key.line, [pad + line for line in fresh_lines(new)[1:]])
     # The new lines and the emptied value meet at one place, so they are one edit.
-    end = key.start + scalar.length
-    tail = text[end : fresh.start]
-    return [Edit(key.start, fresh.end, (tail if tail.strip(" \t") else "") + fresh.text), *removed]
+    remark = text[key.start + scalar.length : fresh.start].strip(" \t")
+    colon = text.rindex(":", key.line, key.start) + 1
+    return [Edit(colon, fresh.end, (f" {remark}" if remark else "") + fresh.text), *removed]
 
 
 def fresh_lines(phase: Phase) -> list[str]:

@@ -10,6 +10,7 @@ from runner.state.edits import Edit, insert_after
 from runner.state.errors import UnreadableStateError
 from runner.state.layout import (
     CURRENT_STEP,
+    Fence,
     Heading,
     Key,
     Outline,
@@ -64,9 +65,7 @@ def find_place(text: str) -> Place:
         raise _ambiguous(text, here[1].start, "a second `## Current Step`")
     if here:
         return _sectioned(text, marks.headings, Span(0, len(text)), _hidden(marks))
-    fenced = [
-        fence for fence in marks.fences if any(inner.title == CURRENT_STEP for inner in fence.headings)
-    ]
+    fenced = [fence for fence in marks.fences if any(inner.title == CURRENT_STEP for inner in fence.headings)]
     if len(fenced) > 1:
         raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `## Current Step`")
     if fenced:
@@ -82,10 +81,8 @@ def _hidden(marks: Outline) -> tuple[Span, ...]:
 
 def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: tuple[Span, ...]) -> Place:
     known: dict[str, Section] = {}
-    repeated = []
-    for section in sections(headings, region.end):
-        if known.setdefault(section.title, section) is not section:
-            repeated.append(section)
+    found = sections(headings, region.end)
+    repeated = [section for section in found if known.setdefault(section.title, section) is not section]
     current = known[CURRENT_STEP]
     block = tuple(visible(current.body, hidden)) if hidden else (current.body,)
     if hidden and not _is_block(text, block):
@@ -105,11 +102,14 @@ def _headless(text: str, marks: Outline) -> Place:
         if _is_block(text, block):
             known = {item.title: item for item in reversed(sections(marks.headings, len(text)))}
             return Place(whole, known, (), hidden, block, _says_autodev(marks.headings))
-    fenced = [fence.inside for fence in marks.fences if _is_block(text, (fence.inside,))]
+    fenced = [fence for fence in marks.fences if _is_block(text, (_preamble(fence),))]
     if len(fenced) > 1:
-        raise _ambiguous(text, fenced[1].start, "a second fenced block with `step:` and `status:`")
+        raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `step:` and `status:`")
     if fenced:
-        return Place(fenced[0], {}, (), (), (fenced[0],), _says_autodev(marks.headings))
+        here = fenced[0]
+        known = {item.title: item for item in reversed(sections(here.headings, here.inside.end))}
+        autodev = _says_autodev((*marks.headings, *here.headings))
+        return Place(here.inside, known, (), (), (_preamble(here),), autodev)
     raise UnreadableStateError(
         "no state was found",
         problems=[
@@ -121,6 +121,12 @@ def _headless(text: str, marks: Outline) -> Place:
             )
         ],
     )
+
+
+def _preamble(fence: Fence) -> Span:
+    """Give a block's lines before its first section; a title may stand above them."""
+    below = [heading.start for heading in fence.headings if heading.title not in TITLES]
+    return Span(fence.inside.start, below[0] if below else fence.inside.end)
 
 
 def _is_block(text: str, spans: tuple[Span, ...]) -> bool:

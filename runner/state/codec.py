@@ -82,6 +82,10 @@ def encode_bullet(value: str) -> str:
 
 def decode_row(raw: str) -> tuple[str, ...]:
     """Split a table's line behind its first border into cells."""
+    if raw[:1] == " " and raw[-2:] == " |" and "  " not in raw and "\\" not in raw and "\t" not in raw:
+        tight = raw[1:-2].split(" | ")
+        if raw.count("|") == len(tight):
+            return tuple(tight)
     if "\\" in raw:
         cells = [cell.replace("\\|", "|").strip(BLANKS) for cell in _CELL_BORDER.split(raw)]
     else:

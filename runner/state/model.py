@@ -12,7 +12,9 @@ from enum import StrEnum
 RESERVED_NAME = "awaiting-invocation"
 DONE = "done"
 
-_NUMBERED = re.compile(r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—–:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL)
+_NUMBERED = re.compile(
+    r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—\u2013:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL
+)
 
 
 class Dialect(StrEnum):

@@ -14,7 +14,11 @@ from runner.state.model import DONE, Dialect, StateFile, StepStatus
 MAX_RETRY = 3
 EXISTING_CODE = "existing-code"
 
-RICH_STEPS = tuple("0 1 2 2a 2b 2c 2d 2e 2ea 2f 2g 2h 2hb 2hc 2i 3 4 5 5b 5c 6".split())
+RICH_STEPS = (
+    *("0", "1", "2"),
+    *("2a", "2b", "2c", "2d", "2e", "2ea", "2f", "2g", "2h", "2hb", "2hc", "2i"),
+    *("3", "4", "5", "5b", "5c", "6"),
+)
 _RICH_ORDER = {step: place for place, step in enumerate(RICH_STEPS)}
 
 _FLOWS: Mapping[Dialect, Mapping[str, int]] = {

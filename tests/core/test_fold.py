@@ -323,3 +323,11 @@ def test_a_run_that_a_kill_switch_ended_is_a_system_error() -> None:
     """Acceptance 8: exit 2, even when all that ran was done."""
     run = folded(finished(Status.DONE), ev.AdmissionEnded(name="user-abort", detail="d", hint="h"))
     assert exit_code(run) == 2
+
+
+def test_a_run_counts_its_stories_and_adds_up_their_usage() -> None:
+    """What is unknown stays unknown, which is not zero."""
+    run = folded(session(), ended(input_tokens=3, cost_usd=0.5), finished(Status.DONE))
+    assert (run.count(Status.DONE), run.count(Status.WAITING), run.count(Status.FAILED)) == (1, 1, 0)
+    assert (run.usage.tokens, run.usage.cost_usd, run.usage.output_tokens) == (3, 0.5, None)
+    assert folded().usage.tokens is None

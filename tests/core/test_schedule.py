@@ -214,3 +214,14 @@ def test_without_admission_nothing_starts_and_nothing_is_skipped() -> None:
     decision = ask(story("a"), story("b", "a"), story("c"), admitting=False, a=Status.FAILED)
     assert (decision.start, decision.queue, decision.skip) == ((), (), ())
     assert set(decision.waiting_for) == {"b", "c"}
+
+
+def test_a_ladder_of_diamonds_is_decided_at_once() -> None:
+    """Sixty levels with two ways each have 2^60 paths, and one root."""
+    stories = [story("root")]
+    for level in range(60):
+        below = [item.id for item in stories[-2:]]
+        stories += [story(f"l{level}", *below), story(f"r{level}", *below)]
+    decision = ask(*stories, root=Status.FAILED)
+    assert len(decision.skip) == 120
+    assert decision.skip[-1].reason.endswith("which was skipped because of root")

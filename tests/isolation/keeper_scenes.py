@@ -84,6 +84,9 @@ elif shape == "leaves-daemon":
 rest(ready=False)
 """
 
+UNTIL_GO = "until [ -e go ]; do sleep 0.01; done"
+"""For a shell: go on when the test makes the file `go` in the session's folder."""
+
 SHAPES = (
     "plain",
     "threaded",

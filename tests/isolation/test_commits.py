@@ -2,15 +2,13 @@
 
 import os
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
-import trio
 
 from isolation import commits
 from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
-from isolation.repository import GitOutput, Repository, offload
+from isolation.repository import Repository
 from tests.conftest import git
 from tests.isolation.worktrees import commit
 
@@ -89,28 +87,21 @@ def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -
         commits.checkpoint(repository, repository.top, "main", "work", 5)
 
 
-async def test_a_held_index_lock_is_waited_for(repository: Repository) -> None:
-    """Reliability 20: released in time, the checkpoint succeeds."""
+def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reliability 20: released while we wait, the checkpoint succeeds."""
     lock = repository.top / ".git" / "index.lock"
     lock.write_text("")
     (repository.top / "new").write_text("x")
-    waiting = threading.Event()
-    original = commits.retried
+    waits: list[float] = []
 
-    def release() -> None:
-        waiting.wait(10)
-        lock.unlink()
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            lock.unlink()
 
-    def observed(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutput:
-        waiting.set()
-        return original(repository, args, cwd)
-
-    with pytest.MonkeyPatch.context() as patch, trio.fail_after(30):
-        patch.setattr(commits, "retried", observed)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.to_thread.run_sync, release)
-            done = await offload(commits.checkpoint, repository, repository.top, "main", "work", 5.0)
-    assert done is not None
+    monkeypatch.setattr("isolation.commits.time.sleep", wait)
+    assert commits.checkpoint(repository, repository.top, "main", "work", 5) == repository.head()
+    assert waits == [0.05, 0.1, 0.2]
 
 
 def test_an_index_lock_that_stays_is_an_error_and_stays(

@@ -14,7 +14,7 @@ from isolation.errors import KeeperError
 from isolation.keeper import Keeper, Session, open_keeper, wait_for_old_keepers
 from isolation.model import Exit, SessionSpec
 from isolation.process_tree import load_stat
-from tests.isolation.keeper_scenes import spec
+from tests.isolation.keeper_scenes import UNTIL_GO, spec
 
 MEBIBYTE = 1 << 20
 
@@ -220,8 +220,9 @@ async def test_two_gibibytes_in_one_line_need_little_memory(keeper: Keeper, tmp_
 
 async def test_a_foreign_holder_of_the_pipe_does_not_hold_up_the_end(keeper: Keeper, tmp_path: Path) -> None:
     """Once the tree is empty, what was printed is given out and the output ends."""
-    async with keeper.start(shell(tmp_path, "echo said; sleep 0.2; exit 4")) as session:
+    async with keeper.start(shell(tmp_path, f"echo said; {UNTIL_GO}; exit 4")) as session:
         holder = os.open(f"/proc/{session.pid}/fd/1", os.O_WRONLY)
+        (tmp_path / "go").touch()
         try:
             output, end = await finish(session)
             os.write(holder, b"too late")

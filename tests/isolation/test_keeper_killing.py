@@ -18,7 +18,7 @@ from isolation import process_tree
 from isolation.errors import KeeperError
 from isolation.keeper import Keeper, Session, open_keeper, wait_for_old_keepers
 from tests.isolation import keeper_scenes
-from tests.isolation.keeper_scenes import DEAF_SHAPES, SHAPES, living, ready, shape_spec, spec
+from tests.isolation.keeper_scenes import DEAF_SHAPES, SHAPES, UNTIL_GO, living, ready, shape_spec, spec
 
 NOBODY = 65534
 USERS = [None, NOBODY] if os.getuid() == 0 else [None]
@@ -180,7 +180,7 @@ async def test_start_cancelled_at_any_moment_leaves_nothing(
 
 async def test_killed_keeper_takes_only_its_own_session(keeper: Keeper, tmp_path: Path, token: str) -> None:
     """Its tree is dead when the failure is told, its neighbour never notices."""
-    neighbour = spec(tmp_path, "sh", "-c", "read line; sleep 0.3; echo unharmed")
+    neighbour = spec(tmp_path, "sh", "-c", f"{UNTIL_GO}; echo unharmed")
     async with keeper.start(neighbour) as other:
         for shape in ("deaf", "reforking", "plain"):
             async with keeper.start(shape_spec(tmp_path, shape, token)) as session:
@@ -190,6 +190,7 @@ async def test_killed_keeper_takes_only_its_own_session(keeper: Keeper, tmp_path
                     await session.wait()
                 assert never_again(token)
                 assert await session.receive() == b""
+        (tmp_path / "go").touch()
         assert await other.receive() == b"unharmed\n"
         assert (await other.wait()).returncode == 0
 
@@ -202,7 +203,7 @@ async def test_dead_server_is_an_error_and_running_sessions_go_on(keeper: Keeper
             async with keeper.start(spec(tmp_path, "true")):
                 pass
 
-    running = spec(tmp_path, "sh", "-c", "echo ready; sleep 0.3; echo done")
+    running = spec(tmp_path, "sh", "-c", f"echo ready; {UNTIL_GO}; echo done")
     async with keeper.start(running) as session:
         await ready(session)
         stat = process_tree.load_stat(session._keeper_pid)
@@ -214,6 +215,7 @@ async def test_dead_server_is_an_error_and_running_sessions_go_on(keeper: Keeper
         with trio.move_on_after(0.05) as scope:
             await wait_for_old_keepers(tmp_path / "alive.lock")
         assert scope.cancelled_caught
+        (tmp_path / "go").touch()
         assert await session.receive() == b"done\n"
         assert (await session.wait()).returncode == 0
 

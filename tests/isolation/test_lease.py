@@ -151,19 +151,21 @@ def test_a_look_never_costs_a_coordinator_its_lease(common: Path) -> None:
 def test_children_do_not_inherit_the_lease(common: Path) -> None:
     """A child that outlives the coordinator, by exec or by fork, does not keep the lease."""
     held = lease.acquire(common, "run-1")
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:  # pragma: no cover  the child's own process
-            os.close(writing)
-            held.release()
-            os.read(reading, 1)
-            os._exit(0)
-        assert lease.holder_is_alive(common)
-        assert lease.read_holder(common) == held.holder
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # the child's own process: gives its copy back, then lives on
+        os.close(writing)
         held.release()
-        assert not lease.holder_is_alive(common)
-        lease.acquire(common, "run-2").release()
+        os.read(reading, 1)
+        os._exit(0)
+    try:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False):
+            assert lease.holder_is_alive(common)
+            assert lease.read_holder(common) == held.holder
+            held.release()
+            assert not lease.holder_is_alive(common)
+            lease.acquire(common, "run-2").release()
+    finally:
         os.close(writing)
         os.close(reading)
         assert os.waitpid(child, 0)[1] == 0

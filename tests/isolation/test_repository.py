@@ -201,6 +201,18 @@ def test_exclude_adds_one_line_and_keeps_the_others(repository: Repository) -> N
     assert repository.dirty_paths(repository.top) == ()
 
 
+def test_exclude_asked_for_by_many_at_once_is_there_once(repository: Repository) -> None:
+    """Stories that start together do not pile the same line up, nor lose each other's."""
+    patterns = ["/.orchestrator/", "/node_modules"] * 8
+    askers = [threading.Thread(target=repository.exclude, args=(pattern,)) for pattern in patterns]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    lines = (repository.common_dir / "info" / "exclude").read_text().splitlines()
+    assert [lines.count(pattern) for pattern in patterns[:2]] == [1, 1]
+
+
 def test_the_metadata_lock_excludes_other_processes(repository: Repository) -> None:
     """Another real process that wants the lock gets it only after we let go."""
     code = (

@@ -8,7 +8,8 @@ import argparse
 from importlib import import_module
 
 from runner.cli.output import Output
-from runner.cli.parser import COMMANDS, DEFAULT_COMMAND, common
+from runner.cli.overview import COMMANDS, DEFAULT_COMMAND
+from runner.cli.parser import common
 
 EXAMPLE = 'eval "$(autopilot-multi completion bash)"'
 
@@ -35,13 +36,13 @@ def _whole_grammar() -> argparse.ArgumentParser:
     """Build one parser of all commands; the flags of the default command stand at its top as well."""
     parser = argparse.ArgumentParser(prog="autopilot-multi", add_help=True)
     parser.add_argument("--version", action="version", version="")
-    modules = {name: import_module(f"runner.cli.commands.{item.module}") for name, item in COMMANDS.items()}
+    modules = {name: import_module(f"runner.cli.commands.{name}") for name in COMMANDS}
     default = argparse.ArgumentParser(add_help=False)
     modules[DEFAULT_COMMAND].configure(default)
     for action in default._actions:  # noqa: SLF001  argparse offers no list
         if action.option_strings:
             parser._add_action(action)  # noqa: SLF001  nor a way to share a flag
     commands = parser.add_subparsers()
-    for name, item in COMMANDS.items():
-        modules[name].configure(commands.add_parser(name, help=item.summary))
+    for name, summary in COMMANDS.items():
+        modules[name].configure(commands.add_parser(name, help=summary))
     return parser

@@ -1,0 +1,108 @@
+"""The state files that skills keep for themselves, such as `_docs/02_document/state.json`.
+
+Each skill has a format of its own, so only what most of them have is read: a number and a name of
+where it is. What cannot be read is said in words, and never guessed at.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.core.names import one_line, shown
+
+_MOST = 1 << 20
+_HERE = ("current", "progress", "sub_step", "current_step", "current_phase", "step", "phase")
+_NUMBERS = ("phase", "step", "number", "current_phase", "current_step", "sub_step")
+_NAMES = ("name", "phase_name", "step_name", "current_step_name", "current_phase_name")
+_SUB_STEP = re.compile(r"(?:(?P<number>[0-9]+(?:\.[0-9]+)?[a-z]?)\b)?[\s—–:.-]*(?P<name>.*)")  # noqa: RUF001  people write both dashes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillState:
+    """Where a skill says it is; empty is unknown. `problem` tells why nothing could be read."""
+
+    number: str = ""
+    name: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Whether a skill's own state and the `sub_step` of a state file agree, in words for the log."""
+
+    consistent: bool
+    words: str
+
+
+def read_skill_state(path: Path) -> SkillState | None:
+    """Read a skill's own state; None when it keeps none."""
+    try:
+        with path.open("rb") as file:
+            data = json.loads(file.read(_MOST))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return SkillState(problem=f"{path.name} cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        return SkillState(problem=f"{path.name} is not valid JSON: {error}")
+    if not isinstance(data, dict):
+        return SkillState(problem=f"{path.name} holds {shown(data)}, not a table")
+    state = _state(data)
+    return state or SkillState(problem=f"{path.name} names neither a step nor a phase")
+
+
+def compare(state: SkillState | None, sub_step: str) -> Comparison:
+    """Compare a skill's own state with a `sub_step` such as `4 — Verification` or `4 verification`."""
+    if state is None:
+        return Comparison(consistent=True, words="the skill keeps no state of its own")
+    if state.problem:
+        return Comparison(consistent=False, words=state.problem)
+    recorded = _split(sub_step)
+    numbers = not (state.number and recorded.number) or state.number == recorded.number
+    names = not (state.name and recorded.name) or _kebab(state.name) == _kebab(recorded.name)
+    nothing = not (state.number and recorded.number) and not (state.name and recorded.name)
+    theirs, ours = _words(state), _words(recorded)
+    if numbers and names and not nothing:
+        return Comparison(consistent=True, words=f"the skill and the state file agree on {theirs}")
+    return Comparison(
+        consistent=False,
+        words=f"the skill says {theirs}, the state file {ours}; the skill's own state counts",
+    )
+
+
+def _state(data: Mapping[str, Any]) -> SkillState | None:
+    """Find number and name, at the top or in the table that tells where the skill is."""
+    number = next((text for key in _NUMBERS if (text := _scalar(data.get(key)))), "")
+    name = next((text for key in _NAMES if (text := _scalar(data.get(key)))), "")
+    if number or name:
+        split = _split(number)
+        return SkillState(number=split.number, name=name or split.name)
+    for key in _HERE:
+        inner = data.get(key)
+        if isinstance(inner, dict) and (found := _state(inner)):
+            return found
+    return None
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return ""
+    return one_line(str(value))
+
+
+def _split(text: str) -> SkillState:
+    read = _SUB_STEP.fullmatch(one_line(text))
+    if read is None:
+        return SkillState(name=one_line(text))
+    return SkillState(number=read.group("number") or "", name=read.group("name"))
+
+
+def _kebab(text: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def _words(state: SkillState) -> str:
+    return " — ".join(part for part in (state.number, state.name) if part) or "nothing"

@@ -1,0 +1,216 @@
+"""Work item trackers: which one a repository has, the gate before steps that need it, the local stand-in.
+
+Talking to a real tracker stays behind `Tracker`. Without one, nothing is lost: what would have become
+a work item is kept in a file with a number in front and the line `Tracker: pending`.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+from isolation.disk import replace_file
+from runner.core import choose
+from runner.core.choose import Question
+from runner.core.errors import SettingsError, SystemFaultError
+from runner.core.flow import FlowStep
+from runner.core.names import did_you_mean, one_line, slug
+
+PENDING = "Tracker: pending"
+
+_SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
+_SERVER_KEYS = ("mcpServers", "servers")
+_MOST = 1 << 20
+_PREFIX = re.compile(r"([0-9]+)_")
+_HEAD = re.compile(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
+_MARKED = re.compile(r"(?mi)^[\s>*-]*\**tracker\**\s*:")
+
+
+class TrackerName(StrEnum):
+    """The trackers that a state file may record."""
+
+    JIRA = "jira"
+    ADO = "ado"
+    LOCAL = "local"
+
+
+_TITLES: Mapping[TrackerName, str] = {TrackerName.JIRA: "Jira", TrackerName.ADO: "Azure DevOps"}
+_SERVERS: Mapping[str, TrackerName] = {
+    "jira-mcp-server": TrackerName.JIRA,
+    "azuredevops": TrackerName.ADO,
+}
+"""Names of servers, in lower case; one of the user's own has `user-` in front."""
+
+
+class Tracker(Protocol):
+    """A place where work items are kept."""
+
+    @property
+    def name(self) -> TrackerName:
+        """Say which tracker it is."""
+
+    def authenticate(self) -> bool:
+        """Tell whether it lets us in, asking the person if it must."""
+
+    def create(self, kind: str, title: str, body: str) -> str:
+        """Create an epic or a task and give its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """Which tracker to use and why; when a person must choose, `name` is None and `question` asks.
+
+    `choices` are what the letters of the question stand for. `notes` tell of files that cannot be read.
+    """
+
+    name: TrackerName | None
+    reason: str
+    question: Question | None = None
+    choices: Mapping[str, TrackerName] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def detect(workspace: Path, *, setting: str = "", recorded: str = "") -> Detection:
+    """Find the tracker: the setting decides, then what a state file recorded, then the servers configured."""
+    for text, origin in ((setting, "the settings"), (recorded, "the state file")):
+        if text:
+            return Detection(name=_named(text, origin), reason=f"{origin} say so")
+    found: dict[TrackerName, str] = {}
+    notes: list[str] = []
+    for file in _SERVER_FILES:
+        for server in _servers(workspace / file, file, notes):
+            plain = server.lower().removeprefix("user-")
+            if plain in _SERVERS:
+                found.setdefault(_SERVERS[plain], f"{file} names {one_line(server)}")
+    if len(found) > 1:
+        return _both(found, notes)
+    for name, reason in found.items():
+        return Detection(name=name, reason=reason, notes=tuple(notes))
+    return Detection(name=TrackerName.LOCAL, reason="no tracker is configured", notes=tuple(notes))
+
+
+def _named(text: str, origin: str) -> TrackerName:
+    try:
+        return TrackerName(text.strip().lower())
+    except ValueError:
+        known = [name.value for name in TrackerName]
+        hint = f"{did_you_mean(text, known)} known trackers: {', '.join(known)}.".strip()
+        raise SettingsError(f"{origin} name the tracker '{one_line(text)}'", hint=hint) from None
+
+
+def _both(found: Mapping[TrackerName, str], notes: Iterable[str]) -> Detection:
+    names = [name for name in TrackerName if name in found]
+    question = choose.decision(
+        "Two work item trackers are configured — which one?",
+        [f"{_TITLES[name]} ({found[name]})" for name in names],
+        recommendation="A" if names[0] is next(iter(found)) else "B",
+        why=f"it is the first that is named: {next(iter(found.values()))}",
+    )
+    choices = dict(zip(choose.LETTERS, names, strict=False))
+    return Detection(
+        name=None,
+        reason="two trackers are configured",
+        question=question,
+        choices=choices,
+        notes=tuple(notes),
+    )
+
+
+def _servers(path: Path, file: str, notes: list[str]) -> list[str]:
+    try:
+        with path.open("rb") as opened:
+            data: Any = json.loads(opened.read(_MOST))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        notes.append(f"{file} cannot be read, so that no tracker is found in it: {error}")
+        return []
+    tables = [data.get(key) for key in _SERVER_KEYS] if isinstance(data, dict) else []
+    return [str(name) for table in tables if isinstance(table, dict) for name in table]
+
+
+def gate(step: FlowStep, tracker: TrackerName, *, authenticated: bool) -> Question | None:
+    """Ask before a step that creates work items, when its tracker does not let us in."""
+    if not step.tracker or tracker is TrackerName.LOCAL or authenticated:
+        return None
+    return choose.tracker_failed()
+
+
+class LocalTracker:
+    """Work items as files of one folder: `01_initial_structure.md`, each with a pending marker."""
+
+    name = TrackerName.LOCAL
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def authenticate(self) -> bool:
+        """Say yes: one's own files need no leave."""
+        return True
+
+    def create(self, kind: str, title: str, body: str) -> str:
+        """Write a work item under the next free number, and give that number; no file is ever replaced."""
+        words = one_line(title) or kind
+        text = f"# {words}\n\n{PENDING}\nKind: {one_line(kind)}\n\n{body.strip()}\n"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return self._write(slug(words).replace("-", "_"), text)
+        except OSError as error:
+            raise _refused(self._folder, error) from error
+
+    def _write(self, name: str, text: str) -> str:
+        number = max((int(found.group(1)) for found in self._prefixes()), default=0) + 1
+        while True:
+            prefix = f"{number:02}"
+            try:
+                descriptor = os.open(
+                    self._folder / f"{prefix}_{name}.md", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644
+                )
+            except FileExistsError:
+                number += 1
+                continue
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            return prefix
+
+    def _prefixes(self) -> Iterable[re.Match[str]]:
+        return filter(None, (_PREFIX.match(path.name) for path in self._folder.iterdir()))
+
+
+def mark_pending(files: Iterable[Path]) -> tuple[Path, ...]:
+    """Put the pending marker below the heading of files that have no tracker line; give those changed."""
+    changed = []
+    for path in files:
+        try:
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            if _MARKED.search(text):
+                continue
+            replace_file(
+                path, _marked(text).encode("utf-8", "surrogateescape"), mode=path.stat().st_mode & 0o777
+            )
+        except OSError as error:
+            raise _refused(path, error) from error
+        changed.append(path)
+    return tuple(changed)
+
+
+def _marked(text: str) -> str:
+    """Insert the marker behind front matter and heading, as a paragraph of its own."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    top = _HEAD.match(text)
+    head, rest = (text[: top.end()], text[top.end() :]) if top else ("", text)
+    if head and not head.endswith("\n"):
+        head += end
+    before = end if head else ""
+    after = end if rest and not rest.startswith(("\n", "\r\n")) else ""
+    return f"{head}{before}{PENDING}{end}{after}{rest}"
+
+
+def _refused(path: Path, error: OSError) -> SystemFaultError:
+    return SystemFaultError(
+        f"{path} cannot be written: {error.strerror or error}", hint="check the disk and the file's rights."
+    )

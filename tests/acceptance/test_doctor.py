@@ -1,0 +1,75 @@
+"""`doctor`: what this machine and this repository offer, found out by trying."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isolation.layout import find_repository, journal_path
+from tests.acceptance.written_runs import autopilot, coordinator, document, write_events
+from tests.runner.sample_runs import RUN, ended_events, mixed_events
+
+
+def checks(cwd: Path) -> dict[str, dict[str, Any]]:
+    return {check["name"]: check for check in document(cwd, "doctor")["data"]["checks"]}
+
+
+def test_sound_repository_passes(repo: Path) -> None:
+    """Every check has a level and a detail, and nothing is created."""
+    found = checks(repo)
+    assert {"python", "git", "merge-tree", "killing", "sandbox", "agents", "machine", "disk"} <= set(found)
+    assert {check["level"] for check in found.values()} <= {"ok", "warn"}
+    assert found["journal"]["detail"] == "none yet"
+    assert all(check["hint"] for check in found.values() if check["level"] != "ok")
+    assert not (repo / ".git" / "autopilot").exists()
+
+
+def test_lines_for_people(repo: Path) -> None:
+    """One line a check, its level first; a hint where something is to be done."""
+    shown = autopilot(repo, "doctor")
+    assert shown.returncode == 0
+    assert shown.stdout.splitlines()[0].startswith("ok    python        3.")
+
+
+def test_outside_a_repository_the_machine_is_still_examined(tmp_path: Path) -> None:
+    """No repository is a failure of its own; the other checks are made all the same."""
+    shown = autopilot(tmp_path, "doctor")
+    assert shown.returncode == 2
+    assert "fail  git" in shown.stdout
+    assert "machine" in shown.stdout
+
+
+def test_agents_are_found_on_the_path(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that is installed is named with its path; a configured one that is not, too."""
+    (tmp_path / "bin").mkdir()
+    agent = tmp_path / "bin" / "codex"
+    agent.write_text("#!/bin/sh\n")
+    agent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert f"codex ({agent})" in checks(repo)["agents"]["detail"]
+    (repo / "autopilot-multi.toml").write_text('[agents.mine]\nargv = ["no-such-program"]\n')
+    assert (checks(repo)["agents"]["level"], "mine" in checks(repo)["agents"]["detail"]) == ("warn", True)
+
+
+def test_journal_and_coordinator_are_told(repo: Path) -> None:
+    """Health of the journal, who holds the repository, and a run that was killed."""
+    write_events(repo, [*mixed_events(), *ended_events()])
+    assert checks(repo)["journal"]["detail"] == "sound, 1 run"
+    assert checks(repo)["coordinator"]["detail"] == "none"
+    with coordinator(repo):
+        assert f"run {RUN}, pid" in checks(repo)["coordinator"]["detail"]
+    killed = checks(repo)["coordinator"]
+    assert killed["level"] == "warn"
+    assert killed["hint"] == f"`autopilot-multi resume {RUN}` goes on with it."
+
+
+def test_damaged_journal_and_settings_fail(repo: Path) -> None:
+    """What stands in the way of a run is a failure, with exit code 2, and success is false."""
+    path = journal_path(find_repository(repo).common_dir)
+    path.parent.mkdir()
+    path.write_bytes(b"not a database at all\n" * 100)
+    (repo / "autopilot-multi.toml").write_text("max-storys = 3\n")
+    answer = document(repo, "doctor")
+    found = {check["name"]: check["level"] for check in answer["data"]["checks"]}
+    assert (found["journal"], found["settings"], answer["success"]) == ("fail", "fail", False)
+    assert autopilot(repo, "doctor").returncode == 2

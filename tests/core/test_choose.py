@@ -1,0 +1,436 @@
+"""The Choose form: what is drawn is compared, letter by letter, with the documents it comes from."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.core import choose
+from runner.core.agent_question import MAX_CELLS, from_result
+from runner.core.choose import (
+    LETTERS,
+    RULE,
+    AnswerError,
+    Kind,
+    Option,
+    Question,
+    QuestionError,
+    decision,
+    from_json,
+    lettered,
+    low_confidence,
+    must_confirm,
+    parse_answer,
+    recovery,
+    render,
+    rollback,
+    session_boundary,
+    skill_failed,
+    to_json,
+    tracker_failed,
+)
+
+DECISION = """\
+══════════════════════════════════════
+DECISION REQUIRED: another research round or proceed?
+══════════════════════════════════════
+A) Another round — two drafts disagree on storage
+B) Proceed — the first draft is good enough
+C) Stop — the problem is not understood
+══════════════════════════════════════
+Recommendation: B — the difference is small
+══════════════════════════════════════"""
+
+BOUNDARY = """\
+══════════════════════════════════════
+DECISION REQUIRED: Decompose complete — start implementation?
+══════════════════════════════════════
+A) Start a new conversation for implementation (recommended for context freshness)
+B) Continue implementation in this conversation
+══════════════════════════════════════
+Recommendation: A — implementation is the longest phase, fresh context helps
+══════════════════════════════════════"""
+
+SHARED_BOUNDARY = (
+    "══════════════════════════════════════ DECISION REQUIRED: New Task complete — start implementation? "
+    "══════════════════════════════════════ A) Start a new conversation for implementation "
+    "(recommended for context freshness) B) Continue in this conversation (NOT recommended — context may "
+    "degrade) Warning: if context fills mid-implementation, state will be saved and you will still be asked "
+    "to resume in a new conversation — option B only delays that. ══════════════════════════════════════ "
+    "Recommendation: A — implementation is long; fresh context helps ══════════════════════════════════════"
+)
+
+FAILED = """\
+══════════════════════════════════════
+SKILL FAILED: Test Spec — 3 consecutive failures
+══════════════════════════════════════
+Step: 2 — Test Spec
+SubStep: 1b — Test Case Generation
+Last failure reason: docker is not running
+══════════════════════════════════════
+A) Retry with fresh context (new conversation)
+B) Skip this step with warning
+C) Abort — investigate and fix manually
+══════════════════════════════════════
+Recommendation: A — fresh context often resolves
+persistent failures
+══════════════════════════════════════"""
+
+RECOVERY = """\
+══════════════════════════════════════
+RECOVERY: plan stuck at 4 — Architecture Review
+══════════════════════════════════════
+A) Retry with fresh context (new conversation)
+B) Skip this sub-step with warning
+C) Abort and fix manually
+══════════════════════════════════════
+Recommendation: A — fresh context often resolves stuck loops
+══════════════════════════════════════"""
+
+ROLLBACK = """\
+══════════════════════════════════════
+ROLLBACK: Re-run Plan?
+══════════════════════════════════════
+A) Re-run the step (overwrites current artifacts)
+B) Stay on current step
+══════════════════════════════════════
+Warning: This will overwrite files in _docs/02_document/
+══════════════════════════════════════
+"""
+
+TRACKER = """\
+══════════════════════════════════════
+Tracker authentication failed
+══════════════════════════════════════
+A) Retry authentication (retry mcp_auth)
+B) Continue without tracker (tasks saved locally only)
+══════════════════════════════════════
+Recommendation: A — Tracker IDs drive task referencing,
+dependency tracking, and implementation batching.
+Without tracker, task files use numeric prefixes instead.
+══════════════════════════════════════"""
+
+
+def _research() -> Question:
+    return decision(
+        "another research round or proceed?",
+        [
+            "Another round — two drafts disagree on storage",
+            "Proceed — the first draft is good enough",
+            "Stop — the problem is not understood",
+        ],
+        recommendation="B",
+        why="the difference is small",
+    )
+
+
+def _failed() -> Question:
+    return skill_failed(
+        number="2",
+        name="Test Spec",
+        sub_step="1b — Test Case Generation",
+        reason="docker is not\n running",
+    )
+
+
+BUILT = [
+    _research(),
+    _failed(),
+    recovery(skill="plan", sub_step="4 — Architecture Review"),
+    rollback(name="Plan", folders=["_docs/02_document/"]),
+    tracker_failed(),
+    session_boundary(finished="Decompose", upcoming="Implement", shared=False),
+    session_boundary(finished="New Task", upcoming="Implement"),
+    low_confidence(confidence=0.5, threshold=0.85, candidates=["3 — Plan", "5 — Decompose"]),
+    low_confidence(confidence=0, threshold=0.85, candidates=[]),
+]
+
+
+def test_each_variant_is_drawn_as_the_documents_draw_it() -> None:
+    """Acceptance 61: the rules, titles, options and recommendations stand as given."""
+    assert render(_research()) == DECISION
+    assert render(_failed()) == FAILED
+    assert render(recovery(skill="plan", sub_step="4 — Architecture Review")) == RECOVERY
+    assert render(tracker_failed()) == TRACKER
+    assert render(session_boundary(finished="Decompose", upcoming="Implement", shared=False)) == BOUNDARY
+
+
+def test_the_shared_boundary_template_is_kept_word_by_word() -> None:
+    """Acceptance 61: the document lost its line breaks, so words are compared."""
+    drawn = render(session_boundary(finished="New Task", upcoming="Implement"))
+    assert " ".join(drawn.split()) == SHARED_BOUNDARY
+    assert drawn.split("\n")[5].startswith("Warning: ")
+
+
+def test_a_rollback_is_drawn_as_given_and_recommends_to_stay() -> None:
+    """Acceptance 61: the given form has no recommendation; every question has one, so it follows."""
+    drawn = render(rollback(name="Plan", folders=["_docs/02_document/"]))
+    assert drawn.startswith(ROLLBACK)
+    assert drawn.removeprefix(ROLLBACK).startswith("Recommendation: B — ")
+
+
+@pytest.mark.parametrize("question", BUILT, ids=lambda question: question.title)
+def test_every_built_question_obeys_the_form(question: Question) -> None:
+    """Acceptance 61: rules 38 wide, 2 to 4 one-line options in order, exactly one recommendation."""
+    lines = render(question).split("\n")
+    assert RULE == "═" * 38
+    assert lines[0] == lines[2] == lines[-1] == RULE
+    letters = [line[0] for line in lines if re.match(r"[A-Z]\) ", line)]
+    assert 2 <= len(letters) <= 4
+    assert letters == list("ABCD"[: len(letters)])
+    assert len([line for line in lines if line.startswith("Recommendation: ")]) == 1
+
+
+def test_a_boundary_shows_the_summary_between_title_and_options() -> None:
+    """The numbers of tasks, batches and points stand where a failure shows its details."""
+    question = session_boundary(finished="Decompose", upcoming="Implement Tests", details=["7 tasks", ""])
+    assert render(question).split("\n")[3:5] == ["7 tasks", RULE]
+    assert "start implementation?" in question.title
+
+
+def test_a_boundary_before_another_kind_of_step_names_it() -> None:
+    """Only steps that implement are called implementation."""
+    assert session_boundary(finished="Plan", upcoming="UI Design").title == "Plan complete — start ui design?"
+
+
+def test_a_failure_without_details_says_that_none_are_recorded() -> None:
+    """An empty line would not be a line, and a guess would be worse."""
+    question = skill_failed(number="3", name="Plan", sub_step="", reason="", across_runs=True)
+    assert question.details[1:] == ("SubStep: none recorded", "Last failure reason: none recorded")
+    assert question.title == "Plan — 3 consecutive failures across runs"
+
+
+def test_low_confidence_offers_the_candidates_and_a_way_out() -> None:
+    """With candidates the likeliest is recommended, without any nothing is started."""
+    several = low_confidence(
+        confidence=0.5, threshold=0.85, candidates=["1 — a", "2 — b", "3 — c", "4 — d"], rationale=["why"]
+    )
+    assert [option.text for option in several.options] == [
+        "Go on at step 1 — a",
+        "Go on at step 2 — b",
+        "Go on at step 3 — c",
+        "Abort — look and fix manually",
+    ]
+    assert several.recommendation == "A"
+    assert several.details == ("why",)
+    assert low_confidence(confidence=0, threshold=0.85, candidates=[]).recommendation == "B"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"options": lettered(["only"])}, "2 to 4 options, not 1"),
+        ({"options": (Option(letter="B", text="x"), Option(letter="A", text="y"))}, "in order, not B, A"),
+        ({"recommendation": "C"}, "recommendation 'C' is none"),
+        ({"recommendation": ""}, "recommendation '' is none"),
+        ({"recommendation": "AB"}, "recommendation 'AB' is none"),
+        ({"title": "two\nlines"}, "title is not one plain line"),
+        ({"title": " "}, "title is empty"),
+        ({"options": lettered(["x", "two\nlines"])}, "option B is not one plain line"),
+        ({"options": lettered(["x", " y"])}, "option B is not one plain line"),
+        ({"options": lettered(["x", "\x1b[2J"])}, "option B is not one plain line"),
+        ({"options": lettered(["Same", "same"])}, "two options say the same"),
+        ({"why": ""}, "a line of the reason"),
+        ({"warning": "a\nb"}, "a line of the reason, the warning"),
+        ({"details": ("",)}, "or the details is empty"),
+    ],
+)
+def test_a_question_that_breaks_a_rule_cannot_be_built(change: dict[str, object], words: str) -> None:
+    """Acceptance 61: the rules are kept by every question that exists."""
+    values: dict[str, object] = {
+        "kind": Kind.DECISION,
+        "title": "t",
+        "options": lettered(["x", "y"]),
+        "recommendation": "A",
+        "why": "because",
+    }
+    with pytest.raises(QuestionError, match=re.escape(words)):
+        Question(**{**values, **change})  # type: ignore[arg-type]
+
+
+def test_five_options_are_refused() -> None:
+    """Acceptance 61: nothing is cut off to make it fit."""
+    with pytest.raises(QuestionError, match="2 to 4 options, not 5"):
+        decision("t", list("abcde"), recommendation="A", why="w")
+
+
+@pytest.mark.parametrize(
+    "text", ["b", "B", " B) ", "b.", "(B)", "B:", "B) Stay on current step", "b stay on CURRENT step"]
+)
+def test_an_answer_is_read_in_the_ways_people_type_it(text: str) -> None:
+    """A letter, with what the form puts around it, or the whole line."""
+    assert parse_answer(rollback(name="Plan", folders=["_docs/"]), text) == "B"
+
+
+@pytest.mark.parametrize("text", ["", " ", "C", "AB", "yes", "1", "B) something else", "A B", "ä"])
+def test_nonsense_is_refused_and_the_letters_are_named(text: str) -> None:
+    """Nothing is taken for an answer that is none; not even silence for the recommendation."""
+    with pytest.raises(AnswerError) as caught:
+        parse_answer(rollback(name="Plan", folders=["_docs/"]), text)
+    assert caught.value.hint == "answer with A or B."
+    assert "Re-run Plan?" in caught.value.message
+
+
+@given(text=st.text(max_size=12), question=st.sampled_from(BUILT))
+def test_an_answer_is_one_of_the_letters_or_refused(text: str, question: Question) -> None:
+    """Whatever is typed, nothing else comes out."""
+    try:
+        letter = parse_answer(question, text)
+    except AnswerError:
+        return
+    assert letter in {option.letter for option in question.options}
+    assert letter.lower() in text.lower()
+
+
+def test_only_destructive_answers_are_confirmed() -> None:
+    """Acceptance 63: to re-run over artifacts is confirmed, to stay is not, nor is anything else here."""
+    question = rollback(name="Plan", folders=["_docs/02_document/"])
+    assert must_confirm(question, "A")
+    assert not must_confirm(question, "B")
+    others = [one for one in BUILT if one.kind is not Kind.ROLLBACK]
+    assert not any(must_confirm(one, option.letter) for one in others for option in one.options)
+
+
+@pytest.mark.parametrize("question", BUILT, ids=lambda question: question.title)
+def test_the_journal_gives_back_the_same_question(question: Question) -> None:
+    """What is asked again after a crash is what was asked."""
+    assert from_json(to_json(question)) == question
+
+
+@pytest.mark.parametrize(
+    "data", [{}, {**to_json(BUILT[0]), "kind": "?"}, {**to_json(BUILT[0]), "options": [1]}]
+)
+def test_a_record_that_is_no_question_is_refused(data: dict[str, object]) -> None:
+    """A damaged journal is told of, not guessed at."""
+    with pytest.raises(QuestionError, match="no recorded question"):
+        from_json(data)
+
+
+def test_a_recorded_question_must_obey_the_form_too() -> None:
+    """Acceptance 61: also what comes out of the journal."""
+    with pytest.raises(QuestionError, match="2 to 4 options"):
+        from_json({**to_json(BUILT[0]), "options": []})
+
+
+def test_an_agents_question_is_taken_as_it_is() -> None:
+    """Strings and tables both serve; context and long descriptions go into the details."""
+    reading = from_result(
+        {
+            "question": "Which store?",
+            "context": "The data grows\nby 1 GB a day.",
+            "options": ["A) Postgres", {"label": "SQLite", "description": "x" * 120, "destructive": True}],
+            "recommendation": "a",
+            "reason": "it is there",
+        }
+    )
+    assert reading.notes == ()
+    assert reading.question.options[0] == Option(letter="A", text="Postgres")
+    assert reading.question.options[1] == Option(letter="B", text="SQLite", destructive=True)
+    assert reading.question.details == ("The data grows by 1 GB a day.", f"B) SQLite — {'x' * 120}")
+    assert (reading.question.recommendation, reading.question.why) == ("A", "it is there")
+
+
+def test_padding_is_left_out_and_the_recommendation_follows_its_option() -> None:
+    """Empty and repeated options go; the letter meant the agent's own list."""
+    reading = from_result(
+        {"question": "q", "options": ["keep", "", "KEEP", "drop"], "recommendation": "D", "reason": "r"}
+    )
+    assert [option.text for option in reading.question.options] == ["keep", "drop"]
+    assert reading.question.recommendation == "B"
+    assert reading.notes == ("left out 2 empty or repeated options",)
+
+
+@pytest.mark.parametrize(
+    ("options", "recommendation"),
+    [
+        (["keep", "drop"], "B"),
+        (["keep", "drop"], "Option B"),
+        (["keep", "drop"], "Drop"),
+        (["keep", "drop"], "B) drop"),
+        (["keep", "drop (recommended)"], None),
+        ([{"label": "keep"}, {"text": "drop", "recommended": True}], ""),
+    ],
+)
+def test_a_recommendation_may_be_a_letter_a_text_or_a_mark(
+    options: list[object], recommendation: object
+) -> None:
+    """All of these say which one is meant, so nothing is guessed."""
+    question = from_result({"question": "q", "options": options, "recommendation": recommendation}).question
+    assert question.recommendation == "B"
+    assert question.options[1].text == "drop"
+    assert question.why == "the agent gave no reason"
+
+
+@pytest.mark.parametrize(
+    ("decided", "words"),
+    [
+        ({}, "0 usable options"),
+        ({"options": "A or B", "recommendation": "A"}, "0 usable options"),
+        ({"options": ["one"], "recommendation": "A"}, "1 usable options"),
+        ({"options": list("abcde"), "recommendation": "A"}, "5 usable options"),
+        ({"options": ["a", "b"]}, "does not recommend exactly one"),
+        ({"options": ["a", "b"], "recommendation": "C"}, "does not recommend exactly one"),
+        ({"options": ["a", "b"], "recommendation": "either"}, "does not recommend exactly one"),
+        ({"options": ["a", "", "b"], "recommendation": "B"}, "does not recommend exactly one"),
+        ({"options": ["a (recommended)", "b (recommended)"]}, "does not recommend exactly one"),
+        ({"options": ["a", "b"], "recommendation": 1}, "does not recommend exactly one"),
+    ],
+)
+def test_what_would_have_to_be_guessed_becomes_a_plain_question(
+    decided: dict[str, object], words: str
+) -> None:
+    """Go on or abort, with the agent's words; to abort is recommended, for nobody knows what it would do."""
+    reading = from_result({"question": "What now?", **decided})
+    assert words in reading.notes[0]
+    assert reading.question.title == "What now?"
+    assert [option.text.split(" ")[0] for option in reading.question.options] == ["Continue", "Abort"]
+    assert reading.question.recommendation == "B"
+    offered = decided.get("options", [])
+    if isinstance(offered, list):
+        assert len(reading.question.details) == len(offered)
+
+
+def test_a_plain_question_quotes_descriptions_and_counts_what_it_leaves_out() -> None:
+    """A flood of options does not flood the terminal."""
+    reading = from_result({"options": [{"label": f"o{n}", "description": "d"} for n in range(20)]})
+    assert reading.question.title == "The agent asks for help"
+    assert reading.question.details[0] == "It offered: o0 — d"
+    assert reading.question.details[-1] == "It offered 8 more."
+
+
+def test_long_titles_and_options_are_cut_and_told_in_full() -> None:
+    """One line each, and nothing is lost; options that look the same when cut keep their letters."""
+    long = "x" * 150
+    question = from_result(
+        {"question": long, "options": [long + "1", long + "2"], "recommendation": "A"}
+    ).question
+    assert len(question.title) == MAX_CELLS
+    assert question.details == (long, f"A) {long}1", f"B) {long}2")
+    assert question.options[1].text.endswith("… (B)")
+
+
+_VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
+_OPTIONS = _VALUES | st.lists(
+    _VALUES | st.dictionaries(st.sampled_from(["label", "text", "description", "recommended"]), _VALUES),
+    max_size=6,
+)
+
+
+@given(
+    decided=st.fixed_dictionaries(
+        {},
+        optional={
+            "question": _VALUES,
+            "context": _VALUES,
+            "options": _OPTIONS,
+            "recommendation": _VALUES | st.sampled_from(LETTERS),
+            "reason": _VALUES,
+        },
+    )
+)
+def test_whatever_an_agent_writes_there_is_a_question_to_ask(decided: dict[str, object]) -> None:
+    """Acceptance 61: any question obeys the form, and can be recorded."""
+    question = from_result(decided).question
+    assert choose.from_json(to_json(question)) == question
+    assert all(letter in render(question) for letter in "AB")

@@ -1,0 +1,130 @@
+"""The live view: right at any size, deterministic for a snapshot and a clock, gone afterwards."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from runner.core import events as ev
+from runner.core.fold import apply
+from runner.core.model import RunSnapshot, StoryId
+from runner.core.screen import cells
+from runner.dashboard import Dashboard, render
+from tests.runner.sample_runs import START, done, event, mixed_events, snapshot, started, working
+
+NOW = START + 120
+
+
+def drawn(run: RunSnapshot, *, width: int = 80, height: int = 24) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True)
+    with console.capture() as capture:
+        console.print(render(run, now=NOW, width=width, height=height))
+    return capture.get().splitlines()
+
+
+def large(total: int = 40, *, running: int = 2, finished: int = 6) -> RunSnapshot:
+    names = [f"pkg-{number:02}" for number in range(total)]
+    events = [started(*names)]
+    for number in range(finished + running):
+        events += working(names[number], number)
+    for number in range(finished):
+        events += done(names[number], 20 + number)
+    return snapshot(events)
+
+
+def test_whole_picture_at_80_columns() -> None:
+    """Header, bar, machine, stories, footer: exactly this."""
+    run = apply(
+        snapshot(mixed_events()), event(60, ev.OutputSeen(story_id=StoryId("docs-2"), line="Editing a.md"))
+    )
+    lines = [line.rstrip() for line in drawn(run)]
+    assert lines[0] == "autopilot-multi · run 20260102-120311-ab12" + " " * 34 + "2:00"
+    assert lines[1].endswith("  3 of 6 finished")
+    assert lines[2:] == [
+        "1 of 3 running · window 3 · tier green, 12.1 GB available",
+        "",
+        "✓ api-3        done     1 of 4  0:12  autopilot/api-3: 2 commits, verified",
+        "✗ checkout-17  failed   4 of 4  0:45  verify failed: `pytest -q services/paymen…",
+        "⊘ web-1        skipped                checkout-17 failed, and this story depend…",
+        "● docs-2       running  1 of 4  1:13  Implement: Editing a.md",
+        "○ ops-1        queued",
+        "· ui-4         waiting                for docs-2",
+        "",
+        "Ctrl-C: start nothing new, let running sessions end · no open decisions",
+    ]
+
+
+def test_titles_at_120_columns() -> None:
+    """A wide terminal shows what each story is about."""
+    assert any("The work of docs-2" in line for line in drawn(snapshot(mixed_events()), width=120))
+
+
+def test_more_stories_than_fit() -> None:
+    """Running stories come first, then the newest finished, then a count of the rest."""
+    lines = drawn(large(), height=16)
+    assert len(lines) <= 16
+    ids = [line.split()[1] for line in lines if "pkg-" in line]
+    assert ids[:4] == ["pkg-06", "pkg-07", "pkg-05", "pkg-04"]
+    assert any(line.startswith(f"… {40 - len(ids)} more") for line in lines)
+
+
+def test_rest_is_counted_by_status() -> None:
+    """When the rest is mixed, each kind is counted."""
+    lines = drawn(large(), height=11)
+    assert any(line.rstrip() == "… 36 more: 4 done, 32 queued" for line in lines)
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 40, 79, 80, 81, 100, 120, 300])
+@pytest.mark.parametrize("height", [1, 3, 8, 24, 60])
+def test_no_size_breaks_it(width: int, height: int) -> None:
+    """Whatever the terminal is resized to, it draws, and no line is too wide."""
+    for run in (large(), snapshot(mixed_events()), snapshot([started()])):
+        assert all(cells(line) <= width for line in drawn(run, width=width, height=height))
+    if height >= 8 and width >= 80:
+        assert len(drawn(large(), width=width, height=height)) <= height
+
+
+def test_hostile_output_is_only_text() -> None:
+    """Escapes, markup and control characters of a session do not reach the terminal."""
+    hostile = "\x1b[2J\x1b]0;owned\x07[red]markup[/red]\u202e"
+    run = snapshot([started("a"), *working("a", 1)])
+    story = replace(run.stories[StoryId("a")], last_line=hostile, title=hostile)
+    lines = drawn(replace(run, stories={story.id: story}), width=120)
+    assert "\x1b" not in "".join(lines)
+    assert any("Implement: [red]markup[/red]" in line for line in lines)
+
+
+def test_kill_switch_and_decisions_are_told() -> None:
+    """What ends the run, and how many people are waited for, stands in the footer."""
+    parked = ev.StoryFinished(story_id=StoryId("a"), verdict="parked", reason="which colour?")
+    switch = ev.AdmissionEnded(name="user-abort", detail="a person asked to stop", hint="")
+    lines = drawn(snapshot([started("a"), event(1, parked), event(2, switch)]))
+    assert "ending: user-abort: a person asked to stop" in lines[-2]
+    assert lines[-1].rstrip().endswith("· 1 open decision")
+
+
+class Terminal(io.StringIO):
+    """A file that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def test_live_view_draws_on_demand_and_leaves_a_clean_screen() -> None:
+    """Nothing is drawn between refreshes; a resize is followed; the end wipes the view away."""
+    screen = Terminal()
+    console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=None)
+    with Dashboard(large(), console=console) as dashboard:
+        dashboard.refresh(NOW)
+        first = screen.getvalue()
+        assert "6 of 40 finished" in first
+        dashboard.update(snapshot(mixed_events()))
+        assert screen.getvalue() == first
+        console.size = console.size._replace(width=30, height=6)
+        dashboard.refresh(NOW)
+        assert "3 of 6 finished" in screen.getvalue().removeprefix(first)
+    ending = screen.getvalue()[-200:]
+    assert ending.endswith("\x1b[1A\x1b[2K"), "the last line that was drawn is erased"
+    assert "\x1b[?25h" in ending, "the cursor is back"

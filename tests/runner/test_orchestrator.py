@@ -1,0 +1,188 @@
+"""The orchestrator with real sessions; only the machine's samples are made up."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from runner import orchestrator
+from runner.app import Ended, start_run
+from runner.core import events as ev
+from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId
+from runner.pipeline import Pipeline
+from runner.planning import RunRequest, make_plan
+from tests.acceptance.program import write_story, writes
+
+GB = 1 << 30
+PLENTY, LITTLE = ResourceSample(memory_available=32 * GB), ResourceSample(memory_available=1 * GB)
+
+
+class Watcher:
+    """A view that remembers, and lets a test wait for an event."""
+
+    def __init__(self, on_event: Callable[[ev.Event, RunSnapshot], None] = lambda _event, _run: None) -> None:
+        self.events: list[ev.Body] = []
+        self._on_event = on_event
+
+    def seen(self, event: ev.Event, run: RunSnapshot) -> None:
+        """Remember an event."""
+        self.events.append(event.body)
+        self._on_event(event, run)
+
+    def say(self, line: str) -> None:
+        """Hear a line."""
+
+    async def refresh(self) -> None:
+        """Show nothing."""
+        await trio.sleep_forever()
+
+
+async def _run(repo: Path, view: Watcher, *, sample: ResourceSample | None = None, stories: int = 3) -> Ended:
+    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": str(stories)}))
+    with trio.fail_after(60):
+        return await start_run(plan, view, sample=lambda _path: sample or PLENTY)
+
+
+async def test_a_falling_window_starts_nothing_and_evicts_nobody(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acceptance 28: running stories go on while the machine is low; the rest starts when it recovers."""
+    monkeypatch.setattr(orchestrator, "TICK_SECONDS", 0.05)
+    for name in ("a", "b"):
+        write_story(repo, name, command=f"until test -f {tmp_path}/go; do sleep 0.02; done; echo x > {name}")
+    write_story(repo, "c", command=writes("c"))
+    machine = [PLENTY]
+    running_when_low: list[int] = []
+
+    def react(event: ev.Event, run: RunSnapshot) -> None:
+        match event.body:
+            case ev.SessionStarted() if run.count(Status.RUNNING) == 2 and machine[0] is PLENTY:
+                machine[0] = LITTLE
+            case ev.WindowChanged(window=0):
+                running_when_low.append(run.count(Status.RUNNING))
+                (tmp_path / "go").touch()
+            case ev.StoryFinished() if run.count(Status.DONE) == 2:
+                assert run.stories[StoryId("c")].status is Status.QUEUED, "nothing new starts while low"
+                assert run.window == 0
+                machine[0] = PLENTY
+
+    view = Watcher(react)
+    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": "2"}))
+    with trio.fail_after(60):
+        ended = await start_run(plan, view, sample=lambda _path: machine[0])
+    assert running_when_low == [2]
+    assert ended.run.count(Status.DONE) == 3
+    tiers = [body.tier for body in view.events if isinstance(body, ev.WindowChanged)]
+    assert tiers[0] == "green"
+    assert "critical" in tiers
+
+
+async def test_a_low_machine_runs_one_story_alone(repo: Path) -> None:
+    """Acceptance 45: critical admits one when nothing runs, and the run ends."""
+    for name in ("a", "b", "c"):
+        write_story(repo, name, command=writes(name))
+    most = 0
+
+    def count(_event: ev.Event, run: RunSnapshot) -> None:
+        nonlocal most
+        most = max(most, run.count(Status.RUNNING))
+
+    ended = await _run(repo, Watcher(count), sample=LITTLE)
+    assert ended.run.count(Status.DONE) == 3
+    assert most == 1
+
+
+async def test_a_crash_in_one_story_is_that_storys_failure(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug in the pipeline of one story leaves its siblings alone, and its traceback in a log."""
+    original = Pipeline.run
+
+    async def run(self: Pipeline) -> None:
+        if self._story.id == "a":
+            raise ZeroDivisionError("a bug")
+        await original(self)
+
+    monkeypatch.setattr(Pipeline, "run", run)
+    for name in ("a", "b"):
+        write_story(repo, name, command=writes(name))
+    ended = await _run(repo, Watcher())
+    first, second = ended.run.stories.values()
+    assert first.status is Status.FAILED
+    assert "ZeroDivisionError" in first.reason
+    assert "Traceback" in Path(first.next.removeprefix("see ")).read_text()
+    assert second.status is Status.DONE
+
+
+async def test_a_silent_story_is_ended_after_two_windows(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session without output and work is ended; one that prints is not."""
+    from runner.core import settings
+
+    monkeypatch.setitem(settings.BOUNDS, "stall-seconds", settings.Bounds(low=0.1, high=10))  # type: ignore[index]
+    write_story(repo, "silent", command="sleep 60")
+    write_story(repo, "busy", command="for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.15; done; echo x > x")
+    plan = make_plan(RunRequest(directory=repo, flags={"stall-seconds": "0.5", "grace-seconds": "1"}))
+    with trio.fail_after(60):
+        ended = await start_run(plan, Watcher())
+    silent, busy = (ended.run.stories[StoryId(name)] for name in ("silent", "busy"))
+    assert silent.status is Status.STOPPED
+    assert silent.kill_switch is not None
+    assert silent.kill_switch.name == "stall-timeout"
+    assert busy.status is Status.DONE
+
+
+async def test_a_stalled_run_is_ended_by_the_inactivity_timeout(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When nothing happens in any story for too long, the run ends and says why."""
+    from runner.core import settings
+
+    monkeypatch.setitem(settings.BOUNDS, "inactivity-timeout", settings.Bounds(low=0.1, high=10))  # type: ignore[index]
+    write_story(repo, "silent", command="sleep 60")
+    plan = make_plan(RunRequest(directory=repo, flags={"inactivity-timeout": "0.5", "grace-seconds": "1"}))
+    with trio.fail_after(60):
+        ended = await start_run(plan, Watcher())
+    assert ended.run.kill_switch is not None
+    assert ended.run.kill_switch.name == "inactivity-timeout"
+    assert ended.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("flag", "usage", "name"),
+    [
+        ("token-budget", '{"input_tokens": 900, "output_tokens": 200}', "token-budget-exceeded"),
+        ("cost-budget", '{"cost_usd": 1500}', "cost-budget-exceeded"),
+    ],
+)
+async def test_a_crossed_budget_starts_no_further_session(
+    repo: Path, flag: str, usage: str, name: str
+) -> None:
+    """Acceptance 40: the session that crosses it ends; the next story's does not start."""
+    result = f'{{"status": "done", "usage": {usage}}}'
+    for story in ("a", "b"):
+        write_story(repo, story, command=f"echo x > {story}; echo '{result}' > $AUTOPILOT_RESULT_FILE")
+    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": "1", flag: "1000"}))
+    with trio.fail_after(60):
+        ended = await start_run(plan, Watcher())
+    first, second = ended.run.stories.values()
+    assert first.status is Status.DONE
+    assert second.status is Status.STOPPED
+    assert second.kill_switch is not None
+    assert second.kill_switch.name == name
+    assert not second.sessions
+
+
+async def test_a_story_that_is_never_done_ends_at_its_session_limit(repo: Path) -> None:
+    """`max-sessions-reached`: partial results go on in new sessions until the limit."""
+    write_story(
+        repo, "a", command='echo x >> x; echo \'{"status": "partial"}\' > $AUTOPILOT_RESULT_FILE'
+    )
+    plan = make_plan(RunRequest(directory=repo, flags={"max-sessions": "3"}))
+    with trio.fail_after(60):
+        ended = await start_run(plan, Watcher())
+    (story,) = ended.run.stories.values()
+    assert story.kill_switch is not None
+    assert story.kill_switch.name == "max-sessions-reached"
+    assert len(story.sessions) == 3
+    assert story.commits == 3
