@@ -34,7 +34,7 @@ imports: $(READY)
 	@$(BIN)/lint-imports
 
 docs: $(READY) ## is the generated reference current?
-	@$(BIN)/python -m docs.generate --check
+	@$(BIN)/python docs/generate.py --check
 
 bench: $(READY) ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.bench

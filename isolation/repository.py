@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
 from isolation.disk import LockFile, replace_file
 from isolation.errors import GitCommandError, RepositoryError
@@ -317,7 +317,7 @@ def init_repository(path: Path) -> Repository:
 
 
 @contextmanager
-def _as_file(data: bytes | None) -> Iterator[IO[bytes] | None]:
+def _as_file(data: bytes | None) -> Iterator[BinaryIO | None]:
     """Give a command's input as a file, since GitPython takes no bytes; without any, none."""
     if data is None:
         yield None

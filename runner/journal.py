@@ -25,7 +25,7 @@ from runner.journal_file import (
     connect,
     connect_readonly,
     explain,
-    is_quiet,
+    quiet_state,
     require_journal,
 )
 
@@ -52,7 +52,7 @@ class Journal:
         self.path = path
         self.notes = tuple(notes)
         self._connection = connection
-        self._frozen = False
+        self._frozen: tuple[int, ...] | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -71,8 +71,9 @@ class Journal:
     def open_readonly(cls, path: Path) -> Self:
         """Open to look, also while the coordinator writes; changes nothing when nobody does."""
         require_journal(path)
+        state = quiet_state(path)
         journal = cls(path, connect_readonly(path))
-        journal._frozen = is_quiet(path)
+        journal._frozen = state
         return journal
 
     def append(self, events: Sequence[Event]) -> None:
@@ -179,22 +180,22 @@ class Journal:
 
     def _select(self, query: str, *values: object) -> list[Any]:
         with self._lock:
-            self._thaw()
+            self._catch_up()
             try:
                 return self._connection.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 # A writer that came this very moment makes a frozen view look damaged.
-                if self._thaw():
+                if self._catch_up():
                     return self._connection.execute(query, values).fetchall()
                 raise explain(self.path, error) from error
 
-    def _thaw(self) -> bool:
-        """Leave the frozen view of a quiet journal once somebody writes to it again."""
-        if not self._frozen or is_quiet(self.path):
+    def _catch_up(self) -> bool:
+        """Leave the frozen view of a quiet journal once somebody writes, or has written, to it."""
+        if self._frozen is None or self._frozen == (state := quiet_state(self.path)):
             return False
         self._connection.close()
         self._connection = connect_readonly(self.path)
-        self._frozen = False
+        self._frozen = state
         return True
 
     def _event(self, run_id: RunId, at: float, kind: str, data: str) -> Event:

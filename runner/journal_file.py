@@ -75,7 +75,8 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
 def connect_readonly(path: Path) -> sqlite3.Connection:
     """Open for reading; a write-ahead log in a folder that denies writing is read from a copy."""
     try:
-        if is_quiet(path):
+        if quiet_state(path) is not None:
+            # Such a connection never looks whether the file has changed: its user must.
             return _probed(_open(path, "mode=ro&immutable=1"))
         try:
             connection = _probed(_open(path, "mode=ro"))
@@ -87,12 +88,17 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def is_quiet(path: Path) -> bool:
-    """Tell whether the file alone is the whole journal: nobody writes, nothing waits in a log."""
+def quiet_state(path: Path) -> tuple[int, ...] | None:
+    """Tell which state the file is in when it alone is the whole journal; None while somebody writes."""
+    with contextlib.suppress(OSError):
+        if _beside(path, "-wal").stat().st_size > 0 or _beside(path, "-shm").exists():
+            return None
     try:
-        return _beside(path, "-wal").stat().st_size == 0 and not _beside(path, "-shm").exists()
+        status = path.stat()
     except OSError:
-        return True
+        # Whoever opens it next is told what is wrong.
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def require_journal(path: Path) -> None:

@@ -165,6 +165,10 @@ def _flow_problems(flow: Flow, *, whole: bool) -> Iterator[Problem]:
         if (number_key(before) or (0, "")) > (number_key(after) or (0, "")):
             message = f"step {after} stands behind step {before}"
             yield Problem(where=where, message=message, hint="put the steps into the order of their numbers.")
+    for number in numbers if flow.edition is not Edition.RICH else ():
+        if not number.isdecimal() or int(number) == 0:
+            message = f"step {number}: only the rich edition numbers steps with letters or from 0"
+            yield Problem(where=where, message=message, hint="use whole numbers from 1.")
     if whole and flow.steps[-1].session_boundary:
         message = f"the last step, {flow.steps[-1].name}, has a session boundary, but nothing comes after it"
         yield Problem(where=where, message=message, hint="remove session_boundary from it.")

@@ -47,12 +47,11 @@ def join_writers(expected: StateFile | None, runner: StateFile, on_disk: StateFi
     The runner owns flow, step, name, status, retry_count and cycle. The sub-skill owns sub_step, but
     a sub-step of a step that the runner has left is void. The text is the one on disk.
     """
-    joined = join_lists(expected, replace(on_disk, last_session=runner.last_session, tracker=runner.tracker), runner)
-    before = expected or on_disk
+    joined = join_lists(expected, on_disk, runner)
     return replace(
         joined,
-        last_session=pick(before.last_session, runner.last_session, on_disk.last_session),
-        tracker=pick(before.tracker, runner.tracker, on_disk.tracker),
+        last_session=pick(expected and expected.last_session, runner.last_session, on_disk.last_session),
+        tracker=pick(expected and expected.tracker, runner.tracker, on_disk.tracker),
         flow=runner.flow,
         step=runner.step,
         name=runner.name,
@@ -64,13 +63,11 @@ def join_writers(expected: StateFile | None, runner: StateFile, on_disk: StateFi
 
 
 def _sub_step(expected: StateFile | None, runner: StateFile, on_disk: StateFile) -> SubStep:
-    if expected is None:
+    if expected is None or runner.sub_step is None:
         return on_disk.sub_step
-    if runner.sub_step == expected.sub_step or runner.sub_step is None:
-        return on_disk.sub_step
-    moved = (runner.step, runner.cycle) != (expected.step, expected.cycle)
-    untouched = on_disk.sub_step == expected.sub_step
-    return runner.sub_step if moved or untouched else on_disk.sub_step
+    if (runner.step, runner.cycle) != (expected.step, expected.cycle):
+        return runner.sub_step
+    return pick(expected.sub_step, on_disk.sub_step, runner.sub_step)
 
 
 def further(base: StateFile | None, ours: StateFile, theirs: StateFile) -> StateFile:

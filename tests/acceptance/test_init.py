@@ -44,18 +44,17 @@ def test_init_in_a_place_that_cannot_be_written(repo: Path) -> None:
     """A file in the way of the stories folder is an error that names it."""
     (repo / "stories").write_text("in the way")
     failed = autopilot(repo, "init")
-    assert failed.returncode in {1, 2}
-    assert "stories" in failed.stderr
-    assert "Traceback" not in failed.stderr
+    assert failed.returncode == 2
+    assert f"{repo}/stories/001-hello.md cannot be written" in failed.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_completion_knows_every_command(repo: Path, shell: str) -> None:
-    """The script names all commands and the flags of run."""
+    """The script names all commands and, where shtab can do that, the flags of run."""
     script = autopilot(repo, "completion", shell)
     assert (script.returncode, script.stderr) == (0, "")
     assert all(name in script.stdout for name in COMMANDS)
-    assert "--max-stories" in script.stdout
+    assert "--max-stories" in script.stdout or shell == "tcsh"
 
 
 def test_bash_completes_a_command(repo: Path) -> None:

@@ -292,14 +292,17 @@ async def test_a_failed_reattach_keeps_the_branch(make_repository: Callable[...,
 
 async def test_cancelled_while_filling_it_is_rolled_back(repository: Repository, tmp_path: Path) -> None:
     """Cancellation waits for git, then takes all of it back."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    hook(repository.top, f"echo begun > {fifo}")
+    begun, go_on = tmp_path / "begun", tmp_path / "go-on"
+    os.mkfifo(begun)
+    os.mkfifo(go_on)
+    hook(repository.top, f"echo begun > {begun}; cat {go_on}")
     with trio.fail_after(30), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(make, repository)
-            await trio.to_thread.run_sync(fifo.read_text)
+            await trio.to_thread.run_sync(begun.read_text)
             scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(go_on.write_text, "go on")
     assert scope.cancelled_caught
     assert branches(repository.top) == {"main"}
     assert len(load_registrations(repository)) == 1

@@ -72,6 +72,17 @@ def test_reader_of_a_quiet_journal_notices_a_new_writer(path: Path) -> None:
             assert len(reader.events_after(RUN, place)[0]) == 1
 
 
+def test_reader_of_a_quiet_journal_notices_a_writer_that_came_and_went(path: Path) -> None:
+    """What was written and closed between two looks is seen at the second."""
+    with Journal.open(path) as writer:
+        writer.append([started("a")])
+    with Journal.open_readonly(path) as reader:
+        _, place = reader.events_after(RUN, 0)
+        with Journal.open(path) as writer:
+            writer.append([noted("later")])
+        assert len(reader.events_after(RUN, place)[0]) == 1
+
+
 def test_looking_leaves_no_trace_when_the_run_is_over(path: Path) -> None:
     """Status of an ended run creates no file beside the journal and does not touch it."""
     with Journal.open(path) as journal:

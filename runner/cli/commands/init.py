@@ -61,10 +61,11 @@ def _write(path: Path, template: str) -> bool:
     text = resources.files("runner").joinpath("templates", template).read_text(encoding="utf-8")
     try:
         path.parent.mkdir(exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        return False
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            return False
     except OSError as error:
         raise SystemFaultError(
             f"{path} cannot be written: {error.strerror}", hint="check the permissions of its folder."

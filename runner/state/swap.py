@@ -1,0 +1,117 @@
+"""Putting a new file in another's place, and getting back exactly what stood there.
+
+A plain rename forgets what another process wrote an instant before. Where the kernel can exchange two
+names in one act, nothing is forgotten: the old content is in hand afterwards and can be compared.
+Readers, and a crash, see the old file or the new one, never a part and never none.
+"""
+
+import ctypes
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_SETTLING = 0.02
+
+
+class Changed(Exception):  # noqa: N818  a finding, not a fault
+    """The file is not what the caller has seen; nothing was written."""
+
+
+def put(path: Path, data: bytes, *, seen: bytes | None, staging: Path) -> bytes | None:
+    """Make `path` hold `data`, and give what it held at that instant.
+
+    `seen` is what the caller knows to be there, None for no file. Raises `Changed` instead of
+    writing over something else where the two cannot be exchanged.
+    """
+    folder = staging if _same_device(staging, path.parent) else path.parent
+    temporary = folder / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        _write(temporary, data, _mode(path))
+        displaced = _place(temporary, path, seen)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+    return displaced
+
+
+def _place(temporary: Path, path: Path, seen: bytes | None) -> bytes | None:
+    if seen is None:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise Changed from None
+        return None
+    if _exchange(temporary, path):
+        return _at_rest(temporary, seen)
+    try:
+        unchanged = path.read_bytes() == seen
+    except FileNotFoundError:
+        unchanged = False
+    if not unchanged:
+        raise Changed
+    temporary.replace(path)
+    return seen
+
+
+def _at_rest(path: Path, seen: bytes) -> bytes:
+    """Read what was displaced; if it is unknown its writer may still be writing, so it may settle first."""
+    data = path.read_bytes()
+    while data != seen:
+        time.sleep(_SETTLING)
+        before, data = data, path.read_bytes()
+        if data == before:
+            break
+    return data
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in one act; False where the system cannot."""
+    rename = _renameat2()
+    if rename is None:
+        return False
+    return rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+
+
+@cache
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+    if sys.platform != "linux":
+        return None
+    function = getattr(ctypes.CDLL(None), "renameat2", None)
+    if function is not None:
+        function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    return function
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return 0o644
+
+
+def _same_device(one: Path, other: Path) -> bool:
+    return one.stat().st_dev == other.stat().st_dev
+
+
+def _sync_folder(path: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,67 @@
+"""The house's laws that no linter knows: one spawner, one door to git, one printer, small files."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SPAWNERS = {"isolation/keeper.py", "isolation/keeper_server.py", "isolation/process_tree.py"}
+GIT_DOORS = {"isolation/repository.py"}
+SPAWNING = {"subprocess", "trio.run_process", "trio.lowlevel.open_process", "os.fork", "os.posix_spawn", "os.system"}
+
+
+def _sources() -> dict[str, ast.Module]:
+    files = [path for package in ("runner", "isolation") for path in (ROOT / package).rglob("*.py")]
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in files}
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """Name every imported module and every dotted name that is used."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                names.update(alias.name for alias in node.names)
+            case ast.ImportFrom():
+                names.add(node.module or "")
+            case ast.Attribute():
+                names.add(ast.unparse(node))
+            case _:
+                pass
+    return names
+
+
+def test_only_the_keeper_spawns() -> None:
+    """Processes start in the keeper and behind the door to git, nowhere else."""
+    guilty = {path for path, tree in _sources().items() if _names(tree) & SPAWNING}
+    assert guilty <= SPAWNERS
+    assert guilty, "the search itself must find the spawners"
+
+
+def test_only_the_door_knows_gitpython() -> None:
+    """GitPython is imported in one place."""
+    guilty = {
+        path
+        for path, tree in _sources().items()
+        if any(name == "git" or name.startswith("git.") for name in _names(tree))
+    }
+    assert guilty == GIT_DOORS
+
+
+def test_only_the_command_line_prints() -> None:
+    """Nothing but the command line writes to the user's streams."""
+    guilty = {
+        path
+        for path, tree in _sources().items()
+        if {"sys.stdout.write", "sys.stderr.write"} & _names(tree)
+        or any(isinstance(node, ast.Name) and node.id == "print" for node in ast.walk(tree))
+    }
+    assert all(path.startswith("runner/cli/") for path in guilty), guilty
+
+
+def test_files_and_functions_stay_small() -> None:
+    """A file of more than 400 lines, or a function of more than 60, has a seam to be found."""
+    for path, tree in _sources().items():
+        assert len((ROOT / path).read_text().splitlines()) <= 400, path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{path}:{node.name}"
