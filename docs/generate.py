@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from runner.cli.parser import COMMANDS
+from runner.cli.overview import COMMANDS
 from runner.core.settings import BOUNDS, HookSettings, Settings, TierThresholds
 
 DOCS = Path(__file__).resolve().parent
@@ -41,9 +41,7 @@ _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 def main() -> int:
     """Write the page, or check everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; end with 1 when something is off"
-    )
+    parser.add_argument("--check", action="store_true", help="write nothing; end with 1 if something is off")
     if not parser.parse_args().check:
         CLI_PAGE.write_text(cli_page(), encoding="utf-8")
         return 0

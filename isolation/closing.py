@@ -11,11 +11,11 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from isolation.checkout import Look, admin_dir, look
 from isolation.commits import named, operation_in_progress
 from isolation.errors import IsolationError, RepositoryError
-from isolation.layout import find_repository
 from isolation.model import Closing, Workspace
-from isolation.registrations import clear_missing, registration_at
+from isolation.registrations import clear_missing
 from isolation.repository import Repository, metadata_lock, offload
 
 TRASH = ".trash"
@@ -42,16 +42,17 @@ def close_path(repository: Repository, path: Path, branch: str | None) -> Closin
 
 def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> str:
     """Say what would be lost with a worktree, or why it cannot be told; empty when nothing would."""
-    if not _is_own(repository, path) or registration_at(repository, path) is None:
+    git_dir = admin_dir(repository, path)
+    if git_dir is None:
         return "it is not a worktree of this repository"
-    git_dir = repository.git_dir(path)
     if operation := operation_in_progress(git_dir):
         return f"it is in the middle of {operation}"
     if (git_dir / "index.lock").exists():
         return f"a git command is at work in it, or was killed there: {git_dir / 'index.lock'} exists"
+    seen = look(repository, path)
     return (
-        _unreachable(repository, path, branch)
-        or _uncommitted(repository, path)
+        _unreachable(repository, seen, branch)
+        or _uncommitted(seen)
         or _invisible(repository, path)
         or _private(repository, git_dir, branch)
     )
@@ -90,17 +91,8 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
         root.rmdir()
 
 
-def _is_own(repository: Repository, path: Path) -> bool:
-    try:
-        found = find_repository(path)
-    except RepositoryError:
-        return False
-    return found.top == path and found.common_dir == repository.common_dir
-
-
-def _unreachable(repository: Repository, path: Path, branch: str | None) -> str:
-    on = repository.current_branch(path)
-    head = repository.head(path)
+def _unreachable(repository: Repository, seen: Look, branch: str | None) -> str:
+    on, head = seen.branch, seen.head
     if branch is not None and on is not None and on != branch:
         return f"it is on branch {on}, not on {branch}"
     if on is None and head is not None:
@@ -113,8 +105,8 @@ def _unreachable(repository: Repository, path: Path, branch: str | None) -> str:
     return ""
 
 
-def _uncommitted(repository: Repository, path: Path) -> str:
-    dirty = repository.dirty_paths(path)
+def _uncommitted(seen: Look) -> str:
+    dirty = seen.dirty
     return f"{len(dirty)} uncommitted file{'s' * (len(dirty) != 1)}: {named(dirty)}" if dirty else ""
 
 
@@ -159,9 +151,16 @@ def _private(repository: Repository, git_dir: Path, branch: str | None) -> str:
 
 
 def _stashes(repository: Repository, branch: str) -> int:
+    if not _may_have_stashes(repository.common_dir):
+        return 0
     log = repository.run("log", "--walk-reflogs", "--format=%gs", "refs/stash", "--", check=False)
     prefixes = (f"On {branch}:", f"WIP on {branch}:")
     return sum(line.startswith(prefixes) for line in log.stdout.splitlines()) if not log.returncode else 0
+
+
+def _may_have_stashes(common_dir: Path) -> bool:
+    """Tell cheaply whether there can be a stash; a store of refs without files must be asked."""
+    return (common_dir / "logs" / "refs" / "stash").exists() or (common_dir / "reftable").exists()
 
 
 def _logged(path: Path) -> set[str]:

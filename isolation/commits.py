@@ -6,11 +6,14 @@ compare-and-swap. A lock that another git command holds is waited for, within bo
 deleted.
 """
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from isolation.checkout import Look, look
 from isolation.errors import MergeConflictError, RepositoryError, WorkspaceError
+from isolation.layout import own_git_dir
 from isolation.repository import GitOutput, Repository, failure
 
 OWN_NAME = "autopilot-multi"
@@ -28,6 +31,7 @@ _OPERATIONS = {
     "sequencer": "a series of picks",
 }
 _NAMED = 5
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def named(paths: Sequence[str]) -> str:
@@ -42,32 +46,47 @@ def operation_in_progress(git_dir: Path) -> str | None:
     return next((what for name, what in _OPERATIONS.items() if (git_dir / name).exists()), None)
 
 
-def checkpoint(repository: Repository, cwd: Path, branch: str, message: str, date: float) -> str | None:
-    """Commit everything in a worktree to its branch; None when nothing changed.
+def checkpoint(repository: Repository, cwd: Path, branch: str, message: str, date: float) -> str:
+    """Commit everything in a worktree to its branch and give the branch's tip, moved or not.
 
     `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
     """
-    _require_committable(repository, cwd, branch)
-    head = repository.resolve(f"refs/heads/{branch}")
+    seen = look(repository, cwd)
+    head = _require_committable(seen, cwd, branch)
+    if not seen.dirty:
+        return head
     _stage_all(repository, cwd)
-    tree = repository.run("write-tree", cwd=cwd).stdout.strip()
-    if tree == repository.run("rev-parse", f"{head}^{{tree}}").stdout.strip():
-        return None
-    commit = _commit_tree(repository, tree, (head,), message, date)
-    moved = repository.run(
-        *("update-ref", "-m", "autopilot-multi: checkpoint", f"refs/heads/{branch}", commit, head),
+    _commit_index(repository, cwd, message, date)
+    return _require_only_tip(repository, cwd, branch, head)
+
+
+def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> None:
+    """Commit what is staged, untouched by hooks, templates and signing; git refuses an empty one.
+
+    git moves the branch by compare-and-swap under its own locks.
+    """
+    settings = ("-c", "core.hooksPath=/dev/null", "-c", "i18n.commitEncoding=UTF-8")
+    args = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status")
+    output = repository.run(
+        *(*settings, *args, "--file=-"),
         cwd=cwd,
         check=False,
+        env=_signature(repository, date),
+        stdin=message.encode(errors="surrogateescape"),
     )
-    if moved.returncode != 0:
-        tip = repository.branch_tip(branch)
-        if tip != head:
-            raise WorkspaceError(
-                f"branch {branch} moved from {head[:10]} to {tip and tip[:10]} during a checkpoint",
-                hint="does another process commit to it? run again when it has ended",
-            )
-        raise failure(("update-ref", f"refs/heads/{branch}"), moved)
-    return commit
+    if output.returncode not in {0, 1} or (output.returncode == 1 and output.stderr):
+        raise failure(args, output)
+
+
+def _require_only_tip(repository: Repository, cwd: Path, branch: str, before: str) -> str:
+    """Give the new tip of the branch; somebody else's commit in between is an error."""
+    parents = repository.run("rev-parse", "HEAD", "HEAD^@", cwd=cwd, check=False).stdout.split()
+    if before not in parents[:2]:
+        raise WorkspaceError(
+            f"branch {branch} moved from {before[:10]} to {parents[0][:10]} during a checkpoint",
+            hint="does another process commit to it? run again when it has ended",
+        )
+    return parents[0]
 
 
 def merge_parents(repository: Repository, parents: Sequence[str], message: str) -> str:
@@ -86,21 +105,24 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
     return merged
 
 
-def _require_committable(repository: Repository, cwd: Path, branch: str) -> None:
-    on = repository.current_branch(cwd)
-    if on != branch:
+def _require_committable(seen: Look, cwd: Path, branch: str) -> str:
+    """Give the commit that a checkpoint goes on top of, or say what stands in its way."""
+    if seen.branch != branch or seen.head is None:
+        where = f"on branch {seen.branch}" if seen.branch else "on no branch"
         raise WorkspaceError(
-            f"{cwd} is {f'on branch {on}' if on else 'on no branch'}, not on {branch}",
+            f"{cwd} is {where}, not on {branch}",
             hint=f"`git switch {branch}` there, keep what you need, then run again",
         )
-    if operation := operation_in_progress(repository.git_dir(cwd)):
+    git_dir = own_git_dir(cwd)
+    if git_dir is not None and (operation := operation_in_progress(git_dir)):
         raise WorkspaceError(
             f"{cwd} is in the middle of {operation}", hint="finish or abort it there, then run again"
         )
-    if conflicts := repository.run("diff", "--name-only", "--diff-filter=U", "-z", cwd=cwd).fields():
+    if seen.conflicts:
         raise WorkspaceError(
-            f"{cwd} has unresolved conflicts: {named(conflicts)}", hint="resolve them, then run again"
+            f"{cwd} has unresolved conflicts: {named(seen.conflicts)}", hint="resolve them, then run again"
         )
+    return seen.head
 
 
 def _stage_all(repository: Repository, cwd: Path) -> None:
@@ -131,17 +153,25 @@ def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutp
 def _commit_tree(
     repository: Repository, tree: str, parents: tuple[str, ...], message: str, date: float
 ) -> str:
-    when = f"@{int(date)} +0000"
-    env = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-    if not repository.has_identity():
-        env |= {f"GIT_{who}_NAME": OWN_NAME for who in ("AUTHOR", "COMMITTER")}
-        env |= {f"GIT_{who}_EMAIL": OWN_ADDRESS for who in ("AUTHOR", "COMMITTER")}
+    env = _signature(repository, date)
     pointers = [part for parent in parents for part in ("-p", parent)]
     args = ("-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree, *pointers, "-F", "-")
     return repository.run(*args, env=env, stdin=message.encode(errors="surrogateescape")).stdout.strip()
 
 
+def _signature(repository: Repository, date: float) -> dict[str, str]:
+    """Give the dates of a commit, and the runner's own name where the user has none."""
+    when = f"@{int(date)} +0000"
+    env = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+    if not repository.has_identity:
+        env |= {f"GIT_{who}_NAME": OWN_NAME for who in ("AUTHOR", "COMMITTER")}
+        env |= {f"GIT_{who}_EMAIL": OWN_ADDRESS for who in ("AUTHOR", "COMMITTER")}
+    return env
+
+
 def _independent(repository: Repository, parents: Sequence[str]) -> list[str]:
+    if len(parents) == 1 and _COMMIT.fullmatch(parents[0]):
+        return list(parents)
     tips = list(dict.fromkeys(repository.resolve(parent) for parent in parents))
     if len(tips) < 2:  # noqa: PLR2004  one tip has nothing to be compared with
         return tips

@@ -42,6 +42,15 @@ def find_repository(start: Path) -> RepositoryPaths:
     )
 
 
+def own_git_dir(checkout: Path) -> Path | None:
+    """Give the git directory that belongs to this checkout alone; None when it has none that works."""
+    dot_git = checkout / ".git"
+    try:
+        return _linked_git_dir(dot_git) if dot_git.is_file() else dot_git.resolve(strict=True)
+    except (OSError, RepositoryError):
+        return None
+
+
 def main_checkout(common_dir: Path) -> Path | None:
     """Give the repository's first working tree; a bare repository has none."""
     if common_dir.name == ".git":

@@ -9,9 +9,9 @@ import os
 import time
 from pathlib import Path
 
+from isolation.checkout import admin_dir, look
 from isolation.commits import named, retried
 from isolation.errors import WorkspaceError
-from isolation.registrations import registration_at
 from isolation.repository import GitOutput, Repository, failure
 
 _LOCK_PATIENCE = 5.0
@@ -29,12 +29,15 @@ def populate(repository: Repository, path: Path, branch: str) -> GitOutput:
 
 def is_half_filled(repository: Repository, path: Path) -> bool:
     """Tell whether the first checkout never reached its end."""
-    return not (repository.git_dir(path) / "index").exists()
+    git_dir = admin_dir(repository, path)
+    return git_dir is not None and not (git_dir / "index").exists()
 
 
 def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
     """Bring what is missing; a file that somebody changed is left as it is."""
-    git_dir = repository.git_dir(path)
+    git_dir = admin_dir(repository, path)
+    if git_dir is None:
+        raise WorkspaceError(f"{path} is not registered as a worktree", hint="run again")
     _outwait_index_lock(git_dir, path)
     if not (git_dir / "index").exists():
         read = ("read-tree", "HEAD")
@@ -55,22 +58,20 @@ def require_complete(
 
     Without `filled` nothing was checked out by this call and missing files are the story's own doing.
     """
-    entry = registration_at(repository, path)
-    if entry is None:
+    if admin_dir(repository, path) is None:
         raise WorkspaceError(f"{path} is not registered as a worktree", hint="run again")
-    if (entry.branch, entry.head) != (branch, tip):
+    seen = look(repository, path)
+    if (seen.branch, seen.head) != (branch, tip):
         raise WorkspaceError(
-            f"{path} is at {entry.head[:10]} on {entry.branch}, not at {tip[:10]} on {branch}",
+            f"{path} is at {(seen.head or 'no commit')[:10]} on {seen.branch}, not at {tip[:10]} on {branch}",
             hint="does another process work there, or a post-checkout hook? run again without it",
         )
     if filled is None:
         return
-    missing = repository.run("ls-files", "--deleted", "-z", cwd=path).fields()
-    staged = repository.run("diff-index", "--cached", "--name-only", "-z", "HEAD", "--", cwd=path).fields()
-    if missing or staged:
+    if seen.missing or seen.staged:
         why = filled.stderr.strip().splitlines()[-1:] or ["git did not say why"]
         raise WorkspaceError(
-            f"{path} was not filled: {named(missing or staged)} missing ({why[0]})",
+            f"{path} was not filled: {named(seen.missing or seen.staged)} missing ({why[0]})",
             hint="free disk space and check the filters in .gitattributes, then run again",
         )
 

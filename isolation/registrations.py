@@ -5,10 +5,17 @@ the story that it belongs to. Functions here change shared metadata only under t
 `metadata_lock`.
 """
 
+import os
 import re
+import secrets
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from isolation.checkout import admin_dir_of_missing
+from isolation.errors import RepositoryError
+from isolation.layout import autopilot_dir
 from isolation.repository import Repository, failure
 
 _REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
@@ -61,19 +68,27 @@ def registration_at(repository: Repository, path: Path) -> Registration | None:
 def clear_missing(repository: Repository, path: Path) -> None:
     """Take the entry of a worktree whose folder is gone off git's list; the branch stays.
 
-    Plain `remove`, never forced: were the folder there after all, git would refuse to lose work.
+    The entry is moved out of git's sight in one step, so that a crash leaves a whole entry or none.
     """
-    entry = registration_at(repository, path)
+    if os.path.lexists(path / ".git"):
+        raise RepositoryError(f"{path} is still there", hint="it is kept; run again")
+    entry = admin_dir_of_missing(repository, path)
     if entry is None:
         return
-    if entry.lock_reason is not None:
-        repository.run("worktree", "unlock", str(path))
-    args = ("worktree", "remove", str(path))
-    output = repository.run(*args, check=False)
-    if output.returncode != 0:
-        if entry.lock_reason is not None:
-            repository.run("worktree", "lock", "--reason", entry.lock_reason, str(path), check=False)
-        raise failure(args, output)
+    trash = autopilot_dir(repository.common_dir) / "trash"
+    aside = trash / f"{entry.name}-{secrets.token_hex(6)}"
+    try:
+        trash.mkdir(parents=True, exist_ok=True)
+        entry.rename(aside)
+    except OSError as error:
+        raise RepositoryError(
+            f"the registration of {path} could not be removed: {error.strerror}",
+            hint=f"`git worktree remove {path}` does it by hand",
+        ) from error
+    shutil.rmtree(aside, ignore_errors=True)
+    for folder in (trash, entry.parent):
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _parse(lines: list[str]) -> Registration:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
@@ -132,7 +132,7 @@ def _lock_timeout(path: Path) -> RepositoryError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Repository:
     """A repository whose git works; `cwd` of every method is the top of one of its checkouts."""
 
@@ -252,6 +252,8 @@ class Repository:
 
     def count_commits(self, base: str, tip: str) -> int:
         """Count the commits that `tip` has and `base` has not."""
+        if tip == base:
+            return 0
         return int(self.run("rev-list", "--count", f"{base}..{tip}", "--").stdout)
 
     def changed_paths(self, base: str, tip: str, cwd: Path | None = None) -> tuple[str, ...]:
@@ -259,32 +261,17 @@ class Repository:
         args = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, tip, "--")
         return self.run(*args, cwd=cwd).fields()
 
-    def dirty_paths(self, cwd: Path) -> tuple[str, ...]:
-        """Name what is changed, staged, in conflict or untracked in a checkout; ignored files are not."""
-        args = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames")
-        entries = self.run(*args, "--ignore-submodules=none", cwd=cwd).fields()
-        skipped = {"1": 8, "u": 10, "?": 1}  # how many words stand before the path
-        return tuple(entry.split(" ", skipped[entry[0]])[-1] for entry in entries if entry[0] in skipped)
-
-    def current_branch(self, cwd: Path | None = None) -> str | None:
-        """Give the branch that a checkout is on, None when its HEAD is detached."""
-        found = self.run("symbolic-ref", "--quiet", "HEAD", cwd=cwd, check=False)
-        return found.stdout.strip().removeprefix("refs/heads/") if found.returncode == 0 else None
-
     def head(self, cwd: Path | None = None) -> str | None:
         """Give the commit that a checkout is at, None before the first commit."""
         found = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=cwd, check=False)
         return found.stdout.strip() if found.returncode == 0 else None
 
-    def git_dir(self, cwd: Path) -> Path:
-        """Give a checkout's own git directory; its name cannot be told from the path."""
-        return Path(self.run("rev-parse", "--absolute-git-dir", cwd=cwd).stdout.rstrip("\n"))
-
-    def has_identity(self, cwd: Path | None = None) -> bool:
-        """Tell whether the user has a name and an address to commit under, not one git made up."""
+    @cached_property
+    def has_identity(self) -> bool:
+        """Whether the user has a name and an address to commit under, not one git made up; asked once."""
         only = ("-c", "user.useConfigOnly=true", "var")
         return all(
-            self.run(*only, ident, cwd=cwd, check=False).returncode == 0
+            self.run(*only, ident, check=False).returncode == 0
             for ident in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT")
         )
 

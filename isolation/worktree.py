@@ -28,6 +28,7 @@ _GRACE = 60.0
 _ATTEMPTS = 4
 _PASSING = re.compile(r"failed to read .*commondir|locked' for writing")
 _LONGEST_BRANCH = 200
+_NEVER_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ def _register(repository: Repository, request: WorkspaceRequest, torn: bool) -> 
         here = next((entry for entry in entries if entry.path == request.path), None)
         if here is not None and os.path.lexists(request.path) and not _clear_torn(repository, here):
             return _adopt(repository, request, here, base, torn=torn)
-        _require_free_branch(repository, request, entries)
+        _require_free_branch(request, entries)
         if here is not None:
             clear_missing(repository, request.path)
         else:
@@ -101,14 +102,7 @@ def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
     require_component(request.story_id, "story id")
     require_component(request.run_id, "run id")
     require_component(request.path.name, "worktree folder")
-    ref = f"refs/heads/{request.branch}"
-    broken = request.branch.startswith(("-", "refs/")) or request.branch in {"@", "HEAD"}
-    broken = broken or not request.branch.isprintable()
-    if (
-        broken
-        or len(request.branch) > _LONGEST_BRANCH
-        or repository.run("check-ref-format", ref, check=False).returncode != 0
-    ):
+    if len(request.branch) > _LONGEST_BRANCH or not _is_branch_name(request.branch):
         raise WorkspaceError(
             f"{request.branch[:80]!r} cannot name a branch",
             hint="use letters, digits, `.`, `_` and `-` in story ids",
@@ -129,6 +123,18 @@ def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
             )
 
 
+def _is_branch_name(branch: str) -> bool:
+    """Apply git's rules for references, and ours: nothing that looks like an option or another ref."""
+    if branch.startswith("refs/") or branch in {"@", "HEAD"} or not branch.isprintable():
+        return False
+    if _NEVER_IN_REFS.search(branch):
+        return False
+    return all(
+        part and not part.startswith((".", "-")) and not part.endswith((".", ".lock"))
+        for part in branch.split("/")
+    )
+
+
 def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
     for entry in entries:
         if path != entry.path and path.is_relative_to(entry.path):
@@ -138,24 +144,26 @@ def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
             )
 
 
-def _require_free_branch(
-    repository: Repository, request: WorkspaceRequest, entries: tuple[Registration, ...]
-) -> None:
+def _require_free_branch(request: WorkspaceRequest, entries: tuple[Registration, ...]) -> None:
     for entry in entries:
         if entry.branch == request.branch and entry.path != request.path:
             raise WorkspaceError(
                 f"branch {request.branch} is checked out at {entry.path}",
                 hint="switch that checkout to another branch, or remove that worktree, then run again",
             )
-    parts = request.branch.split("/")
+
+
+def _require_creatable(repository: Repository, branch: str) -> None:
+    """Say which branch stands in the way: git keeps `a` and `a/b` in one place."""
+    parts = branch.split("/")
     above = ["/".join(parts[:end]) for end in range(1, len(parts))]
     blocking = next((name for name in above if repository.branch_tip(name)), None)
     below = repository.run(
-        "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{request.branch}/"
+        "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/"
     ).stdout.strip()
     if blocking or below:
         raise WorkspaceError(
-            f"branch {request.branch} cannot be made while there is a branch {blocking or below}",
+            f"branch {branch} cannot be made while there is a branch {blocking or below}",
             hint=f"rename that branch: git branch -m {blocking or below} <another-name>",
         )
 
@@ -240,6 +248,7 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place
         exists = repository.branch_tip(request.branch) is not None
     if before is None:
         _delete_branch(repository, request.branch, base)
+        _require_creatable(repository, request.branch)
     raise failure(args, output)
 
 

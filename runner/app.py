@@ -184,7 +184,7 @@ async def _coordinate(
     recorder.subscribe(view.seen)
     await offload(repository.exclude, "/.orchestrator/")
     notes = [*journal.notes]
-    if not await offload(repository.has_identity):
+    if not await offload(getattr, repository, "has_identity"):
         notes.append(NO_IDENTITY)
     await recorder.record(*first, *(ev.Noted(message=note) for note in notes))
     control, ended_by = StopControl(), _EndedBy()

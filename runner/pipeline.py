@@ -184,12 +184,9 @@ class Pipeline:
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
         message = self._message()
-        await offload(checkpoint, self._repository, workspace.path, workspace.branch, message, int(at))
-        head = await offload(self._repository.head, workspace.path)
-        commits = await offload(self._repository.count_commits, workspace.base, head or workspace.base)
-        await self._record(
-            ev.Checkpointed(story_id=self._story.id, commit=head or workspace.base, commits=commits)
-        )
+        tip = await offload(checkpoint, self._repository, workspace.path, workspace.branch, message, int(at))
+        commits = await offload(self._repository.count_commits, workspace.base, tip)
+        await self._record(ev.Checkpointed(story_id=self._story.id, commit=tip, commits=commits))
 
     def _message(self) -> str:
         return (

@@ -64,7 +64,9 @@ def make_plan(request: RunRequest) -> Plan:
     repository = Repository.open(request.directory)
     loaded = load_settings(top=repository.top, flags=request.flags, environ=os.environ)
     _require_worktrees(loaded.settings)
-    stories = load_stories(request.sources, top=repository.top, default=loaded.settings.stories)
+    stories = load_stories(
+        request.sources, top=repository.top, default=loaded.settings.stories, cwd=request.directory.resolve()
+    )
     only = request.only
     if request.retry_failed:
         only = (*only, *_failed_before(repository))

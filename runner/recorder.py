@@ -5,6 +5,7 @@ An intent is durable before its act begins, and what is recorded together is dur
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
@@ -23,6 +24,14 @@ class EventStore(Protocol):
         """Make the events durable, all or none."""
 
 
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """What one caller wants recorded; its events are never torn apart."""
+
+    bodies: tuple[Body, ...]
+    recorded: bool = False
+
+
 class Recorder:
     """Holds the run's current snapshot and tells its listeners of every event."""
 
@@ -37,6 +46,7 @@ class Recorder:
         self._wall_clock = wall_clock
         self._listeners: list[Listener] = []
         self._lock = trio.Lock()
+        self._waiting: list[_Entry] = []
         self.snapshot = snapshot
         self.last_activity = trio.current_time()
 
@@ -49,13 +59,31 @@ class Recorder:
         return self._wall_clock()
 
     async def record(self, *bodies: Body) -> None:
-        """Make these events durable in one transaction, then let the run's state follow."""
-        async with self._lock:
-            at = self._wall_clock()
-            events = [Event(run_id=self.snapshot.run_id, at=at, body=body) for body in bodies]
-            await trio.to_thread.run_sync(self._store.append, events)
-            for event in events:
-                self._publish(event)
+        """Make these events durable in one transaction, then let the run's state follow.
+
+        What several stories record at once shares one transaction, since each costs a flush of the disk.
+        """
+        entry = _Entry(bodies)
+        self._waiting.append(entry)
+        try:
+            async with self._lock:
+                if not entry.recorded:
+                    await self._record_waiting()
+        finally:
+            if not entry.recorded and entry in self._waiting:
+                self._waiting.remove(entry)
+
+    async def _record_waiting(self) -> None:
+        batch, self._waiting = self._waiting, []
+        at = self._wall_clock()
+        events = [
+            Event(run_id=self.snapshot.run_id, at=at, body=body) for entry in batch for body in entry.bodies
+        ]
+        await trio.to_thread.run_sync(self._store.append, events)
+        for entry in batch:
+            entry.recorded = True
+        for event in events:
+            self._publish(event)
 
     def show(self, body: Body) -> None:
         """Let people see something that is not worth keeping."""

@@ -41,7 +41,7 @@ def build(name: str, module: ModuleType) -> Parser:
 def parse(name: str, module: ModuleType, argv: Sequence[str]) -> argparse.Namespace:
     """Parse a command's arguments; an unknown flag names its nearest relative."""
     parser = build(name, module)
-    arguments, unknown = parser.parse_known_args(argv)
+    arguments, unknown = parser.parse_known_intermixed_args(argv)
     if unknown:
         flag = unknown[0].partition("=")[0]
         raise CommandLineError(f"unknown argument '{flag}' for `{parser.prog}`", _nearest(parser, flag))

@@ -3,7 +3,7 @@
 Events of different stories commute; within one story their order is the journal's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import assert_never
 
@@ -63,7 +63,7 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  o
 
 def exit_code(run: RunSnapshot) -> int:
     """Give the exit code that a finished run deserves; signals are the command line's matter."""
-    statuses = [story.status for story in run.stories.values()]
+    statuses = [story.status for story in run.stories.values() if not _held_back(run, story)]
     if run.kill_switch is not None:
         return EXIT_SYSTEM
     if any(status in {Status.FAILED, Status.SKIPPED} for status in statuses):
@@ -103,7 +103,9 @@ def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
 def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
     stories = dict(run.stories)
     for name in body.requeued:
-        story = stories[StoryId(name)]
+        story = stories.get(StoryId(name))
+        if story is None:
+            continue
         status = Status.WAITING if story.depends_on else Status.QUEUED
         # A story that had spent its attempts gets a new set; an interrupted one keeps its place.
         fresh = story.status is Status.FAILED
@@ -119,6 +121,7 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
             implemented=False if fresh else story.implemented,
             checkpointed=False if fresh else story.checkpointed,
             verified=0 if fresh else story.verified,
+            checkpoint_planned_at=None if fresh else story.checkpoint_planned_at,
             session_limit_used=0,
         )
     return replace(run, stories=stories, ended_at=None, exit_code=None, kill_switch=None)
@@ -245,6 +248,22 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
         attempt=min(story.attempt, MAX_RETRIES + 1),
         commit=body.commit or story.commit,
         commits=body.commits or story.commits,
-        kill_switch=KillSwitch(**body.kill_switch) if body.kill_switch else None,
+        kill_switch=_switch(body.kill_switch),
         blocked_by=tuple(StoryId(name) for name in body.blocked_by),
+    )
+
+
+def _switch(fields: Mapping[str, str] | None) -> KillSwitch | None:
+    if not fields:
+        return None
+    return KillSwitch(name=fields["name"], detail=fields.get("detail", ""), hint=fields.get("hint", ""))
+
+
+def _held_back(run: RunSnapshot, story: StorySnapshot) -> bool:
+    """Tell whether a skipped story only waits for others that may still go on, so that it is no failure."""
+    if story.status is not Status.SKIPPED or not story.blocked_by:
+        return False
+    blockers = [run.stories[name] for name in story.blocked_by if name in run.stories]
+    return all(
+        blocker.status in {Status.PARKED, Status.STOPPED} or _held_back(run, blocker) for blocker in blockers
     )

@@ -32,7 +32,7 @@ class Row:
         return self.found.state
 
     def all_blockers(self) -> tuple[str, ...]:
-        """What keeps the story from going on: noted, failed for good, or unreadable."""
+        """Tell what keeps the story from going on: noted, failed for good, or unreadable."""
         state = self.state
         if state is None:
             return (f"the state file {self.found.problem}", *self.blockers)
@@ -42,11 +42,11 @@ class Row:
         return known
 
     def all_retries(self) -> tuple[RetryRow, ...]:
-        """The failed attempts at the current step."""
+        """Give the failed attempts at the current step."""
         return _once((*(self.state.retry_log if self.state else ()), *self.retries))
 
     def all_decisions(self) -> tuple[str, ...]:
-        """What people have decided."""
+        """Give what people have decided."""
         return _once((*(self.state.decisions if self.state else ()), *self.decisions))
 
 
@@ -113,10 +113,7 @@ def _bullets(title: str, entries: Sequence[tuple[str, Sequence[str]]]) -> list[s
 
 def _retries(rows: Sequence[Row]) -> list[str]:
     log = [
-        encode_row(
-            (one_line(row.story), *map(one_line, (entry.attempt, entry.step, entry.name)))
-            + tuple(map(one_line, (entry.sub_step, entry.reason, entry.timestamp)))
-        )
+        encode_row(tuple(one_line(cell) for cell in (row.story, *_fields(entry).values())))
         for row in rows
         for entry in row.all_retries()
     ]

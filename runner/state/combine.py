@@ -50,8 +50,10 @@ def join_writers(expected: StateFile | None, runner: StateFile, on_disk: StateFi
     joined = join_lists(expected, on_disk, runner)
     return replace(
         joined,
-        last_session=pick(expected and expected.last_session, runner.last_session, on_disk.last_session),
-        tracker=pick(expected and expected.tracker, runner.tracker, on_disk.tracker),
+        last_session=pick(
+            expected.last_session if expected else None, runner.last_session, on_disk.last_session
+        ),
+        tracker=pick(expected.tracker if expected else None, runner.tracker, on_disk.tracker),
         flow=runner.flow,
         step=runner.step,
         name=runner.name,

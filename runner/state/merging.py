@@ -1,17 +1,18 @@
-"""Joining the state files of two branches: a merge that always succeeds and drops nothing.
+"""Joining the state files of two branches: a merge that always succeeds.
 
 Each value follows the side that changed it. Where both moved, the one further along the flow counts;
 lists are joined, sections that we do not know are taken from both. A side that cannot be read, or that
-speaks another dialect, is kept word for word in a section of its own.
+speaks another dialect, is kept word for word in a section of its own. Remarks and unknown keys inside
+the dialect's own sections are ours.
 """
 
 from dataclasses import replace
 
-from runner.state.block import Place, find_place
+from runner.state.block import find_place
 from runner.state.combine import further, join_lists
-from runner.state.edits import newline_of
+from runner.state.edits import Edit, apply, newline_of
 from runner.state.errors import StateError, UnreadableStateError
-from runner.state.layout import CURRENT_STEP
+from runner.state.layout import CURRENT_STEP, Span
 from runner.state.model import StateFile
 from runner.state.reading import parse_state
 from runner.state.rich import SECTIONS
@@ -23,7 +24,7 @@ KEPT = "Kept by the merge"
 
 def merge_states(base: str, ours: str, theirs: str, *, vocabulary: Vocabulary = STANDARD) -> str:
     """Join two versions of a state file that come from `base` ('' when they have no common one)."""
-    if ours == theirs or theirs == base:
+    if theirs in {ours, base}:
         return ours
     if ours == base:
         return theirs
@@ -36,10 +37,13 @@ def merge_states(base: str, ours: str, theirs: str, *, vocabulary: Vocabulary = 
     if before is not None and before.dialect is not mine.dialect:
         before = None
     try:
-        text = render(_joined(before, mine, others), vocabulary=vocabulary)
+        joined = _joined(before, mine, others)
+        text = render(joined, vocabulary=vocabulary)
+        whole = _with_sections(text, base if before else "", theirs)
     except StateError:
         return keep_whole(ours, KEPT, theirs)
-    return _with_sections(text, base if before else "", theirs)
+    # A section of theirs may hold half a fence, which would swallow what follows it.
+    return whole if _read(whole, vocabulary) == joined else keep_whole(text, KEPT, theirs)
 
 
 def _joined(before: StateFile | None, mine: StateFile, others: StateFile) -> StateFile:
@@ -74,41 +78,41 @@ def keep_whole(text: str, title: str, kept: str) -> str:
 
 def _with_sections(text: str, base: str, theirs: str) -> str:
     """Join the sections that the dialect does not know."""
-    before = _foreign(base) if base else {}
-    here, there = _foreign(text), _foreign(theirs)
-    newline = newline_of(text)
-    for title, body in there.items():
-        if title not in here:
-            if before.get(title) != body:
-                text = text.rstrip("\n\r") + newline * 2 + body.rstrip("\n\r") + newline
-        elif body != here[title] and body != before.get(title):
-            merged = body if here[title] == before.get(title) else _union(here[title], body, newline)
-            text = text.replace(here[title], merged, 1)
-    return text
+    before = {key: base[slice(*span)] for key, span in (_foreign(base) if base else {}).items()}
+    here, newline = _foreign(text), newline_of(text)
+    edits, added = [], []
+    for key, span in _foreign(theirs).items():
+        body, common = theirs[slice(*span)], before.get(key)
+        if body == common:
+            continue
+        if key not in here:
+            added.append(body)
+            continue
+        ours = text[slice(*here[key])]
+        edits.append(Edit(*here[key], body if ours == common else _union(ours, body, newline)))
+    joined = apply(text, edits)
+    if not added:
+        return joined
+    return (newline * 2).join([joined.rstrip("\r\n"), *added]) + newline
 
 
 def _union(ours: str, theirs: str, newline: str) -> str:
-    known = {line.rstrip() for line in ours.splitlines()}
-    extra = [line for line in theirs.splitlines() if line.strip() and line.rstrip() not in known]
-    if not extra:
-        return ours
-    tail = ours[len(ours.rstrip()) :] or newline
-    return ours.rstrip() + newline + newline.join(extra) + tail
+    known = {line.rstrip() for line in ours.split("\n")}
+    lines = [line.rstrip("\r") for line in theirs.split("\n")]
+    extra = [line for line in lines if line.strip() and line.rstrip() not in known]
+    return newline.join([ours, *extra])
 
 
-def _foreign(text: str) -> dict[str, str]:
+def _foreign(text: str) -> dict[tuple[str, int], Span]:
+    """Give the unknown sections behind the block, by title and how often the title came before."""
     place = find_place(text)
-    known = {CURRENT_STEP, *SECTIONS, *_titles(place)}
-    return {
-        title: text[section.start : section.body.end]
-        for title, section in place.sections.items()
-        if title not in known
-    }
-
-
-def _titles(place: Place) -> set[str]:
-    """Give the headings that stand before the block: they belong to the page, not to its sections."""
-    return {title for title, section in place.sections.items() if section.start < place.block[0].start}
+    found: dict[tuple[str, int], Span] = {}
+    for section in sorted((*place.sections.values(), *place.repeated), key=lambda section: section.start):
+        if section.start > place.block[0].start and section.title not in {CURRENT_STEP, *SECTIONS}:
+            number = sum(title == section.title for title, _ in found)
+            whole = text[section.start : section.body.end].rstrip()
+            found[section.title, number] = Span(section.start, section.start + len(whole))
+    return found
 
 
 def _read(text: str, vocabulary: Vocabulary) -> StateFile | None:

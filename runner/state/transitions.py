@@ -56,13 +56,13 @@ class Change:
 
 
 def begin_step(state: StateFile, to: StepRef) -> Change:
-    """Start a step, or go on with it; a step that has used up its retries is not started."""
+    """Start a step, or go on with it; nothing starts while a failed step waits for a person."""
+    if state.needs_person:
+        raise StateError(
+            f"step {state.step} ({state.name}) has failed and waits for a person",
+            hint="answer its decision: retry, skip or abort",
+        )
     if state.step == to.step:
-        if state.needs_person:
-            raise StateError(
-                f"step {state.step} ({state.name}) has failed and waits for a person",
-                hint="answer its decision: retry, skip or abort",
-            )
         return Change(state=replace(state, name=to.name, status=StepStatus.IN_PROGRESS))
     return Change(state=_moved(state, to, StepStatus.IN_PROGRESS))
 
@@ -143,9 +143,10 @@ def finish(state: StateFile) -> Change:
 
 def correct(state: StateFile, to: StepRef, status: StepStatus) -> Change:
     """Make the file say what the folders show."""
-    if state.step == to.step:
-        return Change(state=replace(state, name=to.name, status=status))
-    return Change(state=_moved(state, to, status))
+    if state.step != to.step:
+        return Change(state=_moved(_cleared(state), to, status))
+    over = status in {StepStatus.COMPLETED, StepStatus.SKIPPED}
+    return Change(state=replace(_cleared(state) if over else state, name=to.name, status=status))
 
 
 def record_decision(state: StateFile, decision: str) -> Change:
@@ -160,7 +161,7 @@ def record_decision(state: StateFile, decision: str) -> Change:
 
 def roll_back(state: StateFile, to: StepRef) -> Change:
     """Go back to a step and do it again: it is in progress, and no longer among the completed."""
-    moved = replace(_cleared(_moved(state, to, StepStatus.IN_PROGRESS)))
+    moved = _cleared(_moved(_cleared(state), to, StepStatus.IN_PROGRESS))
     rows = tuple(row for row in state.completed if row.step != to.step)
     return Change(state=replace(moved, completed=rows))
 

@@ -65,7 +65,6 @@ NAMED_STEPS: Mapping[tuple[Dialect, str], Mapping[str, str]] = {
     },
     (Dialect.RICH, EXISTING_CODE): {
         "Blackbox Test Spec": "2b",
-        "Test Spec": "2b",
         "Decompose Tests": "2c",
         "Implement Tests": "2d",
         "Refactor": "2e",

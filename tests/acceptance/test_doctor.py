@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from isolation.layout import find_repository, journal_path
+from runner.core import events as ev
 from tests.acceptance.written_runs import autopilot, coordinator, document, write_events
-from tests.runner.sample_runs import RUN, ended_events, mixed_events
+from tests.runner.sample_runs import RUN, ended_events, event, mixed_events
 
 
 def checks(cwd: Path) -> dict[str, dict[str, Any]]:
@@ -61,6 +62,18 @@ def test_journal_and_coordinator_are_told(repo: Path) -> None:
     killed = checks(repo)["coordinator"]
     assert killed["level"] == "warn"
     assert killed["hint"] == f"`autopilot-multi resume {RUN}` goes on with it."
+
+
+def test_damage_inside_the_journal_is_found(repo: Path) -> None:
+    """A journal that opens and lists its runs, but holds a broken page, is not called sound."""
+    write_events(repo, [event(1, ev.Noted(message="x" * 3000)) for _ in range(100)])
+    path = journal_path(find_repository(repo).common_dir)
+    data = bytearray(path.read_bytes())
+    page = data.index(b"x" * 2000) // 4096 * 4096
+    data[page : page + 16] = b"\xff" * 16
+    path.write_bytes(data)
+    assert autopilot(repo, "status").returncode == 2
+    assert checks(repo)["journal"]["level"] == "fail"
 
 
 def test_damaged_journal_and_settings_fail(repo: Path) -> None:

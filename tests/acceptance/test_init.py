@@ -40,6 +40,13 @@ def test_init_respects_settings_in_the_config_folder(repo: Path) -> None:
     assert document(repo, "init")["data"]["written"] == ["stories/001-hello.md"]
 
 
+def test_init_writes_through_no_link(repo: Path, tmp_path: Path) -> None:
+    """A link that leads nowhere is somebody's too: it stays, and nothing appears at its end."""
+    (repo / "autopilot-multi.toml").symlink_to(tmp_path / "elsewhere.toml")
+    assert document(repo, "init")["data"]["kept"] == ["autopilot-multi.toml"]
+    assert not (tmp_path / "elsewhere.toml").exists()
+
+
 def test_init_in_a_place_that_cannot_be_written(repo: Path) -> None:
     """A file in the way of the stories folder is an error that names it."""
     (repo / "stories").write_text("in the way")

@@ -5,7 +5,15 @@ from pathlib import Path
 
 from runner.core import events as ev
 from runner.core.model import RunId
-from tests.acceptance.written_runs import PROGRAM, autopilot, coordinator, document, write_events, write_log
+from tests.acceptance.written_runs import (
+    PROGRAM,
+    autopilot,
+    coordinator,
+    document,
+    rest_of,
+    write_events,
+    write_log,
+)
 from tests.runner.sample_runs import RUN, done, ended_events, event, session_ended, started, working
 
 OTHER = RunId("20260102-130000-cd34")
@@ -115,7 +123,7 @@ def test_follow_goes_on_until_the_story_ends(repo: Path) -> None:
         write_events(repo, [session_ended("a", 2, outcome="failed"), *working("a", 3, attempt=2)])
         write_log(repo, "a", b"third", session=2)
         write_events(repo, done("a", 5))
-        rest = following.communicate(timeout=20)[0].splitlines()
+        rest = rest_of(following).splitlines()
     assert rest[0].startswith("--- session 2: Implement, attempt 2")
     assert rest[1:] == ["third"]
     assert following.returncode == 0
@@ -132,5 +140,5 @@ def test_follow_ends_when_the_coordinator_dies(repo: Path) -> None:
         assert following.stdout is not None
         following.stdout.readline()
         holder.kill()
-        assert following.communicate(timeout=20)[0] == "first\n"
+        assert rest_of(following) == "first\n"
     assert following.returncode == 0

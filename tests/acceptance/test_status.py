@@ -11,7 +11,15 @@ import pytest
 from isolation.layout import find_repository, journal_path
 from runner.core import events as ev
 from runner.core.model import RunId, StoryId
-from tests.acceptance.written_runs import PROGRAM, autopilot, coordinator, document, write_events, write_log
+from tests.acceptance.written_runs import (
+    PROGRAM,
+    autopilot,
+    coordinator,
+    document,
+    rest_of,
+    write_events,
+    write_log,
+)
 from tests.runner.sample_runs import RUN, done, ended_events, event, mixed_events, started, working
 
 OTHER = RunId("20260102-130000-cd34")
@@ -153,7 +161,7 @@ def test_watch_follows_to_the_end(repo: Path) -> None:
         first = watching.stdout.readline()
         assert "· running for" in first
         write_events(repo, [*done("a", 5), event(6, ev.RunEnded(exit_code=0))])
-        rest = watching.communicate(timeout=20)[0]
+        rest = rest_of(watching)
         assert holder.poll() is None
     assert watching.returncode == 0
     assert rest.split("\n\n")[-2].rpartition("run ")[2].startswith(f"{RUN} · ended after 6.0 s")
@@ -169,7 +177,7 @@ def test_watch_with_json_waits_for_the_one_document(repo: Path) -> None:
         time.sleep(0.6)
         assert watching.poll() is None
         write_events(repo, [*done("a", 5), event(6, ev.RunEnded(exit_code=0))])
-        text = watching.communicate(timeout=20)[0]
+        text = rest_of(watching)
     assert json.loads(text)["data"]["state"] == "ended"
 
 
@@ -183,7 +191,7 @@ def test_watch_ends_when_the_coordinator_dies(repo: Path) -> None:
         assert watching.stdout is not None
         watching.stdout.readline()
         holder.kill()
-        assert "interrupted" in watching.communicate(timeout=20)[0]
+        assert "interrupted" in rest_of(watching)
     assert watching.returncode == 0
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,21 @@ def document(cwd: Path, *arguments: str) -> dict[str, Any]:
     assert found["schema"] == 1
     assert found["command"] == arguments[0]
     return found
+
+
+def rest_of(process: subprocess.Popen[str]) -> str:
+    """Read on to the end of a program that must end by itself.
+
+    Not `communicate`: that loses what an earlier `readline` has buffered.
+    """
+    assert process.stdout is not None
+    late = threading.Timer(20, process.kill)
+    late.start()
+    with process.stdout:
+        text = process.stdout.read()
+    process.wait()
+    late.cancel()
+    return text
 
 
 def write_events(repo: Path, events: Sequence[Event]) -> None:

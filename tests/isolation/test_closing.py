@@ -12,7 +12,7 @@ from isolation.layout import worktree_root
 from isolation.registrations import load_registrations
 from isolation.repository import Repository
 from tests.conftest import git
-from tests.isolation.worktrees import commit, make
+from tests.isolation.worktrees import commit, git_dir_of, make
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_a_tree_that_cannot_be_moved_stays_registered(
 ) -> None:
     """When git does not let go of the registration, the tree is back in its place, locked."""
     workspace = await make(repository)
-    (repository.git_dir(workspace.path) / "locked").chmod(0o600)
+    (git_dir_of(workspace.path) / "locked").chmod(0o600)
     monkeypatch.setattr(closing, "clear_missing", _refuse)
     result = await closing.close(repository, workspace)
     assert (result.removed, result.reason) == (False, "no")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from isolation import commits
+from isolation.checkout import look
 from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
 from isolation.repository import Repository
 from tests.conftest import git
@@ -24,14 +25,13 @@ def test_checkpoint_commits_everything_once(repository: Repository) -> None:
     (top / "new").write_text("x")
     (top / "README.md").unlink()
     done = commits.checkpoint(repository, top, "main", "work\n\nAutopilot-Story: a\n", 1_700_000_000)
-    assert done is not None
     assert repository.head() == done
-    assert repository.dirty_paths(top) == ()
+    assert look(repository, top).dirty == ()
     assert git(top, "log", "-1", "--format=%at %ct %an%n%(trailers:only)").split("\n")[:2] == [
         "1700000000 1700000000 Test",
         "Autopilot-Story: a",
     ]
-    assert commits.checkpoint(repository, top, "main", "again", 1_700_000_000) is None
+    assert commits.checkpoint(repository, top, "main", "again", 1_700_000_000) == done
 
 
 def test_a_repeated_checkpoint_gives_the_same_commit(repository: Repository) -> None:
@@ -47,10 +47,11 @@ def test_without_an_identity_the_runner_commits_under_its_own_name(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No name configured: the commit is the runner's, and `has_identity` says so."""
-    assert repository.has_identity()
+    assert repository.has_identity
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
         monkeypatch.delenv(name)
-    assert not repository.has_identity()
+    repository = Repository.open(repository.top)
+    assert not repository.has_identity
     (repository.top / "new").write_text("x")
     commits.checkpoint(repository, repository.top, "main", "work", 5)
     assert git(repository.top, "log", "-1", "--format=%an <%ae>").strip() == (
@@ -64,7 +65,7 @@ def test_a_checkpoint_off_its_branch_is_refused(repository: Repository) -> None:
     (repository.top / "new").write_text("x")
     with pytest.raises(WorkspaceError, match="on branch other, not on main"):
         commits.checkpoint(repository, repository.top, "main", "work", 5)
-    assert repository.dirty_paths(repository.top) == ("new",)
+    assert look(repository, repository.top).dirty == ("new",)
 
 
 def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository) -> None:
@@ -132,7 +133,7 @@ def test_several_parents_are_merged_without_a_checkout(repository: Repository) -
     assert sorted(repository.changed_paths(base, merged)) == ["a", "b", "c"]
     assert commits.merge_parents(repository, [*tips, base], "Merge") == merged
     assert repository.head() == base
-    assert repository.dirty_paths(top) == ()
+    assert look(repository, top).dirty == ()
 
 
 def test_parents_that_others_contain_are_left_out(repository: Repository) -> None:

@@ -13,11 +13,12 @@ import pytest
 import trio
 
 from isolation import population
+from isolation.checkout import look
 from isolation.errors import WorkspaceError
 from isolation.registrations import load_registrations
 from isolation.repository import Repository
 from tests.conftest import git
-from tests.isolation.worktrees import OPENER, branches, make, wanted
+from tests.isolation.worktrees import OPENER, branches, git_dir_of, make, wanted
 
 
 @pytest.fixture
@@ -52,12 +53,12 @@ async def test_a_creation_killed_while_filling_is_completed(
     slow_smudge(repository.top, fifo)
     await trio.to_thread.run_sync(kill_at, fifo, [sys.executable, "-c", OPENER, str(repository.top), "one"])
     path = wanted(repository).path
-    assert (repository.git_dir(path) / "index.lock").exists()
-    assert not (repository.git_dir(path) / "index").exists()
+    assert (git_dir_of(path) / "index.lock").exists()
+    assert not (git_dir_of(path) / "index").exists()
     (path / "a.txt").write_text("long")  # as a write that was cut short
     git(repository.top, "config", "--remove-section", "filter.slow")
     workspace = await make(repository, run="run-2")
-    assert repository.dirty_paths(path) == ()
+    assert look(repository, path).dirty == ()
     assert (path / "b.slow").read_text() == "b"
     assert workspace.reattached
     assert branches(repository.top) == {"main", "autopilot/one"}
@@ -68,13 +69,13 @@ async def test_completing_a_torn_tree_overwrites_nobodys_work(make_repository: C
     """Reliability 14: missing files come back, a changed one stays changed."""
     repository = Repository.open(make_repository(files={"a": "a\n", "b": "b\n"}))
     first = await make(repository)
-    (repository.git_dir(first.path) / "index").unlink()
+    (git_dir_of(first.path) / "index").unlink()
     (first.path / "a").write_text("somebody's work\n")
     (first.path / "b").unlink()
     await make(repository, run="run-2", torn=True)
     assert (first.path / "a").read_text() == "somebody's work\n"
     assert (first.path / "b").read_text() == "b\n"
-    assert repository.dirty_paths(first.path) == ("a",)
+    assert look(repository, first.path).dirty == ("a",)
 
 
 @pytest.mark.parametrize("stage", ["pointer only", "no head", "nothing but a folder"])
@@ -92,7 +93,7 @@ async def test_a_registration_killed_half_way_is_made_anew(repository: Repositor
         request.branch,
         str(request.path),
     )
-    git_dir = repository.git_dir(request.path)
+    git_dir = git_dir_of(request.path)
     if stage == "no head":
         (git_dir / "HEAD").write_text("0" * 40 + "\n")
     elif stage == "pointer only":
@@ -102,7 +103,7 @@ async def test_a_registration_killed_half_way_is_made_anew(repository: Repositor
         (request.path / ".git").unlink()
     await make(repository, torn=True)
     assert (request.path / "README.md").exists()
-    assert repository.current_branch(request.path) == request.branch
+    assert look(repository, request.path).branch == request.branch
 
 
 async def test_an_index_lock_of_a_living_git_is_respected(
@@ -111,7 +112,7 @@ async def test_an_index_lock_of_a_living_git_is_respected(
     """While a process lives in a torn tree its lock stays, and the wait is bounded."""
     monkeypatch.setattr(population, "_ORPHAN_PATIENCE", 0.2)
     first = await make(repository)
-    git_dir = repository.git_dir(first.path)
+    git_dir = git_dir_of(first.path)
     (git_dir / "index").unlink()
     (git_dir / "index.lock").write_text("")
     async with trio.open_nursery() as nursery:

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from isolation import commits
+from isolation.checkout import look
 from isolation.errors import GitCommandError, RepositoryError
 from isolation.repository import Repository, metadata_lock, scrubbed
 from tests.conftest import git
@@ -49,7 +50,7 @@ def test_inherited_git_variables_do_not_lead_git_astray(
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
     repository = Repository.open(ours)
     assert repository.run("ls-files").stdout == "README.md\n"
-    assert repository.dirty_paths(ours) == ()
+    assert look(repository, ours).dirty == ()
     assert os.environ["GIT_DIR"] == str(other / ".git")
 
 
@@ -78,7 +79,7 @@ def test_a_checkout_without_git_file_is_not_the_repository_around_it(repo: Path)
     inner = repo / "inner"
     inner.mkdir()
     with pytest.raises(GitCommandError, match="not a git repository"):
-        repository.dirty_paths(inner)
+        look(repository, inner)
 
 
 def test_git_missing_is_said(repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,9 +137,9 @@ def test_questions_about_history(repository: Repository) -> None:
     assert not repository.is_ancestor(second, first)
     assert repository.count_commits(first, second) == 1
     assert repository.changed_paths(first, second) == ("READ.md", "README.md", "b")
-    assert (repository.current_branch(), repository.head()) == ("main", second)
+    assert (look(repository, repository.top).branch, repository.head()) == ("main", second)
     git(top, "checkout", "-q", "--detach")
-    assert repository.current_branch() is None
+    assert look(repository, repository.top).branch is None
 
 
 def test_odd_file_names_survive(repository: Repository) -> None:
@@ -146,11 +147,11 @@ def test_odd_file_names_survive(repository: Repository) -> None:
     top, base = repository.top, repository.resolve("HEAD")
     for name in ODD_NAMES:
         (top / name).write_text("x")
-    assert sorted(repository.dirty_paths(top)) == sorted(ODD_NAMES)
+    assert sorted(look(repository, top).dirty) == sorted(ODD_NAMES)
     done = commits.checkpoint(repository, top, "main", "odd", 1)
     assert done is not None
     assert sorted(repository.changed_paths(base, done)) == sorted(ODD_NAMES)
-    assert repository.dirty_paths(top) == ()
+    assert look(repository, top).dirty == ()
 
 
 def test_dirt_is_modified_staged_deleted_renamed_and_untracked_but_not_ignored(
@@ -166,7 +167,7 @@ def test_dirt_is_modified_staged_deleted_renamed_and_untracked_but_not_ignored(
     (top / "new").mkdir()
     (top / "new" / "file").write_text("x")
     (top / "ignored.log").write_text("x")
-    found = Repository.open(top).dirty_paths(top)
+    found = look(Repository.open(top), top).dirty
     assert sorted(found) == ["a", "b", "c", "c2", "d", "new/file"]
 
 
@@ -184,7 +185,7 @@ def test_an_edit_with_restored_size_and_time_is_seen(repository: Repository) -> 
     os.utime(edited, ns=(stamp, stamp))
     edited.replace(file)
     assert git(repository.top, "status", "--porcelain") == ""
-    assert repository.dirty_paths(repository.top) == ("README.md",)
+    assert look(repository, repository.top).dirty == ("README.md",)
 
 
 def test_exclude_adds_one_line_and_keeps_the_others(repository: Repository) -> None:
@@ -198,7 +199,7 @@ def test_exclude_adds_one_line_and_keeps_the_others(repository: Repository) -> N
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     (repository.top / ".orchestrator").mkdir()
     (repository.top / ".orchestrator" / "x").write_text("x")
-    assert repository.dirty_paths(repository.top) == ()
+    assert look(repository, repository.top).dirty == ()
 
 
 def test_exclude_asked_for_by_many_at_once_is_there_once(repository: Repository) -> None:
@@ -277,7 +278,7 @@ def test_watching_a_worktree_never_breaks_its_own_git(make_repository: Callable[
 
     def watch() -> None:
         while not over.is_set():
-            repository.dirty_paths(top)
+            look(repository, top)
 
     watchers = [threading.Thread(target=watch) for _ in range(2)]
     for watcher in watchers:

@@ -17,7 +17,7 @@ from isolation.model import WorkspaceRequest
 from isolation.registrations import load_registrations
 from isolation.repository import Repository
 from tests.conftest import git
-from tests.isolation.worktrees import OPENER, branches, commit, contents, hook, make, wanted
+from tests.isolation.worktrees import OPENER, branches, commit, contents, git_dir_of, hook, make, wanted
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_two_stories_get_distinct_worktrees_and_the_main_checkout_stays(re
     one, two = await make(repository, "one"), await make(repository, "two")
     assert one.path != two.path
     assert {one.branch, two.branch} == {"autopilot/one", "autopilot/two"}
-    assert repository.git_dir(one.path) != repository.git_dir(two.path)
+    assert git_dir_of(one.path) != git_dir_of(two.path)
     assert (one.path / "README.md").read_text() == "hello\n"
     assert not one.reattached
     assert contents(repository.top) == before

@@ -5,7 +5,7 @@ from pathlib import Path
 import trio
 
 from isolation import worktree
-from isolation.layout import worktree_path, worktree_root
+from isolation.layout import own_git_dir, worktree_path, worktree_root
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.repository import Repository
 from tests.conftest import git
@@ -86,3 +86,10 @@ def contents(top: Path) -> dict[str, bytes]:
     """Read every file of a checkout, its index and HEAD included."""
     files = [path for path in top.rglob("*") if path.is_file() and ".git" not in path.parts]
     return {str(path): path.read_bytes() for path in (*files, top / ".git" / "index", top / ".git" / "HEAD")}
+
+
+def git_dir_of(checkout: Path) -> Path:
+    """Give the git directory of a checkout that surely has one."""
+    found = own_git_dir(checkout)
+    assert found is not None
+    return found

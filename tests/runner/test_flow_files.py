@@ -188,3 +188,10 @@ def test_a_file_name_that_cannot_name_a_flow_is_told(tmp_path: Path) -> None:
     assert "cannot name a flow" in str(check_flow(_own(tmp_path, name="My Flow"))[0])
     with pytest.raises(FlowError, match="cannot be read"):
         check_flow(tmp_path / "nowhere.toml")
+
+
+def test_the_documented_example_can_be_used(tmp_path: Path) -> None:
+    """What the how-to shows passes the check that it tells of."""
+    guide = Path(__file__).parents[2] / "docs/how-to/write-a-flow.md"
+    example = guide.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    assert check_flow(_own(tmp_path, example, name="release-notes")) == ()

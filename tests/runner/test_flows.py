@@ -261,3 +261,19 @@ def test_the_command_says_what_it_needs(argv: tuple[str, ...], words: str) -> No
     """A usage error names the argument."""
     with pytest.raises(UsageError, match=words):
         _command(Output(command="flows"), *argv)
+
+
+@pytest.mark.parametrize("name", ["greenfield", "existing-code"])
+def test_the_reference_lists_every_step_with_its_numbers(name: str) -> None:
+    """The table of the documentation is the flow, row by row."""
+    reference = Path(__file__).parents[2] / "docs/reference/flows.md"
+    rows = reference.read_text(encoding="utf-8").replace("**", "").splitlines()
+    numbers: dict[str, dict[str, str]] = {}
+    for edition in ("rich", "pointer", "autodev"):
+        for step in load_flow(name, Edition(edition)).steps:
+            numbers.setdefault(", ".join(f"`{one}`" for one in step.artifacts), {})[edition] = step.number
+    for artifacts, found in numbers.items():
+        cells = " | ".join(found.get(edition, "–") for edition in ("rich", "pointer", "autodev"))  # noqa: RUF001  the dash of the table
+        assert any(row.startswith(f"| {cells} | ") and row.endswith(f"| {artifacts} |") for row in rows), (
+            cells
+        )

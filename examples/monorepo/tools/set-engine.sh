@@ -1,0 +1,7 @@
+#!/bin/sh
+# Set the oldest Node.js that a package runs on to the version in .nvmrc.
+set -eu
+file="$1/package.json"
+sed "s/\"node\": \"[^\"]*\"/\"node\": \">=$(cat .nvmrc)\"/" "$file" > "$file.new"
+mv "$file.new" "$file"
+printf '\nNeeds Node.js %s.\n' "$(cat .nvmrc)" >> "$1/README.md"

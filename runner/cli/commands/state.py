@@ -1,0 +1,179 @@
+"""Show, check or convert the state files of stories.
+
+show [PATH…]        what the files say; without a path, those under `_docs/`
+check PATH…         every problem, with its line; exit code 1 when there is one
+convert --to DIALECT PATH
+                    the same state as `rich`, `pointer` or `autodev`, on stdout or in --output
+
+Nothing is changed: a converted file is a new one. What the target cannot hold is named on stderr and
+kept word for word in the new file's `## Imported` section.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.state.collection import Found
+
+EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
+
+ACTIONS = ("show", "check", "convert", "merge-driver")
+USUAL = (
+    "_docs/_autodev_state.md",
+    "_docs/_autopilot_state.md",
+    "_docs/stories/*/_autodev_state.md",
+    "_docs/stories/*/_autopilot_state.md",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `state`."""
+    # The merge driver is for git, so it is accepted and not shown.
+    parser.add_argument("action", choices=ACTIONS, metavar="show|check|convert", help="what to do")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="state files")
+    parser.add_argument("--to", choices=("rich", "pointer", "autodev"), help="convert: the target dialect")
+    parser.add_argument("--output", metavar="FILE", help="convert: write a new file instead of stdout")
+    parser.add_argument("--flow", help="convert: the flow, which a rich file does not name")
+    parser.add_argument("--step", help="convert: the step in the target, where its name does not tell")
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Do what was asked for."""
+    from runner.core.errors import UsageError
+
+    folder = Path(arguments.directory)
+    paths = [folder / path for path in arguments.paths]
+    match arguments.action:
+        case "show":
+            return _show(paths or _usual(folder), output)
+        case "check" if paths:
+            return _check(paths, output)
+        case "convert" if len(paths) == 1 and arguments.to:
+            return _convert(arguments, paths[0], output)
+        case "merge-driver" if len(paths) == 3:  # noqa: PLR2004  git gives base, ours and theirs
+            return _merge(paths)
+        case _:
+            wants = {"check": "PATH…", "convert": "--to DIALECT PATH", "merge-driver": "%O %A %B"}
+            raise UsageError(
+                f"`state {arguments.action}` needs {wants[arguments.action]}",
+                hint="`autopilot-multi state --help` shows how it is used.",
+            )
+
+
+def _usual(folder: Path) -> list[Path]:
+    from runner.core.errors import NotFoundError
+
+    found = [path for pattern in USUAL for path in sorted(folder.glob(pattern))]
+    if not found:
+        raise NotFoundError(
+            f"no state file under {folder / '_docs'}",
+            hint="name the files: `autopilot-multi state show PATH…`",
+        )
+    return found
+
+
+def _show(paths: Sequence[Path], output: Output) -> int:
+    from runner.state.aggregate import state_json
+    from runner.state.collection import collect
+
+    found = collect(paths)
+    readable = all(item.state is not None for item in found)
+    output.document({"states": [state_json(item) for item in found]}, success=readable)
+    output.answer("\n\n".join(_text(item) for item in found))
+    return 0 if readable else 1
+
+
+def _text(found: "Found") -> str:
+    """Give one file for people: its place in a line, then what needs attention."""
+    from runner.core.names import one_line
+
+    state = found.state
+    if state is None:
+        return f"{found.path}\n  unreadable: {found.problem}"
+    flow = f", {state.flow}" if state.flow else ""
+    cycle = f", cycle {state.cycle}" if (state.cycle or 1) > 1 else ""
+    lines = [
+        f"{found.path} ({state.dialect}{flow}{cycle})",
+        f"  step {state.step} {state.name}: {state.status.replace('_', ' ')}, retry {state.retry_count} of 3",
+        f"  sub-step {state.sub_step if state.sub_step is not None else 'unknown; the folders tell'}",
+    ]
+    lines += [f"  blocker: {text}" for text in state.blockers]
+    lines += [f"  attempt {row.attempt} at step {row.step} failed: {row.reason}" for row in state.retry_log]
+    lines += [f"  decided: {text}" for text in state.decisions]
+    lines += [f"  problem: {problem}" for problem in state.problems]
+    return "\n".join("  " * line.startswith("  ") + one_line(line) for line in lines)
+
+
+def _check(paths: Sequence[Path], output: Output) -> int:
+    from runner.core.names import one_line
+    from runner.state.reading import find_problems
+
+    rows = []
+    for path in paths:
+        try:
+            problems = find_problems(path.read_bytes())
+        except OSError as error:
+            rows.append({"path": str(path), "line": 0, "key": "", "message": error.strerror or str(error)})
+            continue
+        rows += [
+            {"path": str(path), "line": item.line, "key": item.key, "message": one_line(str(item))}
+            for item in problems
+        ]
+    output.document({"problems": rows}, success=not rows)
+    output.answer("\n".join(f"{row['path']}: {row['message']}" for row in rows))
+    if not rows:
+        output.say("no problems")
+    return 1 if rows else 0
+
+
+def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
+    from runner.core.errors import NotFoundError, UsageError
+    from runner.state.conversion import IMPORTED, convert_state
+    from runner.state.errors import UnreadableStateError
+    from runner.state.model import Dialect
+    from runner.state.reading import decode, parse_state
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(f"{path} cannot be read: {error.strerror}", hint="name a state file") from None
+    try:
+        state = parse_state(decode(data))
+    except UnreadableStateError as error:
+        raise UnreadableStateError(
+            f"{path} cannot be converted: {error.message}", problems=error.problems, hint=error.hint
+        ) from None
+    made = convert_state(state, Dialect(arguments.to), flow=arguments.flow, step=arguments.step)
+    for name in made.unheld:
+        output.warn(f"{arguments.to} has no place for: {name}; it is kept under '## {IMPORTED}'")
+    if arguments.output is None:
+        output.answer(made.state.text)
+    else:
+        target = Path(arguments.directory) / arguments.output
+        try:
+            with target.open("xb") as file:
+                file.write(made.state.text.encode())
+        except FileExistsError:
+            raise UsageError(
+                f"{target} exists", hint="name a file that does not, or remove it first"
+            ) from None
+    output.document({"text": made.state.text, "output": arguments.output, "unheld": list(made.unheld)})
+    return 0
+
+
+def _merge(paths: Sequence[Path]) -> int:
+    """Join three versions as git hands them over; the result replaces ours, without a conflict."""
+    from isolation.disk import replace_file
+    from runner.state.merging import merge_states
+
+    base, ours, theirs = (path.read_bytes().decode("utf-8", "surrogateescape") for path in paths)
+    merged = merge_states(base, ours, theirs)
+    mode = paths[1].stat().st_mode & 0o777
+    replace_file(paths[1], merged.encode("utf-8", "surrogateescape"), mode=mode)
+    return 0
