@@ -75,10 +75,15 @@ def admin_dir_of_missing(repository: Repository, path: Path) -> Path | None:
     return next((entry for entry in entries if _points_back(entry, path)), None)
 
 
-def _points_back(git_dir: Path, path: Path) -> bool:
+def worktree_of(git_dir: Path) -> Path | None:
+    """Give the checkout that a linked worktree's git directory leads back to."""
     try:
         pointer = os.fsdecode((git_dir / "gitdir").read_bytes()).rstrip("\n")
     except OSError:
-        return False
+        return None
     # Newer versions of git can keep relative paths here.
-    return os.path.normpath(git_dir / pointer) == str(path / ".git")
+    return Path(os.path.normpath(git_dir / pointer)).parent
+
+
+def _points_back(git_dir: Path, path: Path) -> bool:
+    return worktree_of(git_dir) == path

@@ -1,6 +1,6 @@
 """The commits that the program makes itself: checkpoints of a story, merges of its dependencies.
 
-They are made from plumbing, with fixed dates: the same act on the same content gives the same
+They have fixed dates: the same act on the same content gives the same
 commit id, so an act that was torn by a crash can simply be done again. A branch moves only by
 compare-and-swap. A lock that another git command holds is waited for, within bounds, and never
 deleted.
@@ -9,6 +9,7 @@ deleted.
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from isolation.checkout import Look, look
@@ -46,18 +47,29 @@ def operation_in_progress(git_dir: Path) -> str | None:
     return next((what for name, what in _OPERATIONS.items() if (git_dir / name).exists()), None)
 
 
-def checkpoint(repository: Repository, cwd: Path, branch: str, message: str, date: float) -> str:
-    """Commit everything in a worktree to its branch and give the branch's tip, moved or not.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where a branch stands after a checkpoint: its tip, and how many commits it has since its base."""
+
+    tip: str
+    commits: int
+
+
+def checkpoint(
+    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str
+) -> Checkpoint:
+    """Commit everything in a worktree to its branch; where nothing changed, the branch stays.
 
     `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
     """
     seen = look(repository, cwd)
     head = _require_committable(seen, cwd, branch)
-    if not seen.dirty:
-        return head
-    _stage_all(repository, cwd)
-    _commit_index(repository, cwd, message, date)
-    return _require_only_tip(repository, cwd, branch, head)
+    if seen.dirty:
+        _stage_all(repository, cwd)
+        _commit_index(repository, cwd, message, date)
+    elif head == base:
+        return Checkpoint(tip=head, commits=0)
+    return _standing(repository, cwd, branch, head, base)
 
 
 def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> None:
@@ -78,15 +90,16 @@ def _commit_index(repository: Repository, cwd: Path, message: str, date: float) 
         raise failure(args, output)
 
 
-def _require_only_tip(repository: Repository, cwd: Path, branch: str, before: str) -> str:
-    """Give the new tip of the branch; somebody else's commit in between is an error."""
-    parents = repository.run("rev-parse", "HEAD", "HEAD^@", cwd=cwd, check=False).stdout.split()
-    if before not in parents[:2]:
+def _standing(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> Checkpoint:
+    """Tell where the branch stands; somebody else's commit on top of `before` is an error."""
+    lines = repository.run("rev-list", "--parents", f"{base}..HEAD", "--", cwd=cwd).stdout.splitlines()
+    newest = lines[0].split() if lines else [base]
+    if before not in newest[:2]:
         raise WorkspaceError(
-            f"branch {branch} moved from {before[:10]} to {parents[0][:10]} during a checkpoint",
+            f"branch {branch} moved from {before[:10]} to {newest[0][:10]} during a checkpoint",
             hint="does another process commit to it? run again when it has ended",
         )
-    return parents[0]
+    return Checkpoint(tip=newest[0], commits=len(lines))
 
 
 def merge_parents(repository: Repository, parents: Sequence[str], message: str) -> str:

@@ -13,18 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from isolation.checkout import admin_dir_of_missing
+from isolation.checkout import admin_dir_of_missing, worktree_of
 from isolation.errors import RepositoryError
-from isolation.layout import autopilot_dir
-from isolation.repository import Repository, failure
+from isolation.layout import autopilot_dir, main_checkout
+from isolation.repository import Repository
 
 _REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
-_USAGE = 129
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """One entry of `git worktree list`; `lock_reason` is None when it is not locked."""
+    """One worktree; `head` is set when it is on no branch, `lock_reason` when it is locked."""
 
     path: Path
     head: str
@@ -40,7 +39,7 @@ class Registration:
     @property
     def is_torn(self) -> bool:
         """Whether `git worktree add` was killed before it had written a HEAD."""
-        return set(self.head) == {"0"}
+        return self.branch is None and set(self.head) <= {"0"}
 
 
 def lock_reason(run_id: str, story_id: str) -> str:
@@ -49,20 +48,18 @@ def lock_reason(run_id: str, story_id: str) -> str:
 
 
 def load_registrations(repository: Repository) -> tuple[Registration, ...]:
-    """Read every worktree that git knows of; the main checkout comes first."""
-    args = ("worktree", "list", "--porcelain", "-z")
-    output = repository.run(*args, check=False)
-    text, separator = output.stdout, "\0"
-    if output.returncode == _USAGE:  # before git 2.36 there is no -z
-        text, separator = repository.run(*args[:-1]).stdout, "\n"
-    elif output.returncode != 0:
-        raise failure(args, output)
-    return tuple(_parse(block.split(separator)) for block in text.split(separator * 2) if block)
+    """Read every worktree that git knows of; the main checkout comes first.
 
-
-def registration_at(repository: Repository, path: Path) -> Registration | None:
-    """Find the worktree that is registered at exactly this path."""
-    return next((each for each in load_registrations(repository) if each.path == path), None)
+    Its own files tell, as documented in gitrepository-layout: no process is started for it.
+    """
+    common = repository.common_dir
+    if (common / "reftable").exists():  # there HEAD is no file to read
+        return _listed_by_git(repository)
+    main = _entry(common, main_checkout(common) or common)
+    folders = sorted((common / "worktrees").iterdir()) if (common / "worktrees").is_dir() else []
+    places = ((folder, worktree_of(folder)) for folder in folders)
+    linked = [_entry(folder, path) for folder, path in places if path is not None]
+    return (main, *sorted(linked, key=lambda entry: entry.path))
 
 
 def clear_missing(repository: Repository, path: Path) -> None:
@@ -91,12 +88,35 @@ def clear_missing(repository: Repository, path: Path) -> None:
             folder.rmdir()
 
 
+def _entry(git_dir: Path, path: Path) -> Registration:
+    head = _text(git_dir / "HEAD") or ""
+    branch = head.removeprefix("ref:").strip() if head.startswith("ref:") else None
+    return Registration(
+        path=path,
+        head="" if branch else head,
+        branch=branch.removeprefix("refs/heads/") if branch else None,
+        lock_reason=_text(git_dir / "locked"),
+    )
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return os.fsdecode(path.read_bytes()).strip()
+    except OSError:
+        return None
+
+
+def _listed_by_git(repository: Repository) -> tuple[Registration, ...]:
+    text = repository.run("worktree", "list", "--porcelain", "-z").stdout
+    return tuple(_parse(block.split("\0")) for block in text.split("\0\0") if block)
+
+
 def _parse(lines: list[str]) -> Registration:
     values = dict(line.partition(" ")[::2] for line in lines)
     branch = values.get("branch")
     return Registration(
         path=Path(values["worktree"]),
-        head=values.get("HEAD", ""),
+        head="" if branch else values.get("HEAD", ""),
         branch=branch.removeprefix("refs/heads/") if branch else None,
         lock_reason=values.get("locked"),
     )

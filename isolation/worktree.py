@@ -218,38 +218,45 @@ def _adopt(
             repository.run("worktree", "unlock", str(here.path))
         repository.run("worktree", "lock", "--reason", reason, str(here.path))
     half_filled = torn or is_half_filled(repository, here.path)
-    start = _start_of(repository, base, here.head)
-    return _Place(base=start, tip=here.head, existed=True, half_filled=half_filled)
+    tip = repository.resolve(f"refs/heads/{request.branch}")
+    start = _start_of(repository, base, tip)
+    return _Place(base=start, tip=tip, existed=True, half_filled=half_filled)
 
 
 def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place:
-    """Register a worktree on the story's branch, made at the base unless it exists."""
+    """Register a worktree on a new branch at the base, or on the story's branch if there is one."""
     request.path.parent.mkdir(parents=True, exist_ok=True)
+    made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
+    if made.returncode == 0:
+        return _Place(base=base, tip=base, made_branch=True, made_tree=True)
     before = repository.branch_tip(request.branch)
-    tip = base if before is None else _fast_forward(repository, request.branch, before, base)
-    reason = ("--lock", "--reason", lock_reason(request.run_id, request.story_id))
-    exists = before is not None
-    for _ in range(_ATTEMPTS):
-        existing = (str(request.path), request.branch)
-        fresh = ("--no-track", "-b", request.branch, str(request.path), base)
-        args = ("worktree", "add", "--no-checkout", *reason, *(existing if exists else fresh))
-        output = repository.run(*args, check=False)
-        if output.returncode == 0:
-            return _Place(
-                base=_start_of(repository, base, tip),
-                tip=tip,
-                made_branch=before is None,
-                made_tree=True,
-                existed=before is not None,
-            )
-        if not _PASSING.search(output.stderr):
-            break
-        # A failed attempt may have left the new branch behind: then that one is used.
-        exists = repository.branch_tip(request.branch) is not None
     if before is None:
-        _delete_branch(repository, request.branch, base)
         _require_creatable(repository, request.branch)
-    raise failure(args, output)
+        raise failure(("worktree", "add", str(request.path)), made)
+    # A failed attempt may have left the new branch behind; then it is ours, and else the user's.
+    ours = before == base and _PASSING.search(made.stderr) is not None
+    tip = _fast_forward(repository, request.branch, before, base)
+    attached = _try_to_add(repository, request, (str(request.path), request.branch))
+    if attached.returncode != 0:
+        if ours:
+            _delete_branch(repository, request.branch, base)
+        raise failure(("worktree", "add", str(request.path)), attached)
+    start = _start_of(repository, base, tip)
+    return _Place(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
+
+
+def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[str, ...]) -> GitOutput:
+    """Ask git for the worktree; what is known to pass is tried again."""
+    reason = lock_reason(request.run_id, request.story_id)
+    for attempt in range(_ATTEMPTS):
+        output = repository.run(
+            "worktree", "add", "--no-checkout", "--lock", "--reason", reason, *what, check=False
+        )
+        if output.returncode == 0 or attempt == _ATTEMPTS - 1 or not _PASSING.search(output.stderr):
+            break
+        if "-b" in what and repository.branch_tip(request.branch) is not None:
+            break  # the attempt left its new branch behind, so the next one must attach to it
+    return output
 
 
 def _fast_forward(repository: Repository, branch: str, tip: str, base: str) -> str:

@@ -15,7 +15,7 @@ from runner.agents.protocol import Agent
 from runner.core import events as ev
 from runner.core.errors import JournalError
 from runner.core.loop import HINTS
-from runner.core.model import ContinuePolicy, KillSwitch, ResourceSample, Story, StoryId
+from runner.core.model import ContinuePolicy, KillSwitch, ResourceSample, RunSnapshot, Story, StoryId
 from runner.core.schedule import decide
 from runner.core.tiers import ceiling, evaluate, next_window
 from runner.pipeline import Pipeline, finished
@@ -60,7 +60,7 @@ class Orchestrator:
 
     async def orchestrate(self) -> None:
         """Run until every story has its verdict."""
-        self._tools.recorder.subscribe(lambda _event, _run: self._wake())
+        self._tools.recorder.subscribe(self._notice)
         await self._set_window(first=True)
         async with trio.open_nursery() as watchers:
             watchers.start_soon(self._watch_machine)
@@ -199,6 +199,11 @@ class Orchestrator:
             await self._end_admission("inactivity-timeout", f"nothing happened for {limit:g} s")
             self._tools.control.raise_run(Level.STOP)
             return
+
+    def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
+        """Look again for what may start, after those events that can change the answer."""
+        if isinstance(event.body, ev.StoryFinished | ev.WindowChanged | ev.AdmissionEnded):
+            self._wake()
 
     def _wake(self) -> None:
         self._changed.set()

@@ -184,9 +184,9 @@ class Pipeline:
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
         message = self._message()
-        tip = await offload(checkpoint, self._repository, workspace.path, workspace.branch, message, int(at))
-        commits = await offload(self._repository.count_commits, workspace.base, tip)
-        await self._record(ev.Checkpointed(story_id=self._story.id, commit=tip, commits=commits))
+        commit = partial(checkpoint, self._repository, workspace.path, base=workspace.base)
+        made = await offload(commit, workspace.branch, message, at)
+        await self._record(ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits))
 
     def _message(self) -> str:
         return (

@@ -25,6 +25,8 @@ def run_program(arguments: list[str]) -> int:
 
         sys.stdout.write(f"autopilot-multi {version('autopilot-multi')}\n")
         return 0
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a poor locale costs a letter
     return _run_command(*_command(arguments))
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from runner.state.combine import join_writers
 from runner.state.errors import StateBusyError, StateError, UnreadableStateError
 from runner.state.model import Phase, Position, StateFile
 from runner.state.reading import decode, parse_state
-from runner.state.swap import Changed, put
+from runner.state.swap import Changed, put, read_settled
 from runner.state.vocabulary import STANDARD, Vocabulary
 from runner.state.writing import render, require_writable
 
@@ -26,8 +27,6 @@ PATIENCE = 10.0
 """Seconds to wait for the lock: a write takes milliseconds."""
 
 _PAUSE = 0.005
-_SETTLING = 0.02
-_LOOKS = 5
 _ROUNDS = 50
 
 
@@ -125,6 +124,7 @@ def _write(
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(lock):
         seen = source = _settled(path, vocabulary)
+        exchange = partial(_put, path, lock.parent, vocabulary)
         last: StateFile | None = None
         for _ in range(_ROUNDS):
             on_disk = _understood(path, source, vocabulary, keep=last is not None or replace_unreadable)
@@ -134,7 +134,7 @@ def _write(
             data = text.encode()
             last = parse_state(text, vocabulary=vocabulary)
             try:
-                displaced = seen if data == seen else put(path, data, seen=seen, staging=lock.parent)
+                displaced = seen if data == seen else exchange(data, seen)
             except Changed:
                 seen, last = _settled(path, vocabulary), None
                 source = seen
@@ -144,6 +144,10 @@ def _write(
             # Another writer came between. Ours is in place, theirs is in hand: join them once more.
             seen, source = data, displaced
     raise StateBusyError(f"{path} is rewritten without end", hint="see what else writes it, then run again")
+
+
+def _put(path: Path, staging: Path, vocabulary: Vocabulary, data: bytes, seen: bytes | None) -> bytes | None:
+    return put(path, data, seen=seen, staging=staging, whole=lambda found: _readable(found, vocabulary))
 
 
 def _understood(path: Path, data: bytes | None, vocabulary: Vocabulary, *, keep: bool) -> StateFile | None:
@@ -160,16 +164,11 @@ def _understood(path: Path, data: bytes | None, vocabulary: Vocabulary, *, keep:
 
 
 def _settled(path: Path, vocabulary: Vocabulary) -> bytes | None:
-    """Read a file; one that makes no sense is read again, for a writer may be in the midst of it."""
-    data = _bytes(path)
-    for _ in range(_LOOKS):
-        if data is None or _readable(data, vocabulary):
-            break
-        time.sleep(_SETTLING)
-        before, data = data, _bytes(path)
-        if data == before:
-            break
-    return data
+    """Read a file, or give None; one that a writer is in the midst of is awaited."""
+    try:
+        return read_settled(path, lambda data: _readable(data, vocabulary))
+    except FileNotFoundError:
+        return None
 
 
 def _readable(data: bytes, vocabulary: Vocabulary) -> bool:
@@ -178,13 +177,6 @@ def _readable(data: bytes, vocabulary: Vocabulary) -> bool:
     except UnreadableStateError:
         return False
     return True
-
-
-def _bytes(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
 
 
 def _told(path: Path, error: UnreadableStateError, copy: Path) -> UnreadableStateError:

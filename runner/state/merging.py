@@ -108,7 +108,8 @@ def _foreign(text: str) -> dict[tuple[str, int], Span]:
     place = find_place(text)
     found: dict[tuple[str, int], Span] = {}
     for section in sorted((*place.sections.values(), *place.repeated), key=lambda section: section.start):
-        if section.start > place.block[0].start and section.title not in {CURRENT_STEP, *SECTIONS}:
+        known = section.title in {CURRENT_STEP, *SECTIONS} and section not in place.repeated
+        if section.start > place.block[0].start and not known:
             number = sum(title == section.title for title, _ in found)
             whole = text[section.start : section.body.end].rstrip()
             found[section.title, number] = Span(section.start, section.start + len(whole))

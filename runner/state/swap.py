@@ -17,31 +17,46 @@ from pathlib import Path
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_SETTLING = 0.02
+_PAUSE = 0.005
+
+SETTLING = 0.5
+"""Seconds that a writer may take between emptying a file and filling it."""
 
 
 class Changed(Exception):  # noqa: N818  a finding, not a fault
     """The file is not what the caller has seen; nothing was written."""
 
 
-def put(path: Path, data: bytes, *, seen: bytes | None, staging: Path) -> bytes | None:
+def put(
+    path: Path, data: bytes, *, seen: bytes | None, staging: Path, whole: Callable[[bytes], bool]
+) -> bytes | None:
     """Make `path` hold `data`, and give what it held at that instant.
 
     `seen` is what the caller knows to be there, None for no file. Raises `Changed` instead of
-    writing over something else where the two cannot be exchanged.
+    writing over something else where the two cannot be exchanged. What was displaced and is not
+    `whole` may still be in the hands of its writer, who is given the time to finish.
     """
     folder = staging if _same_device(staging, path.parent) else path.parent
     temporary = folder / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
         _write(temporary, data, _mode(path))
-        displaced = _place(temporary, path, seen)
+        displaced = _place(temporary, path, seen, whole)
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
     return displaced
 
 
-def _place(temporary: Path, path: Path, seen: bytes | None) -> bytes | None:
+def read_settled(path: Path, whole: Callable[[bytes], bool]) -> bytes:
+    """Read a file; one that is not whole but was written a moment ago is read again until it is."""
+    while True:
+        data = path.read_bytes()
+        if whole(data) or abs(time.time() - path.stat().st_mtime) > SETTLING:
+            return data
+        time.sleep(_PAUSE)
+
+
+def _place(temporary: Path, path: Path, seen: bytes | None, whole: Callable[[bytes], bool]) -> bytes | None:
     if seen is None:
         try:
             os.link(temporary, path)
@@ -49,7 +64,7 @@ def _place(temporary: Path, path: Path, seen: bytes | None) -> bytes | None:
             raise Changed from None
         return None
     if _exchange(temporary, path):
-        return _at_rest(temporary, seen)
+        return read_settled(temporary, lambda found: found == seen or whole(found))
     try:
         unchanged = path.read_bytes() == seen
     except FileNotFoundError:
@@ -58,17 +73,6 @@ def _place(temporary: Path, path: Path, seen: bytes | None) -> bytes | None:
         raise Changed
     temporary.replace(path)
     return seen
-
-
-def _at_rest(path: Path, seen: bytes) -> bytes:
-    """Read what was displaced; if it is unknown its writer may still be writing, so it may settle first."""
-    data = path.read_bytes()
-    while data != seen:
-        time.sleep(_SETTLING)
-        before, data = data, path.read_bytes()
-        if data == before:
-            break
-    return data
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -89,19 +93,21 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
     return function
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+def _write(path: Path, data: bytes, mode: int | None) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "wb") as file:
+        if mode is not None:
+            os.fchmod(descriptor, mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _mode(path: Path) -> int:
+def _mode(path: Path) -> int | None:
     try:
         return path.stat().st_mode & 0o777
     except FileNotFoundError:
-        return 0o644
+        return None
 
 
 def _same_device(one: Path, other: Path) -> bool:

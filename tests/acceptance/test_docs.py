@@ -190,6 +190,20 @@ def _told(text: str, folder: Path) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    """Every line of the README's sample is one of the demo's report, in its order."""
+    (sample,) = re.findall(
+        r"^```text\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    ran = run(tmp_path, "demo", env={"TMPDIR": str(tmp_path)})
+    assert ran.code == 0, ran.err
+    printed = iter(_told(ran.out, tmp_path))
+    shown = _told(sample, tmp_path)
+    assert len(shown) > 8
+    for line in shown:
+        assert line in printed, line
+
+
 def test_the_tutorial_is_what_happens(tmp_path: Path) -> None:
     """Every command of the tutorial is typed, and prints what the page shows."""
     settings = tmp_path / "home" / ".config" / "autopilot-multi" / "config.toml"

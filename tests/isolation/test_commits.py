@@ -19,28 +19,36 @@ def repository(repo: Path) -> Repository:
     return Repository.open(repo)
 
 
+def _checkpoint(repository: Repository, message: str, date: float) -> str:
+    """Make a checkpoint of the main checkout and give the tip; the count must agree with git's."""
+    base = git(repository.top, "rev-list", "--max-parents=0", "main").strip()
+    made = commits.checkpoint(repository, repository.top, "main", message, date, base=base)
+    assert made.commits == int(git(repository.top, "rev-list", "--count", f"{base}..main"))
+    return made.tip
+
+
 def test_checkpoint_commits_everything_once(repository: Repository) -> None:
     """A checkpoint holds all changes; without changes there is none; trailers and date stay."""
     top = repository.top
     (top / "new").write_text("x")
     (top / "README.md").unlink()
-    done = commits.checkpoint(repository, top, "main", "work\n\nAutopilot-Story: a\n", 1_700_000_000)
+    done = _checkpoint(repository, "work\n\nAutopilot-Story: a\n", 1_700_000_000)
     assert repository.head() == done
     assert look(repository, top).dirty == ()
     assert git(top, "log", "-1", "--format=%at %ct %an%n%(trailers:only)").split("\n")[:2] == [
         "1700000000 1700000000 Test",
         "Autopilot-Story: a",
     ]
-    assert commits.checkpoint(repository, top, "main", "again", 1_700_000_000) == done
+    assert _checkpoint(repository, "again", 1_700_000_000) == done
 
 
 def test_a_repeated_checkpoint_gives_the_same_commit(repository: Repository) -> None:
     """Torn between commit and branch move, the same checkpoint done again has the same id."""
     top, before = repository.top, repository.resolve("HEAD")
     (top / "new").write_text("x")
-    first = commits.checkpoint(repository, top, "main", "work", 5)
+    first = _checkpoint(repository, "work", 5)
     git(top, "update-ref", "refs/heads/main", before)
-    assert commits.checkpoint(repository, top, "main", "work", 5) == first
+    assert _checkpoint(repository, "work", 5) == first
 
 
 def test_without_an_identity_the_runner_commits_under_its_own_name(
@@ -53,7 +61,7 @@ def test_without_an_identity_the_runner_commits_under_its_own_name(
     repository = Repository.open(repository.top)
     assert not repository.has_identity
     (repository.top / "new").write_text("x")
-    commits.checkpoint(repository, repository.top, "main", "work", 5)
+    _checkpoint(repository, "work", 5)
     assert git(repository.top, "log", "-1", "--format=%an <%ae>").strip() == (
         "autopilot-multi <autopilot-multi@localhost>"
     )
@@ -64,7 +72,7 @@ def test_a_checkpoint_off_its_branch_is_refused(repository: Repository) -> None:
     git(repository.top, "switch", "-q", "-c", "other")
     (repository.top / "new").write_text("x")
     with pytest.raises(WorkspaceError, match="on branch other, not on main"):
-        commits.checkpoint(repository, repository.top, "main", "work", 5)
+        _checkpoint(repository, "work", 5)
     assert look(repository, repository.top).dirty == ("new",)
 
 
@@ -77,7 +85,7 @@ def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository
     commit(top, "README.md", "ours\n")
     subprocess.run(["git", "merge", "-q", "other"], cwd=top, check=False, capture_output=True)
     with pytest.raises(WorkspaceError, match="middle of a merge"):
-        commits.checkpoint(repository, top, "main", "work", 5)
+        _checkpoint(repository, "work", 5)
 
 
 def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -> None:
@@ -85,7 +93,7 @@ def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -
     git(repository.top, "init", "-q", "vendor/tool")
     (repository.top / "vendor" / "tool" / "file").write_text("x")
     with pytest.raises(WorkspaceError, match="vendor/tool/ is a git repository without a commit"):
-        commits.checkpoint(repository, repository.top, "main", "work", 5)
+        _checkpoint(repository, "work", 5)
 
 
 def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +109,7 @@ def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: py
             lock.unlink()
 
     monkeypatch.setattr("isolation.commits.time.sleep", wait)
-    assert commits.checkpoint(repository, repository.top, "main", "work", 5) == repository.head()
+    assert _checkpoint(repository, "work", 5) == repository.head()
     assert waits == [0.05, 0.1, 0.2]
 
 
@@ -114,7 +122,7 @@ def test_an_index_lock_that_stays_is_an_error_and_stays(
     lock.write_text("")
     (repository.top / "new").write_text("x")
     with pytest.raises(GitCommandError) as caught:
-        commits.checkpoint(repository, repository.top, "main", "work", 5)
+        _checkpoint(repository, "work", 5)
     assert "lock" in caught.value.hint
     assert lock.exists()
 

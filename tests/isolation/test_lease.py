@@ -152,12 +152,17 @@ def test_children_do_not_inherit_the_lease(common: Path) -> None:
     """A child that outlives the coordinator, by exec or by fork, does not keep the lease."""
     held = lease.acquire(common, "run-1")
     reading, writing = os.pipe()
+    told, telling = os.pipe()
     child = os.fork()
-    if child == 0:  # the child's own process: gives its copy back, then lives on
+    if child == 0:  # the child's own process: gives its copy back, says so, then lives on
         os.close(writing)
         held.release()
+        os.write(telling, b"x")
         os.read(reading, 1)
         os._exit(0)
+    os.read(told, 1)
+    os.close(told)
+    os.close(telling)
     try:
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False):
             assert lease.holder_is_alive(common)

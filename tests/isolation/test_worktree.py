@@ -46,22 +46,6 @@ async def test_two_stories_get_distinct_worktrees_and_the_main_checkout_stays(re
     assert reasons == [None, "autopilot-multi run run-1 story one", "autopilot-multi run run-1 story two"]
 
 
-async def test_a_git_before_2_36_lists_worktrees_too(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without `worktree list -z` the plain list is read, and says the same."""
-    await make(repository)
-    modern = load_registrations(repository)
-    fake = tmp_path / "bin" / "git"
-    fake.parent.mkdir()
-    fake.write_text(
-        '#!/bin/sh\ncase "$*" in *"list --porcelain -z"*) exit 129;; esac\nexec /usr/bin/git "$@"\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    assert load_registrations(repository) == modern
-
-
 async def test_a_worktree_of_a_bare_repository_works(repo: Path, tmp_path: Path) -> None:
     """A bare repository carries stories as well."""
     git(tmp_path, "clone", "-q", "--bare", str(repo), "store.git")

@@ -180,9 +180,7 @@ def states(draw: st.DrawFn, *, dialect: Dialect | None = None) -> StateFile:
     """Any state that may be written, on its dialect's template."""
     kind = dialect or draw(st.sampled_from(Dialect))
     common = {name: draw(strategy) for name, strategy in _common.items()}
-    base = StateFile(
-        dialect=kind, step="0", name="", status=StepStatus.NOT_STARTED, text=TEMPLATES[kind]
-    )
+    base = StateFile(dialect=kind, step="0", name="", status=StepStatus.NOT_STARTED, text=TEMPLATES[kind])
     state = replace(base, **common)
     if kind is Dialect.RICH:
         return replace(

@@ -8,7 +8,16 @@ from dataclasses import replace
 
 from runner.state.combine import further, join_items, join_writers
 from runner.state.merging import KEPT, keep_whole, merge_states
-from runner.state.model import AWAITING, CompletedRow, Dialect, LastSession, Phase, StateFile, StepStatus, Tracker
+from runner.state.model import (
+    AWAITING,
+    CompletedRow,
+    Dialect,
+    LastSession,
+    Phase,
+    StateFile,
+    StepStatus,
+    Tracker,
+)
 from runner.state.reading import parse_state
 from runner.state.writing import TEMPLATES, new_state, render
 from tests.state.samples import states, text_of
@@ -31,7 +40,9 @@ def test_the_furthest_step_wins() -> None:
     assert parse_state(merge_states("", far, done)).done
 
 
-@pytest.mark.parametrize(("near", "far"), [("2", "2a"), ("2e", "2ea"), ("2ea", "2f"), ("2hc", "2i"), ("2i", "3"), ("5c", "6")])
+@pytest.mark.parametrize(
+    ("near", "far"), [("2", "2a"), ("2e", "2ea"), ("2ea", "2f"), ("2hc", "2i"), ("2i", "3"), ("5c", "6")]
+)
 def test_lettered_steps_stand_in_their_order(near: str, far: str) -> None:
     """The rich dialect's letters are ordered as a project meets them."""
     one, two = (replace(new_state(Dialect.RICH), step=step, name="Plan") for step in (near, far))
@@ -84,14 +95,26 @@ def test_lists_are_joined_and_removals_kept() -> None:
     merged = parse_state(merge_states(base.text, render(ours), render(theirs)))
     assert merged.blockers == ("new",)
     assert merged.decisions == ("first", "ours", "theirs")
-    assert (merged.completed, merged.tracker, merged.last_session) == ((row,), Tracker.ADO, LastSession(date="d"))
+    assert (merged.completed, merged.tracker, merged.last_session) == (
+        (row,),
+        Tracker.ADO,
+        LastSession(date="d"),
+    )
 
 
 def test_foreign_sections_of_both_sides_stay() -> None:
     """Ours as it is; theirs added, or joined line by line where both wrote the same section."""
     base = BASE + "\n## Shared\na\n\n## Ours only changed\nx\n\n## Theirs changed\n1\n\n## Dropped\nold\n"
-    ours = base.replace("\na\n", "\na\nours\n").replace("\nx\n", "\nxx\n").replace("\n## Dropped\nold\n", "").replace("step: 1", "step: 2")
-    theirs = base.replace("\na\n", "\na\ntheirs\n").replace("\n1\n", "\n2\n").replace("step: 1", "step: 3") + "\n## New\nn\n"
+    ours = (
+        base.replace("\na\n", "\na\nours\n")
+        .replace("\nx\n", "\nxx\n")
+        .replace("\n## Dropped\nold\n", "")
+        .replace("step: 1", "step: 2")
+    )
+    theirs = (
+        base.replace("\na\n", "\na\ntheirs\n").replace("\n1\n", "\n2\n").replace("step: 1", "step: 3")
+        + "\n## New\nn\n"
+    )
     theirs += "\n## New\nagain"
     merged = merge_states(base, ours, theirs)
     assert parse_state(merged).step == "3"
@@ -100,12 +123,16 @@ def test_foreign_sections_of_both_sides_stay() -> None:
     assert "Dropped" not in merged
     assert merge_states(base, merged, theirs) == merged
     same = BASE + "\n## Shared\nb\n"
-    assert merge_states(BASE, same.replace("step: 1", "step: 2"), same.replace("b\n", "b")) == same.replace("step: 1", "step: 2")
+    assert merge_states(BASE, same.replace("step: 1", "step: 2"), same.replace("b\n", "b")) == same.replace(
+        "step: 1", "step: 2"
+    )
 
 
 def test_half_a_fence_does_not_swallow_the_rest() -> None:
     """Where joining sections would change what is read, their whole text is kept instead."""
-    ours = render(replace(new_state(Dialect.RICH), blockers=("b",))).replace("## Completed", "## Notes\nx\n\n## Completed")
+    ours = render(replace(new_state(Dialect.RICH), blockers=("b",))).replace(
+        "## Completed", "## Notes\nx\n\n## Completed"
+    )
     theirs = TEMPLATES[Dialect.RICH].replace("## Completed", "## Notes\n```\ny\n\n## Completed")
     merged = merge_states("", ours, theirs)
     assert parse_state(merged) == parse_state(ours)
@@ -158,7 +185,12 @@ def test_any_two_states_merge_without_loss(base: StateFile, ours: StateFile, the
     assert merge_states(before, merged, merged) == merged
 
 
-@given(st.text(max_size=80), st.text(max_size=80), st.sampled_from([BASE, text_of("rich-plan")]), st.integers(0, 2))
+@given(
+    st.text(max_size=80),
+    st.text(max_size=80),
+    st.sampled_from([BASE, text_of("rich-plan")]),
+    st.integers(0, 2),
+)
 @settings(max_examples=300, deadline=None)
 def test_any_texts_at_all_merge(one: str, two: str, good: str, place: int) -> None:
     """Never a conflict, never an exception, and both sides' text can be found again."""

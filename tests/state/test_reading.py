@@ -33,9 +33,17 @@ def refused(text: str) -> tuple[Problem, ...]:
         (POINTER.replace("sub_step: 0", "sub_step: {phase: 0, name: x}"), Dialect.AUTODEV),
         (POINTER + "\n## Blockers\n- x\n", Dialect.POINTER),
         ("# Autodev State\nflow: greenfield\nstep: 1\nname: Plan\nstatus: failed\n", Dialect.AUTODEV),
-        (RICH.replace("## Current Step\n", "## Current Step\n```yaml\n").replace("\n\n## Comp", "\n```\n\n## Comp"), Dialect.RICH),
+        (
+            RICH.replace("## Current Step\n", "## Current Step\n```yaml\n").replace(
+                "\n\n## Comp", "\n```\n\n## Comp"
+            ),
+            Dialect.RICH,
+        ),
         ("```\n" + AUTODEV + "```\n", Dialect.AUTODEV),
-        ("```\n# Autodev State\nflow: greenfield\nstep: 1\nname: P\nstatus: failed\n## More\n```\n", Dialect.AUTODEV),
+        (
+            "```\n# Autodev State\nflow: greenfield\nstep: 1\nname: P\nstatus: failed\n## More\n```\n",
+            Dialect.AUTODEV,
+        ),
     ],
 )
 def test_the_dialect_is_told_by_the_content(text: str, dialect: Dialect) -> None:
@@ -86,7 +94,11 @@ def test_every_status_is_read(status: StepStatus) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("not_started", "in_progres", ["line 7", "'in_progres'", "in_progress", "did you mean 'in_progress'?"]),
+        (
+            "not_started",
+            "in_progres",
+            ["line 7", "'in_progres'", "in_progress", "did you mean 'in_progress'?"],
+        ),
         ("flow: greenfield", "flow: greenfeld", ["line 4", "greenfield, existing-code, meta-repo, quick"]),
         ("retry_count: 0", "retry_count: 4", ["line 12", "retry_count '4'", "0 to 3"]),
         ("retry_count: 0", "retry_count: -1", ["'-1'", "0 to 3"]),
@@ -119,14 +131,24 @@ def test_two_fenced_states_are_ambiguous() -> None:
 
 def test_all_problems_are_listed_at_once() -> None:
     """A person corrects a file in one go."""
-    text = AUTODEV.replace("not_started", "x").replace("retry_count: 0", "retry_count: 9").replace("phase: 0", "phase: 0.5")
+    text = (
+        AUTODEV.replace("not_started", "x")
+        .replace("retry_count: 0", "retry_count: 9")
+        .replace("phase: 0", "phase: 0.5")
+    )
     problems = find_problems(text.encode())
-    assert [(item.key, item.fatal) for item in problems] == [("status", True), ("retry_count", True), ("sub_step", False)]
+    assert [(item.key, item.fatal) for item in problems] == [
+        ("status", True),
+        ("retry_count", True),
+        ("sub_step", False),
+    ]
 
 
 def test_unknown_values_of_lesser_weight_are_reported_and_left_out() -> None:
     """A wrong tracker, a missing name or counter, an odd cycle: a state all the same, with problems."""
-    text = AUTODEV.replace("name: Problem\n", "").replace("retry_count: 0\ncycle: 1\n", "tracker: trello\ncycle: 4\n")
+    text = AUTODEV.replace("name: Problem\n", "").replace(
+        "retry_count: 0\ncycle: 1\n", "tracker: trello\ncycle: 4\n"
+    )
     state = parse_state(text)
     assert (state.name, state.retry_count, state.cycle, state.tracker) == ("", 0, 4, None)
     assert [item.key for item in state.problems] == ["name", "retry_count", "cycle", "tracker"]
@@ -236,7 +258,9 @@ def test_a_section_given_twice_is_reported() -> None:
 
 def test_fenced_and_commented_lines_of_a_section_are_no_values() -> None:
     """An example in a fence or a comment is not the list itself."""
-    text = RICH.replace("## Key Decisions\n- none", "## Key Decisions\n```\n- example\n```\n- real\n<!--\n- old\n-->\n")
+    text = RICH.replace(
+        "## Key Decisions\n- none", "## Key Decisions\n```\n- example\n```\n- real\n<!--\n- old\n-->\n"
+    )
     assert parse_state(text).decisions == ("real",)
 
 

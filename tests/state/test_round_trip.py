@@ -86,7 +86,11 @@ def test_any_state_can_be_written_into_a_sample(name: str, state: StateFile) -> 
     written = render(replace(state, text=text))
     assert parse_state(written) == state
     assert render(parse_state(written)) == written
-    for kept in ("## House rules\nDo not touch `vendor/`.\n", "## Open questions\n| a | b |\n", "More notes."):
+    for kept in (
+        "## House rules\nDo not touch `vendor/`.\n",
+        "## Open questions\n| a | b |\n",
+        "More notes.",
+    ):
         assert (kept in written) == (kept in text)
 
 

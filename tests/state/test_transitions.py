@@ -72,11 +72,15 @@ def test_acceptance_51_one_run_and_three_retries_then_failed(state: StateFile) -
     if state.dialect is Dialect.RICH:
         assert not rows
         rows, blockers = list(state.retry_log), list(state.blockers)
-    assert [(row.attempt, row.reason) for row in rows] == [(str(n), f"no {n}" + (" at all" if n < 4 else "")) for n in range(1, 5)]
+    assert [(row.attempt, row.reason) for row in rows] == [
+        (str(n), f"no {n}" + (" at all" if n < 4 else "")) for n in range(1, 5)
+    ]
     assert rows[0].timestamp == "2026-04-23T03:06:32+00:00"
     assert rows[0].sub_step == str(state.sub_step)
     (blocker,) = blockers
-    assert blocker.startswith(f"Step {state.step} ({state.name}) failed at sub-step {state.sub_step} after 3 retries")
+    assert blocker.startswith(
+        f"Step {state.step} ({state.name}) failed at sub-step {state.sub_step} after 3 retries"
+    )
     assert blocker.endswith("no 4")
     with pytest.raises(StateError, match="waits for a person"):
         begin_step(state, StepRef(step=state.step, name=state.name))
@@ -103,8 +107,15 @@ def test_retry_by_a_person_starts_anew() -> None:
 def test_skip_by_a_person_stands_before_the_next_step() -> None:
     """The skipped step is on record, its blocker gone; without a next step the file says skipped."""
     failed = parse_state(text_of("rich-failed"))
-    state = written(skip_by_person(failed, StepRef(step="2c", name="Decompose Tests"), at=AT, reason="no time"))
-    assert (state.step, state.status, state.sub_step, state.retry_count) == ("2c", StepStatus.NOT_STARTED, IDLE, 0)
+    state = written(
+        skip_by_person(failed, StepRef(step="2c", name="Decompose Tests"), at=AT, reason="no time")
+    )
+    assert (state.step, state.status, state.sub_step, state.retry_count) == (
+        "2c",
+        StepStatus.NOT_STARTED,
+        IDLE,
+        0,
+    )
     assert state.completed[-1] == CompletedRow(
         step="2b", name="Blackbox Test Spec", completed="2026-04-23", outcome="skipped by a person: no time"
     )
@@ -124,7 +135,9 @@ def test_acceptance_53_success_after_two_retries_resets_and_clears() -> None:
     assert (state.retry_count, len(state.retry_log)) == (2, 3)
     done = written(complete_step(state, at=AT, outcome="12 components"))
     assert (done.status, done.retry_count, done.retry_log) == (StepStatus.COMPLETED, 0, (old,))
-    assert done.completed[-1] == CompletedRow(step="2", name="Plan", completed="2026-04-23", outcome="12 components")
+    assert done.completed[-1] == CompletedRow(
+        step="2", name="Plan", completed="2026-04-23", outcome="12 components"
+    )
     again = complete_step(done, at=AT, outcome="better").state
     assert [row.step for row in again.completed] == ["0", "1", "2"]
     assert again.completed[-1].outcome == "better"
@@ -146,7 +159,9 @@ def test_acceptance_55_a_boundary_stops_before_the_next_step() -> None:
     after = written(change)
     assert (after.step, after.name, after.status) == ("4", "Implement", StepStatus.NOT_STARTED)
     assert (after.retry_count, after.sub_step) == (0, IDLE)
-    assert after.completed[-1] == CompletedRow(step="3", name="Decompose", completed="2026-04-23", outcome="9 tasks")
+    assert after.completed[-1] == CompletedRow(
+        step="3", name="Decompose", completed="2026-04-23", outcome="9 tasks"
+    )
     assert after.last_session == LastSession(
         date="2026-04-23",
         ended_at="Step 3 Decompose — SubStep 4 — Architecture Review & Risk Assessment",
@@ -160,16 +175,25 @@ def test_acceptance_55_rows_without_a_boundary_chain() -> None:
     """Beginning the next step after a completed one puts it straight in progress."""
     done = complete_step(AUTODEV, at=AT).state
     state = written(begin_step(done, StepRef(step="11", name="Run Tests")))
-    assert (state.step, state.status, state.sub_step, state.retry_count) == ("11", StepStatus.IN_PROGRESS, AWAITING, 0)
+    assert (state.step, state.status, state.sub_step, state.retry_count) == (
+        "11",
+        StepStatus.IN_PROGRESS,
+        AWAITING,
+        0,
+    )
 
 
 def test_acceptance_57_an_autodev_boundary_resets_the_sub_step_and_keeps_the_cycle() -> None:
     """Phase 0, awaiting-invocation, empty detail, retry 0; the cycle does not rise."""
-    change = boundary(replace(AUTODEV, retry_count=2), StepRef(step="11", name="Run Tests"), at=AT, notes="done\nfor today")
+    change = boundary(
+        replace(AUTODEV, retry_count=2), StepRef(step="11", name="Run Tests"), at=AT, notes="done\nfor today"
+    )
     state = written(change)
     assert state.sub_step == Phase(phase=0, name="awaiting-invocation", detail="")
     assert (state.retry_count, state.cycle, state.status) == (0, 3, StepStatus.NOT_STARTED)
-    assert "  phase: 0\n  name: awaiting-invocation\n  detail: \"\"\nretry_count: 0\ncycle: 3\n" in render(state)
+    assert '  phase: 0\n  name: awaiting-invocation\n  detail: ""\nretry_count: 0\ncycle: 3\n' in render(
+        state
+    )
     assert change.overflow.last_session is not None
     assert change.overflow.last_session.notes == "done for today"
     assert change.overflow.completed[0].step == "10"
@@ -181,7 +205,12 @@ def test_acceptance_57_only_the_re_entry_loop_raises_the_cycle() -> None:
     done = finish(AUTODEV).state
     assert done.done
     state = written(enter_again(done, to))
-    assert (state.cycle, state.step, state.status, state.sub_step) == (4, "9", StepStatus.NOT_STARTED, AWAITING)
+    assert (state.cycle, state.step, state.status, state.sub_step) == (
+        4,
+        "9",
+        StepStatus.NOT_STARTED,
+        AWAITING,
+    )
     with pytest.raises(StateError, match="no second cycle"):
         enter_again(parse_state(text_of("autodev-plan")), to)
     with pytest.raises(StateError, match="no second cycle"):
@@ -240,7 +269,12 @@ def test_rolling_back_reopens_a_step() -> None:
     """The step is in progress, its row gone, other rows kept, and the failed step's blocker gone too."""
     failed = fail_attempt(replace(PLAN, retry_count=3), reason="no", at=AT).state
     state = written(roll_back(failed, StepRef(step="1", name="Research")))
-    assert (state.step, state.status, state.sub_step, state.retry_count) == ("1", StepStatus.IN_PROGRESS, IDLE, 0)
+    assert (state.step, state.status, state.sub_step, state.retry_count) == (
+        "1",
+        StepStatus.IN_PROGRESS,
+        IDLE,
+        0,
+    )
     assert [row.step for row in state.completed] == ["0"]
     assert (state.blockers, state.retry_log) == ((), ())
 

@@ -27,12 +27,16 @@ ROW = CompletedRow(step="0", name="Problem", completed="2026-01-01", outcome="a 
 RETRY = RetryRow(attempt="1", step="0", name="Problem", sub_step="", reason="no", timestamp="now")
 
 
-@pytest.mark.parametrize(("dialect", "step"), [(Dialect.RICH, "0"), (Dialect.POINTER, "1"), (Dialect.AUTODEV, "1")])
+@pytest.mark.parametrize(
+    ("dialect", "step"), [(Dialect.RICH, "0"), (Dialect.POINTER, "1"), (Dialect.AUTODEV, "1")]
+)
 def test_acceptance_49_a_new_file_stands_at_its_first_step(dialect: Dialect, step: str) -> None:
     """Step 0 in rich, 1 in the others; not started, no retries, no problems."""
     state = new_state(dialect)
     assert (state.step, state.status, state.retry_count) == (step, StepStatus.NOT_STARTED, 0)
-    assert (state.flow, state.cycle) == ((None, None) if dialect is Dialect.RICH else ("greenfield", state.cycle))
+    assert (state.flow, state.cycle) == (
+        (None, None) if dialect is Dialect.RICH else ("greenfield", state.cycle)
+    )
     assert state.cycle == (1 if dialect is Dialect.AUTODEV else None)
     assert parse_state(state.text) == state
     assert parse_state(state.text).problems == ()
@@ -89,10 +93,16 @@ def test_a_sub_step_may_stay_rise_or_begin_anew() -> None:
         (Dialect.POINTER, {"sub_step": None}, "cannot become unknown"),
         (Dialect.AUTODEV, {"text": "nothing"}, "a text that holds one"),
         (Dialect.AUTODEV, {"text": TEMPLATES[Dialect.RICH]}, "a rich file cannot take"),
-        (Dialect.RICH, {"completed": (CompletedRow(step="-", name="", completed="", outcome=""),)}, "read back as another"),
+        (
+            Dialect.RICH,
+            {"completed": (CompletedRow(step="-", name="", completed="", outcome=""),)},
+            "read back as another",
+        ),
     ],
 )
-def test_values_that_are_not_allowed_are_not_written(dialect: Dialect, values: dict[str, object], message: str) -> None:
+def test_values_that_are_not_allowed_are_not_written(
+    dialect: Dialect, values: dict[str, object], message: str
+) -> None:
     """The same limits as in reading, and nothing that would read back as something else."""
     with pytest.raises(StateError, match=message):
         render(replace(new_state(dialect), **values))  # type: ignore[arg-type]  some values are wrong on purpose
@@ -122,7 +132,9 @@ def test_a_broken_sub_step_is_written_anew_and_foreign_lines_stay(broken: str) -
 def test_only_parts_that_changed_are_touched() -> None:
     """A new phase leaves name and detail, remarks included, as they were."""
     text = text_of("autodev-implement").replace("name: batch-loop", "name: batch-loop   # theirs")
-    changed = render(replace(parse_state(text), sub_step=Phase(phase=8, name="batch-loop", detail="batch 2 of ~4")))
+    changed = render(
+        replace(parse_state(text), sub_step=Phase(phase=8, name="batch-loop", detail="batch 2 of ~4"))
+    )
     assert changed == text.replace("phase: 7", "phase: 8")
 
 
@@ -132,7 +144,8 @@ def test_missing_keys_are_added_where_they_belong(end: str) -> None:
     text = "flow: greenfield\nstep: 1\nname: Plan\nstatus: failed\n\n# mine" + end
     wanted = replace(parse_state(text), retry_count=2, sub_step=Position(text="4"), tracker=Tracker.JIRA)
     assert render(wanted) == (
-        "flow: greenfield\nstep: 1\nname: Plan\nstatus: failed\nsub_step: 4\nretry_count: 2\ntracker: jira\n\n# mine" + end
+        "flow: greenfield\nstep: 1\nname: Plan\nstatus: failed\nsub_step: 4\nretry_count: 2\ntracker: jira\n\n# mine"
+        + end
     )
     short = parse_state("# Autodev State\r\nflow: quick\r\nstep: 1\r\nname:\r\nstatus: failed")
     full = render(replace(short, name="Implement", sub_step=AWAITING, retry_count=3, cycle=2))
@@ -197,13 +210,23 @@ def test_rows_are_edited_one_by_one() -> None:
     lines = render(changed).split("\n")
     kept = [line for line in text.split("\n") if line.startswith(("| 1 | 2b", "| 4 | 2b"))]
     at = lines.index(kept[0])
-    assert lines[at - 1 : at + 3] == ["| 1 | 0 | Problem |  | no | now |", *kept, "| 5 | 0 | Problem |  | no | now |"]
+    assert lines[at - 1 : at + 3] == [
+        "| 1 | 0 | Problem |  | no | now |",
+        *kept,
+        "| 5 | 0 | Problem |  | no | now |",
+    ]
 
 
 def test_a_list_may_change_entirely() -> None:
     """Replaced, inserted and removed bullets, with lines of continuation."""
     state = parse_state(text_of("rich-plan"))
-    for decisions in (("new",), ("a", *state.decisions), (*state.decisions, "z"), (state.decisions[1], "b", "c"), ()):
+    for decisions in (
+        ("new",),
+        ("a", *state.decisions),
+        (*state.decisions, "z"),
+        (state.decisions[1], "b", "c"),
+        (),
+    ):
         assert parse_state(render(replace(state, decisions=decisions))).decisions == decisions
 
 
@@ -217,10 +240,14 @@ def test_an_empty_table_section_gets_its_header() -> None:
 
 def test_the_last_session_may_be_partial() -> None:
     """Missing keys are added, placeholders filled, and an emptied session is no session."""
-    text = TEMPLATES[Dialect.RICH].replace("ended_at:\nreason:\nnotes:\n", "reason: [completed step / …]\nmood: good\n")
+    text = TEMPLATES[Dialect.RICH].replace(
+        "ended_at:\nreason:\nnotes:\n", "reason: [completed step / …]\nmood: good\n"
+    )
     state = parse_state(text)
     assert state.last_session is None
-    full: StateFile = replace(state, last_session=LastSession(date="d", ended_at="e", reason="[r]", notes="n # 1"))
+    full: StateFile = replace(
+        state, last_session=LastSession(date="d", ended_at="e", reason="[r]", notes="n # 1")
+    )
     assert parse_state(render(full)) == full
     assert "mood: good\n" in render(full)
     assert parse_state(render(replace(parse_state(render(full)), last_session=None))).last_session is None

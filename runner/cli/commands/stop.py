@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Leave the request in the journal, where the coordinator finds it."""
     from isolation.layout import find_repository, journal_path
-    from isolation.lease import holder_is_alive
+    from isolation.lease import holder_is_alive, read_holder
     from runner.core.errors import NotFoundError
     from runner.core.fold import fold
     from runner.core.names import did_you_mean
@@ -38,7 +38,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             "no run is going on in this repository", hint="`autopilot-multi status` shows the newest one."
         )
     with Journal.open_existing(journal_path(common_dir)) as journal:
-        run_id = journal.newest_run()
+        holder = read_holder(common_dir)
+        run_id = journal.find_run(holder.run_id) if holder else journal.newest_run()
         known = fold(run_id, journal.events(run_id)).stories
         for name in arguments.stories:
             if name not in known:

@@ -1,0 +1,166 @@
+"""`autopilot-multi state`: what people and git get to see."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from runner.cli.commands import state as command
+from runner.cli.output import Output
+from runner.core.errors import NotFoundError, UsageError
+from runner.state.errors import StateError, UnreadableStateError
+from runner.state.reading import parse_state
+from tests.state.samples import text_of
+
+
+def run(*argv: str, as_json: bool = False) -> int:
+    """Run the command as the program does once it has parsed its name."""
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    return command.execute(parser.parse_args(argv), Output(command="state", as_json=as_json))
+
+
+@pytest.fixture
+def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a project with files of all dialects in their usual places."""
+    monkeypatch.chdir(tmp_path)
+    for path, name in (
+        ("_docs/_autodev_state.md", "autodev-implement"),
+        ("_docs/_autopilot_state.md", "rich-failed"),
+        ("_docs/stories/a/_autopilot_state.md", "pointer-failed"),
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(text_of(name).encode())
+    return tmp_path / "_docs"
+
+
+def test_show_finds_the_usual_files(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a path: all under _docs, each with place, sub-step and what needs attention."""
+    assert run("show", "-C", str(docs.parent)) == 0
+    out = capsys.readouterr().out
+    assert (
+        "_autodev_state.md (autodev, existing-code, cycle 3)\n  step 10 Implement: in progress, retry 0 of 3\n"
+        in out
+    )
+    assert "  sub-step 7 — batch-loop (batch 2 of ~4)\n" in out
+    assert "  blocker: Step 2b" in out
+    assert "  attempt 4 at step 2b failed: no test cases\n" in out
+    assert out.count("_state.md (") == 3
+
+
+def test_show_as_json(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document with all states; an unreadable one makes it a failure."""
+    assert run("show", as_json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [item["dialect"] for item in document["data"]["states"]] == ["autodev", "rich", "pointer"]
+    (docs / "_autodev_state.md").write_text("nothing")
+    assert run("show", as_json=True) == 1
+    assert not json.loads(capsys.readouterr().out)["success"]
+
+
+def test_show_named_files(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unreadable files, unknown sub-steps, decisions and problems are told; control characters are not obeyed."""
+    path = docs / "x.md"
+    path.write_text(
+        text_of("autodev-plan").replace("phase: 4", "phase: 4.5").replace("name: Plan", "name: \x1b[31mPlan")
+    )
+    plan = docs / "plan.md"
+    plan.write_text(text_of("rich-plan"))
+    assert run("show", str(path), str(plan), "no.md") == 1
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "sub-step unknown; the folders tell\n  problem: line 8: sub_step phase '4.5'" in out
+    assert "  decided: Tech stack" in out
+    assert "no.md\n  unreadable: cannot be read: No such file" in out
+
+
+def test_show_without_any_file_says_so(tmp_path: Path) -> None:
+    """Nothing there is an error with a hint."""
+    with pytest.raises(NotFoundError, match="no state file under"):
+        run("show", "-C", str(tmp_path))
+
+
+def test_check_lists_every_problem(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 0 and one line of comfort, or exit 1 and all problems of all files."""
+    good = str(docs / "_autodev_state.md")
+    assert run("check", good) == 0
+    assert capsys.readouterr() == ("", "no problems\n")
+    bad = docs / "bad.md"
+    bad.write_text(text_of("autodev-plan").replace("in_progress", "going").replace("cycle: 1", "cycle: x"))
+    assert run("check", good, str(bad), "none.md") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(
+        f"{bad}: line 7: status 'going' is not allowed; allowed: not_started, in_progress"
+    )
+    assert lines[1].startswith(f"{bad}: line 13: cycle 'x' is not allowed")
+    assert lines[2] == "none.md: No such file or directory"
+    assert run("check", str(bad), as_json=True) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [(item["line"], item["key"]) for item in document["data"]["problems"]] == [
+        (7, "status"),
+        (13, "cycle"),
+    ]
+
+
+def test_convert_prints_or_writes_a_new_file(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The source stays; the answer goes to stdout or to a file that did not exist."""
+    source = docs / "_autopilot_state.md"
+    assert run("convert", "--to", "autodev", "--flow", "existing-code", str(source)) == 0
+    out, err = capsys.readouterr()
+    assert parse_state(out).step == "3"
+    assert "warning: autodev has no place for: retry log; it is kept under '## Imported'" in err
+    argv = (
+        "convert",
+        "--to",
+        "pointer",
+        "--flow",
+        "existing-code",
+        "--step",
+        "2",
+        str(source),
+        "--output",
+        "new.md",
+    )
+    assert run(*argv) == 0
+    assert parse_state(Path("new.md").read_text()).retry_count == 3
+    assert capsys.readouterr().out == ""
+    with pytest.raises(UsageError, match=r"new\.md exists"):
+        run(*argv)
+    assert source.read_bytes() == text_of("rich-failed").encode()
+    assert run("convert", "--to", "rich", str(source), as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["data"]["unheld"] == []
+
+
+def test_convert_refuses_what_it_cannot_tell(docs: Path) -> None:
+    """A missing flow, a missing file and an unreadable one are errors with hints."""
+    with pytest.raises(StateError, match="flow"):
+        run("convert", "--to", "autodev", str(docs / "_autopilot_state.md"))
+    with pytest.raises(NotFoundError, match="No such file"):
+        run("convert", "--to", "autodev", "none.md")
+    (docs / "bad.md").write_text("nothing")
+    with pytest.raises(UnreadableStateError, match=r"bad\.md cannot be converted: "):
+        run("convert", "--to", "autodev", str(docs / "bad.md"))
+
+
+@pytest.mark.parametrize(
+    "argv", [("check",), ("convert", "a"), ("convert", "--to", "rich"), ("merge-driver", "a")]
+)
+def test_missing_arguments_are_named(argv: tuple[str, ...]) -> None:
+    """Each action says what it needs."""
+    with pytest.raises(UsageError, match=f"`state {argv[0]}` needs "):
+        run(*argv)
+
+
+def test_the_merge_driver_writes_ours(docs: Path) -> None:
+    """As git calls it: base, ours, theirs; the result is in ours, bytes that are no text included."""
+    base, ours, theirs = (docs / name for name in "OAB")
+    text = text_of("autodev-plan")
+    base.write_text(text)
+    ours.write_bytes(text.replace("step: 3", "step: 4").encode() + b"\n## Odd\n\xff\n")
+    theirs.write_text(text.replace("step: 3", "step: 5"))
+    ours.chmod(0o600)
+    assert run("merge-driver", str(base), str(ours), str(theirs)) == 0
+    assert b"step: 5\n" in ours.read_bytes()
+    assert ours.read_bytes().endswith(b"\n## Odd\n\xff\n")
+    assert ours.stat().st_mode & 0o777 == 0o600
