@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -26,10 +26,11 @@ from runner import probe, telemetry
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.core import events as ev
-from runner.core.fold import exit_code, fold
-from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, Story, StoryId
+from runner.core.fold import EXIT_DONE, exit_code, fold
+from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, Story, StoryId, Tier
 from runner.core.settings import Settings
 from runner.core.story_json import digest, from_json, to_json
+from runner.core.tiers import evaluate
 from runner.crash import write_crash_log
 from runner.groups import unwrapped
 from runner.journal import Journal
@@ -42,7 +43,7 @@ from runner.settings_json import to_json as settings_to_json
 from runner.stopping import Level, StopControl
 from runner.tidying import tidy
 from runner.tools import Tools
-from runner.verdicts import done
+from runner.verdicts import branch_of, done
 
 OLD_KEEPERS_SECONDS = 15.0
 SECONDS_AN_HOUR = 3600
@@ -84,22 +85,9 @@ def new_run_id() -> RunId:
 
 async def start_run(plan: Plan, view: View, *, sample: Sampler = probe.sample) -> Ended:
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
-    run_id = new_run_id()
-    settings = plan.settings
-    options = settings_to_json(settings) | {
-        "digests": {story.id: digest(story) for story in plan.stories},
-        "host_class": _host_class(),
-        "resource_verdict_at_start": None,
-    }
-    first = ev.RunStarted(
-        base=plan.base,
-        isolation=settings.bg_isolation,
-        enforcement="none",
-        max_stories=settings.max_stories,
-        options=options,
-        stories=tuple(to_json(story) for story in plan.stories),
-    )
-    already = tuple(_done_before(plan, story) for story in plan.stories if story.id in plan.finished)
+    run_id, settings = new_run_id(), plan.settings
+    tier = evaluate(await offload(sample, plan.repository.top), settings.tiers).tier
+    first = _beginning(plan, tier)
     notes = tuple(ev.Noted(message=note) for note in plan.notes)
     async with _coordination(plan.repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
@@ -107,11 +95,39 @@ async def start_run(plan: Plan, view: View, *, sample: Sampler = probe.sample) -
             repository=plan.repository,
             journal=journal,
             snapshot=blank,
-            first=(first, *notes, *already),
+            first=(*first, *notes),
             crew=_Crew(settings=settings, order=plan.stories, agents=plan.agents),
             view=view,
             sample=sample,
         )
+
+
+def nothing_to_do(plan: Plan) -> Ended:
+    """Tell of a backlog that earlier runs have finished; leaves no trace."""
+    run_id, at = new_run_id(), time.time()
+    bodies = (*_beginning(plan, Tier.UNKNOWN), ev.RunEnded(exit_code=EXIT_DONE))
+    run = fold(run_id, [ev.Event(run_id=run_id, at=at, body=body) for body in bodies])
+    return Ended(run=run, exit_code=EXIT_DONE, went_on=False)
+
+
+def _beginning(plan: Plan, tier: Tier) -> tuple[ev.Body, ...]:
+    """Give a run's first events: the plan, and what of it is already done."""
+    settings = plan.settings
+    options = settings_to_json(settings) | {
+        "digests": {story.id: digest(story) for story in plan.stories},
+        "host_class": _host_class(),
+        "resource_verdict_at_start": tier,
+    }
+    started = ev.RunStarted(
+        base=plan.base,
+        isolation=settings.bg_isolation,
+        enforcement="none",
+        max_stories=settings.max_stories,
+        options=options,
+        stories=tuple(to_json(story) for story in plan.stories),
+    )
+    already = (_done_before(plan, story) for story in plan.stories if story.id in plan.finished)
+    return started, *already
 
 
 async def resume_run(repository: Repository, run_id: RunId, view: View, *, retry_failed: bool) -> Ended:
@@ -287,8 +303,13 @@ def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ..
 
 def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
     before = plan.finished[story.id]
-    reason = f"already done in run {before.run_id}"
-    return finished(done(story.id, commit=before.commit or "", commits=before.commits, reason=reason))
+    result = done(
+        story.id,
+        commit=before.commit or "",
+        commits=before.commits,
+        reason=f"already done in run {before.run_id}",
+    )
+    return replace(finished(result), branch=branch_of(story.id))
 
 
 def _host_class() -> str:

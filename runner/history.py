@@ -30,6 +30,8 @@ def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId,
         for story in run.stories.values():
             if story.id not in wanted or story.id in settled or story.status is not Status.DONE:
                 continue
+            if not story.sessions:
+                continue  # that run only took notice of an older one
             settled.add(story.id)
             if _digest_in(run, story.id) == wanted[story.id]:
                 found[story.id] = Finished(run_id=run_id, commit=story.commit, commits=story.commits)

@@ -232,11 +232,13 @@ class Pipeline:
     def _passed(self, workspace: Workspace) -> StoryResult:
         now = self._now
         commit = now.commit or workspace.base
+        proof = "verified" if self._sessions.verify_commands else "no verify commands"
         if now.commits:
-            return verdicts.done(self._story.id, commit=commit, commits=now.commits)
+            reason = f"{now.commits} commit{'s' * (now.commits > 1)}, {proof}"
+            return verdicts.done(self._story.id, commit=commit, commits=now.commits, reason=reason)
         if any(session.reported == "done" for session in now.sessions):
             return verdicts.done(
-                self._story.id, commit=commit, commits=0, reason="no change was needed, verified"
+                self._story.id, commit=commit, commits=0, reason=f"no change was needed, {proof}"
             )
         return verdicts.no_work(self._story.id, commit=commit)
 
@@ -257,6 +259,10 @@ class Pipeline:
             token_budget=tools.settings.token_budget,
             cost_used=run.usage.cost_usd,
             cost_budget=tools.settings.cost_budget,
+            tier=run.tier,
+            confidence=1.0,  # the place in a flow of one step is never in doubt
+            confidence_threshold=tools.settings.confidence_threshold,
+            iteration=self._now.session_limit_used + 1,
         )
         return before_session(facts)
 

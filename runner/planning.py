@@ -14,7 +14,8 @@ from runner.agents.protocol import Agent
 from runner.config import Loaded, load_settings
 from runner.core.errors import JournalError, NotFoundError, SettingsError
 from runner.core.graph import closure, ordered, waves
-from runner.core.model import Story, StoryId
+from runner.core.model import Status, Story, StoryId
+from runner.core.schedule import decide
 from runner.core.settings import Settings
 from runner.core.tiers import ceiling, evaluate
 from runner.history import Finished, finished_before, unfinished_of_newest
@@ -95,7 +96,11 @@ def view(plan: Plan) -> PlanView:
     verdict = evaluate(probe.sample(plan.repository.top), settings.tiers)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
     window = ceiling(verdict.tier, settings.max_stories, 0)
-    rows = tuple(_row(plan, story, position, levels[story.id], window) for position, story in _numbered(plan))
+    reasons = _reasons(plan, window)
+    rows = tuple(
+        _row(plan, story, position=position, wave=levels[story.id], reason=reasons[story.id])
+        for position, story in enumerate(plan.stories, 1)
+    )
     return PlanView(
         base=plan.base,
         base_ref=settings.base,
@@ -111,25 +116,27 @@ def view(plan: Plan) -> PlanView:
 
 def root_of(repository: Repository, settings: Settings) -> Path:
     """Give the folder of the story worktrees."""
-    configured = Path(settings.worktree_root) if settings.worktree_root else None
+    configured = (
+        repository.top / Path(settings.worktree_root).expanduser() if settings.worktree_root else None
+    )
     return worktree_root(repository.common_dir, configured)
 
 
-def _numbered(plan: Plan) -> list[tuple[int, Story]]:
-    return list(enumerate(plan.stories, 1))
+def _reasons(plan: Plan, window: int) -> dict[StoryId, str]:
+    """Say of each story when it starts, as the scheduler itself decides at the beginning."""
+    statuses = {
+        story.id: Status.DONE if story.id in plan.finished else Status.WAITING for story in plan.stories
+    }
+    decision = decide(plan.stories, statuses, window, plan.settings.continue_, admitting=True)
+    finished = {
+        story_id: f"done in run {done.run_id}; --again runs it once more"
+        for story_id, done in plan.finished.items()
+    }
+    return {**dict.fromkeys(decision.start, "starts at once"), **decision.waiting_for, **finished}
 
 
-def _row(plan: Plan, story: Story, position: int, wave: int, window: int) -> PlanRow:
-    done = plan.finished.get(story.id)
+def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> PlanRow:
     waits_for = tuple(name for name in story.depends_on if name not in plan.finished)
-    if done is not None:
-        reason = f"done in run {done.run_id}; --again runs it once more"
-    elif waits_for:
-        reason = f"waits for {', '.join(waits_for)}"
-    elif position > window:
-        reason = f"waits for a place in the window ({window} at once)"
-    else:
-        reason = "starts at once"
     base = " + ".join(branch_of(name) for name in story.depends_on) or plan.base[:12]
     return PlanRow(
         position=position,

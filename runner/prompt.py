@@ -22,7 +22,9 @@ class PromptFacts:
 def render(facts: PromptFacts) -> str:
     """Write the prompt; the story's own words come first."""
     story = facts.story
-    parts = [f"# {story.title}", story.prompt.strip()]
+    body = story.prompt.strip()
+    heading = f"# {story.title}"
+    parts = [body if body.startswith(heading) else f"{heading}\n\n{body}".strip()]
     parts.append(
         f"Story {story.id}, step {facts.step.number} ({facts.step.name}), "
         f"attempt {facts.attempt} of {MAX_RETRIES + 1}."

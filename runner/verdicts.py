@@ -10,12 +10,12 @@ def branch_of(story_id: StoryId) -> str:
     return BRANCH_PREFIX + story_id
 
 
-def done(story_id: StoryId, *, commit: str, commits: int, reason: str = "") -> StoryResult:
-    """Say that its work is committed and verified."""
+def done(story_id: StoryId, *, commit: str, commits: int, reason: str) -> StoryResult:
+    """Say that its work is committed, and what speaks for it."""
     return StoryResult(
         story_id=story_id,
         verdict=Status.DONE,
-        reason=reason or f"{commits} commit{'s' if commits != 1 else ''}, verified",
+        reason=reason,
         next=f"git merge {branch_of(story_id)}" if commits else "",
         commit=commit,
         commits=commits,

@@ -6,7 +6,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 SPAWNERS = {"isolation/keeper.py", "isolation/keeper_server.py", "isolation/process_tree.py"}
 GIT_DOORS = {"isolation/repository.py"}
-SPAWNING = {"subprocess", "trio.run_process", "trio.lowlevel.open_process", "os.fork", "os.posix_spawn", "os.system"}
+SPAWNING = {
+    "subprocess",
+    "trio.run_process",
+    "trio.lowlevel.open_process",
+    "os.fork",
+    "os.posix_spawn",
+    "os.system",
+}
 
 
 def _sources() -> dict[str, ast.Module]:

@@ -53,7 +53,9 @@ def common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="run as if started in DIR")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     parser.add_argument("-q", "--quiet", action="store_true", help="no narration")
-    parser.add_argument("-v", "--verbose", action="store_true", help="more narration")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also narrate what sessions print; no live dashboard"
+    )
     parser.add_argument("--no-color", action="store_true", help="no colours")
 
 

@@ -85,7 +85,6 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     doing = what.add_mutually_exclusive_group()
     doing.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
     doing.add_argument("--apply", action="store_true", help="run; this is the default, said aloud")
-    what.add_argument("--yes", action="store_true", help="ask nothing that has a safe answer")
     what.add_argument("--events", action="store_true", help="stream every event as a line of JSON")
 
 

@@ -10,6 +10,7 @@ import trio
 from runner.cli.output import Output
 from runner.core.events import Event, OutputSeen, encode
 from runner.core.model import RunSnapshot
+from runner.core.screen import neutral
 from runner.narration import line_for
 
 REFRESH_SECONDS = 0.25
@@ -18,12 +19,15 @@ REFRESH_SECONDS = 0.25
 class PlainView:
     """One line an event on stderr; nothing moves."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, *, verbose: bool) -> None:
         self._output = output
+        self._verbose = verbose
 
     def seen(self, event: Event, run: RunSnapshot) -> None:
-        """Narrate what is worth a line."""
+        """Narrate what is worth a line; when verbose, also what sessions print."""
         line = line_for(event, run)
+        if self._verbose and isinstance(event.body, OutputSeen):
+            line = f"{event.body.story_id}: {neutral(event.body.line)}"
         if line:
             self._output.say(line)
 
@@ -68,16 +72,23 @@ class LiveView:
 
 
 class EventView:
-    """Every durable event as one JSON line on stdout."""
+    """Every durable event as one JSON line on stdout; a reader that leaves does not end the run."""
+
+    def __init__(self) -> None:
+        self._read = True
 
     def seen(self, event: Event, _run: RunSnapshot) -> None:
         """Print the event."""
-        if isinstance(event.body, OutputSeen):
+        if isinstance(event.body, OutputSeen) or not self._read:
             return
         kind, data = encode(event.body)
         line = {"run_id": event.run_id, "at": event.at, "kind": kind, **data}
-        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._read = False
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def say(self, line: str) -> None:
         """Tell a person, not the reader of the events."""
@@ -88,10 +99,12 @@ class EventView:
         await trio.sleep_forever()
 
 
-def choose_view(output: Output, *, events: bool, no_color: bool) -> PlainView | LiveView | EventView:
+def choose_view(
+    output: Output, *, events: bool, no_color: bool, verbose: bool
+) -> PlainView | LiveView | EventView:
     """Give the view that fits where the program runs."""
     if events:
         return EventView()
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not output.quiet:
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not (output.quiet or verbose):
         return LiveView(output, no_color=no_color)
-    return PlainView(output)
+    return PlainView(output, verbose=verbose)

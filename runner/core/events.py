@@ -171,6 +171,7 @@ class StoryFinished:
     commits: int = 0
     kill_switch: Mapping[str, str] | None = None
     blocked_by: tuple[str, ...] = ()
+    branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

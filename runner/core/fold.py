@@ -242,6 +242,9 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
     return replace(
         story,
         status=Status(body.verdict),
+        branch=story.branch or body.branch,
+        workspace=None if story.torn else story.workspace,
+        torn=False,
         reason=body.reason,
         next=body.next,
         ended_at=at,

@@ -106,7 +106,10 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
     for story in run.stories.values():
         if story.status.final and story.workspace:
             lines.append(f"kept: {neutral(story.workspace)} ({story.id})")
+    told: dict[str, list[str]] = {}
     for note in run.notes:
-        about = f"{note.story_id}: " if note.story_id else ""
-        lines += look.wrapped(f"note: {about}{neutral(note.message)}")
+        told.setdefault(note.message, []).append(note.story_id or "")
+    for message, about in told.items():
+        names = ", ".join(dict.fromkeys(name for name in about if name))
+        lines += look.wrapped(f"note: {names + ': ' if names else ''}{neutral(message)}")
     return lines

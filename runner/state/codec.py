@@ -110,7 +110,8 @@ def _says_nothing(text: str) -> bool:
 
 
 def _needs_quotes(value: str) -> bool:
-    return value != value.strip(BLANKS) or is_placeholder(value) or "\n" in value or "\r" in value
+    braced = value.startswith("{") or is_placeholder(value)
+    return braced or value != value.strip(BLANKS) or "\n" in value or "\r" in value
 
 
 def _unescape(found: re.Match[str]) -> str:

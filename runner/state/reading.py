@@ -24,6 +24,7 @@ _STATUSES = {status.value: status for status in StepStatus}
 _TRACKERS = {tracker.value: tracker for tracker in Tracker}
 _RETRIES = {str(number): number for number in range(MAX_RETRY + 1)}
 _CYCLE = re.compile(r"[1-9][0-9]{0,8}")
+_INLINE = re.compile(r"\{[ \t]*phase[ \t]*:")
 _CONFLICT = ("\n<<<<<<< ", "\n>>>>>>> ")
 
 
@@ -87,7 +88,7 @@ def dialect_of(place: Place, block: Block) -> Dialect:
     if "cycle" in block.top or any(key.name in {"phase", "detail"} for key in block.nested):
         return Dialect.AUTODEV
     flow, sub_step = block.top.get("flow"), block.top.get("sub_step")
-    if place.autodev_title or (sub_step is not None and sub_step.raw.startswith("{")):
+    if place.autodev_title or (sub_step is not None and _INLINE.match(sub_step.raw)):
         return Dialect.AUTODEV
     if flow is None:
         return Dialect.RICH

@@ -94,7 +94,9 @@ def test_a_cycle_is_an_error_that_names_its_members(repo: Path) -> None:
 def test_the_window_holds_and_a_free_place_is_refilled(repo: Path) -> None:
     """Acceptance 27: of ten stories never more than three are active, and a place is soon taken again."""
     trace = repo.parent / "trace"
-    script = f"date +%s.%N-start >> {trace}; sleep 0.3; echo x > $AUTOPILOT_STORY_ID; date +%s.%N-end >> {trace}"
+    script = (
+        f"date +%s.%N-start >> {trace}; sleep 0.3; echo x > $AUTOPILOT_STORY_ID; date +%s.%N-end >> {trace}"
+    )
     for number in range(10):
         write_story(repo, f"s{number}", command=script)
     assert run(repo, "--max-stories=3").code == 0
@@ -158,7 +160,9 @@ def test_retry_failed_takes_up_what_failed(repo: Path) -> None:
 def test_prompts_lists_and_ids_are_sources_too(repo: Path) -> None:
     """Stories come from lists and from prompts on the command line as well."""
     (repo / "autopilot-multi.toml").write_text('[agents.mine]\nargv = ["sh", "-c", "cat > said.txt"]\n')
-    (repo / "backlog.toml").write_text('[[stories]]\nid = "from-list"\nprompt = "x"\ncommand = "echo l > l.txt"\n')
+    (repo / "backlog.toml").write_text(
+        '[[stories]]\nid = "from-list"\nprompt = "x"\ncommand = "echo l > l.txt"\n'
+    )
     commit_stories(repo)
     assert run(repo, "backlog.toml").code == 0
     ran = run(repo, "Say hello to the world", "--json")

@@ -20,7 +20,9 @@ def _state(root: Path) -> tuple[str, str, str, bytes]:
 
 def test_stories_have_their_own_places_and_the_checkout_is_untouched(repo: Path) -> None:
     """Acceptance 9: distinct worktrees, branches and indexes; the main checkout stays as it was."""
-    report = 'git rev-parse --show-toplevel --absolute-git-dir --abbrev-ref HEAD > "where-$AUTOPILOT_STORY_ID"'
+    report = (
+        'git rev-parse --show-toplevel --absolute-git-dir --abbrev-ref HEAD > "where-$AUTOPILOT_STORY_ID"'
+    )
     for name in ("a", "b"):
         write_story(repo, name, command=report)
     (repo / "README.md").write_text("a change that the user has not committed\n")
@@ -116,7 +118,9 @@ def test_a_finished_story_leaves_only_its_branch(repo: Path) -> None:
     assert run(repo).code == 0
     assert git(repo, "worktree", "list").count("\n") == 1
     assert not (repo.parent / f"{repo.name}.worktrees").exists()
-    assert not list((repo / ".git" / "worktrees").glob("*")) if (repo / ".git" / "worktrees").exists() else True
+    assert (
+        not list((repo / ".git" / "worktrees").glob("*")) if (repo / ".git" / "worktrees").exists() else True
+    )
     assert git(repo, "show", "autopilot/a:a.txt") == "made\n"
 
 

@@ -118,7 +118,13 @@ def _check_commits(repo: Path) -> None:
         ("d", "main", ["1", "2", "3", "4"]),
         ("f", "main", ["1"]),
     ):
-        log = git(repo, "log", "--reverse", "--format=%(trailers:key=Autopilot-Attempt,valueonly)", f"{base}..autopilot/{story}")
+        log = git(
+            repo,
+            "log",
+            "--reverse",
+            "--format=%(trailers:key=Autopilot-Attempt,valueonly)",
+            f"{base}..autopilot/{story}",
+        )
         assert log.split() == expected, story
     assert not git(repo, "branch", "--list", "autopilot/e")
 

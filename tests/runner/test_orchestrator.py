@@ -121,7 +121,9 @@ async def test_a_silent_story_is_ended_after_two_windows(repo: Path, monkeypatch
 
     monkeypatch.setitem(settings.BOUNDS, "stall-seconds", settings.Bounds(low=0.1, high=10))  # type: ignore[index]
     write_story(repo, "silent", command="sleep 60")
-    write_story(repo, "busy", command="for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.15; done; echo x > x")
+    write_story(
+        repo, "busy", command="for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.15; done; echo x > x"
+    )
     plan = make_plan(RunRequest(directory=repo, flags={"stall-seconds": "0.5", "grace-seconds": "1"}))
     with trio.fail_after(60):
         ended = await start_run(plan, Watcher())
@@ -175,9 +177,7 @@ async def test_a_crossed_budget_starts_no_further_session(
 
 async def test_a_story_that_is_never_done_ends_at_its_session_limit(repo: Path) -> None:
     """`max-sessions-reached`: partial results go on in new sessions until the limit."""
-    write_story(
-        repo, "a", command='echo x >> x; echo \'{"status": "partial"}\' > $AUTOPILOT_RESULT_FILE'
-    )
+    write_story(repo, "a", command='echo x >> x; echo \'{"status": "partial"}\' > $AUTOPILOT_RESULT_FILE')
     plan = make_plan(RunRequest(directory=repo, flags={"max-sessions": "3"}))
     with trio.fail_after(60):
         ended = await start_run(plan, Watcher())

@@ -51,8 +51,7 @@ _RICH_FAILED = StateFile(
     retry_count=3,
     retry_log=_FAILED_LOG,
     blockers=(
-        f"Step 2b (Blackbox Test Spec) failed at sub-step {_GENERATION} after 3 retries;"
-        " the last failure: no test cases",
+        "Step 2b (Blackbox Test Spec) failed at sub-step 1b — Test Case Generation after 3 retries; the last failure: no test cases",  # noqa: E501  one line of the file
     ),
 )
 
@@ -147,7 +146,7 @@ EXPECTED = {
 }
 
 _free = st.text(max_size=30)
-_cells = st.text(st.characters(exclude_characters="\n\r", exclude_categories=("Cs",)), max_size=20).map(
+_cells = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=20).map(
     lambda text: text.strip(" \t\r")
 )
 _kebab = st.from_regex(r"[a-z0-9]{1,5}(-[a-z0-9]{1,5}){0,3}", fullmatch=True).filter(

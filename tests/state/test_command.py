@@ -1,6 +1,5 @@
 """`autopilot-multi state`: what people and git get to see."""
 
-import argparse
 import json
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from runner.cli.commands import state as command
 from runner.cli.output import Output
+from runner.cli.parser import CommandLineError, parse
 from runner.core.errors import NotFoundError, UsageError
 from runner.state.errors import StateError, UnreadableStateError
 from runner.state.reading import parse_state
@@ -16,9 +16,7 @@ from tests.state.samples import text_of
 
 def run(*argv: str, as_json: bool = False) -> int:
     """Run the command as the program does once it has parsed its name."""
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
-    return command.execute(parser.parse_args(argv), Output(command="state", as_json=as_json))
+    return command.execute(parse("state", command, argv), Output(command="state", as_json=as_json))
 
 
 @pytest.fixture
@@ -40,9 +38,10 @@ def test_show_finds_the_usual_files(docs: Path, capsys: pytest.CaptureFixture[st
     assert run("show", "-C", str(docs.parent)) == 0
     out = capsys.readouterr().out
     assert (
-        "_autodev_state.md (autodev, existing-code, cycle 3)\n  step 10 Implement: in progress, retry 0 of 3\n"
-        in out
-    )
+        "_autodev_state.md (autodev, existing-code, cycle 3)\n"
+        "  step 10 Implement: in progress, retry 0 of 3\n"
+    ) in out
+    assert "  sub-step 7" in out
     assert "  sub-step 7 — batch-loop (batch 2 of ~4)\n" in out
     assert "  blocker: Step 2b" in out
     assert "  attempt 4 at step 2b failed: no test cases\n" in out
@@ -60,7 +59,7 @@ def test_show_as_json(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_show_named_files(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Unreadable files, unknown sub-steps, decisions and problems are told; control characters are not obeyed."""
+    """Unreadable files, unknown sub-steps, decisions and problems are told, and nothing is obeyed."""
     path = docs / "x.md"
     path.write_text(
         text_of("autodev-plan").replace("phase: 4", "phase: 4.5").replace("name: Plan", "name: \x1b[31mPlan")
@@ -150,6 +149,23 @@ def test_missing_arguments_are_named(argv: tuple[str, ...]) -> None:
     """Each action says what it needs."""
     with pytest.raises(UsageError, match=f"`state {argv[0]}` needs "):
         run(*argv)
+
+
+@pytest.mark.parametrize("argv", [(), ("paint",), ("show", "--jsn")])
+def test_unknown_arguments_are_refused(argv: tuple[str, ...]) -> None:
+    """The grammar is strict, with a hint."""
+    with pytest.raises(CommandLineError) as caught:
+        run(*argv)
+    assert caught.value.hint
+
+
+def test_help_lists_the_actions_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """The merge driver is for git and not listed."""
+    with pytest.raises(SystemExit):
+        run("--help")
+    out = capsys.readouterr().out
+    assert "convert" in out
+    assert "merge-driver" not in out
 
 
 def test_the_merge_driver_writes_ours(docs: Path) -> None:

@@ -28,16 +28,22 @@ def judged(data: bytes) -> StateFile | None:
         text = decode(data)
         state = parse_state(text)
     except UnreadableStateError as error:
-        assert error.problems
-        assert any(problem.fatal for problem in error.problems)
-        assert all(problem.line >= 1 and problem.message for problem in error.problems)
-        assert find_problems(data) == error.problems
-        return None
+        problems = error.problems
+    else:
+        require_consistent(text, state)
+        return state
+    assert any(problem.fatal for problem in problems)
+    assert all(problem.line >= 1 and problem.message for problem in problems)
+    assert find_problems(data) == problems
+    return None
+
+
+def require_consistent(text: str, state: StateFile) -> None:
+    """Both ways of reading agree, and writing changes nothing."""
     assert read(text, STANDARD).state == state
     quick = read_usual(text, STANDARD)
     assert quick is None or quick.problems == read(text, STANDARD).state.problems
     assert render(state) == text
-    return state
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -81,8 +87,6 @@ def test_flipped_bytes_give_a_state_or_a_refusal(name: str, flips: list[tuple[in
             "\r",
             "\0",
             "|",
-        ]
-        + [
             "\nstep: 1\n",
             "\ncycle: 2\n",
             "\n  phase: 3\n",
@@ -127,8 +131,9 @@ def test_original_bytes_stay_on_disk_through_load_and_save(
         path.write_bytes(data[:end])
         try:
             loaded = load_state(path)
-        except UnreadableStateError as error:
-            assert "unreadable-1" in error.hint
+        except UnreadableStateError:
+            loaded = None
+        if loaded is None:
             assert path.read_bytes() == data[:end]
             with pytest.raises(StateError):
                 save_state(path, fresh, None, lock=lock)
@@ -137,6 +142,5 @@ def test_original_bytes_stay_on_disk_through_load_and_save(
             assert (folder / "_state.md.unreadable-1").read_bytes() == data[:end]
             assert sorted(item.name for item in folder.iterdir()) == ["_state.md", "_state.md.unreadable-1"]
         else:
-            assert loaded is not None
             save_state(path, loaded, loaded, lock=lock)
             assert path.read_bytes() == data[:end]

@@ -169,19 +169,17 @@ def test_a_writer_in_the_midst_of_its_write_is_awaited(
     """Half a file that is being written is read again before it is called unreadable."""
     whole = path.read_bytes()
     path.write_bytes(whole[:40])
-    monkeypatch.setattr(swap.time, "sleep", lambda _: path.write_bytes(whole))
+    monkeypatch.setattr(time, "sleep", lambda _: path.write_bytes(whole))
     assert load_state(path) == state
     assert not list(path.parent.glob("*.unreadable*"))
 
 
-def test_an_old_half_file_is_judged_at_once(
-    path: Path, state: StateFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("state")
+def test_an_old_half_file_is_judged_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody writes it any more, so nobody is awaited."""
-    assert state
     path.write_bytes(path.read_bytes()[:40])
     os.utime(path, (1, 1))
-    monkeypatch.setattr(swap.time, "sleep", lambda _: pytest.fail("waited"))
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waited"))
     with pytest.raises(UnreadableStateError):
         load_state(path)
 
@@ -285,14 +283,14 @@ def test_a_writer_that_still_holds_the_displaced_file_is_read(
     path.write_bytes(b"")
     with path.open("wb", buffering=0) as late:
         parts = [b"la", b"te"]
-        monkeypatch.setattr(swap.time, "sleep", lambda _: late.write(parts.pop(0)))
+        monkeypatch.setattr(time, "sleep", lambda _: late.write(parts.pop(0)))
         assert put(path, b"new", seen=b"old", staging=tmp_path, whole=b"late".__eq__) == b"late"
     assert path.read_bytes() == b"new"
 
 
 def test_exchange_is_used_only_where_it_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other systems fall back to comparing and renaming."""
-    monkeypatch.setattr(swap.sys, "platform", "other")
+    monkeypatch.setattr(sys, "platform", "other")
     assert swap._renameat2.__wrapped__() is None
 
 
@@ -316,12 +314,10 @@ def test_the_same_bytes_are_set_aside_once(tmp_path: Path) -> None:
     assert names == [f"s.md.unreadable-{number}" for number in (1, 2, 1, 3)]
 
 
-def test_acceptance_58_killed_writers_leave_the_old_file_or_the_new(
-    path: Path, lock: Path, state: StateFile
-) -> None:
+@pytest.mark.usefixtures("state")
+def test_acceptance_58_killed_writers_leave_the_old_file_or_the_new(path: Path, lock: Path) -> None:
     """Killed at any moment: the file is there, whole, and the next writer gets the lock."""
-    assert state
-    chance = random.Random(58)
+    chance = random.Random(58)  # noqa: S311  moments, not secrets
     for _ in range(12):
         process = agent("endless", path, lock, 0)
         try:
@@ -344,11 +340,9 @@ def test_acceptance_58_killed_writers_leave_the_old_file_or_the_new(
         save_state(path, again, left, lock=lock)
 
 
-def test_acceptance_59_runner_and_polite_agent_write_at_once(
-    path: Path, lock: Path, state: StateFile
-) -> None:
+@pytest.mark.usefixtures("state")
+def test_acceptance_59_runner_and_polite_agent_write_at_once(path: Path, lock: Path) -> None:
     """Both write as fast as they can: the last value of each one's fields is in the file."""
-    assert state
     process = agent("polite", path, lock, 150)
     last = writers.runner(path, lock, 150)
     assert process.communicate(timeout=60)[0] == "done\n"

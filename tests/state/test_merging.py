@@ -1,10 +1,10 @@
 """Joining the state files of two branches: always a result, never a lost item."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from dataclasses import replace
 
 from runner.state.combine import further, join_items, join_writers
 from runner.state.merging import KEPT, keep_whole, merge_states
@@ -27,7 +27,7 @@ BASE = TEMPLATES[Dialect.AUTODEV]
 
 def autodev(**values: object) -> str:
     """Give an autodev file with some values changed."""
-    return render(replace(parse_state(BASE), **values))  # type: ignore[arg-type]  keys are the tests' own
+    return render(replace(parse_state(BASE), **values))  # type: ignore[arg-type]  # keys are the tests' own
 
 
 def test_the_furthest_step_wins() -> None:

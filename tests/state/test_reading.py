@@ -74,7 +74,7 @@ def test_step_ranges_follow_dialect_and_flow(template: str, flow: str, last: int
     for step in ("1", str(last), "done"):
         text = template.replace("flow: greenfield", f"flow: {flow}").replace("step: 1", f"step: {step}")
         assert parse_state(text).step == step
-    for step in ("0", str(last + 1), "2a", "01", "1.5", "-1", "", "one", "１"):
+    for step in ("0", str(last + 1), "2a", "01", "1.5", "-1", "", "one", "\uff11"):
         text = template.replace("flow: greenfield", f"flow: {flow}").replace("step: 1", f"step: {step}")
         (problem, *_) = refused(text)
         assert problem.line == 5
@@ -203,7 +203,7 @@ def test_acceptance_56_a_broken_sub_step_is_unknown_never_guessed(written: str, 
 
 
 def test_acceptance_56_a_phase_that_fell_is_not_trusted() -> None:
-    """Within one invocation a lower phase than the last one seen is a parse error; the marker begins a new one."""
+    """Within one invocation a lower phase is a parse error; the marker begins a new invocation."""
     text = text_of("autodev-implement")
     assert parse_state(text, previous=Phase(phase=7, name="batch-loop")).problems == ()
     fallen = parse_state(text, previous=Phase(phase=8, name="report"))
@@ -281,6 +281,7 @@ def test_bytes_that_are_no_text_are_refused(data: bytes, words: str) -> None:
 
 def test_an_indented_block_and_keys_of_others_are_left_alone() -> None:
     """Deeper keys below unknown ones are not the block's own."""
-    text = "## Current Step\n  flow: quick\n  step: 2\n  name: Verify\n  status: failed\n  owner:\n    name: Bob\n  cycle: 1\n"
+    lines = ("flow: quick", "step: 2", "name: Verify", "status: failed", "owner:", "  name: Bob", "cycle: 1")
+    text = "## Current Step\n" + "".join(f"  {line}\n" for line in lines)
     state = parse_state(text)
     assert (state.name, state.cycle) == ("Verify", 1)

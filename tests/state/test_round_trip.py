@@ -1,5 +1,6 @@
 """What is read can be written, and what is written reads back: losslessly, in every dialect."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from runner.state.vocabulary import STANDARD
 from runner.state.writing import render
 from tests.state.samples import EXPECTED, NAMES, states, text_of
 
-VARIANTS = {
+VARIANTS: dict[str, Callable[[str], str]] = {
     "as it is": lambda text: text,
     "crlf": lambda text: text.replace("\n", "\r\n"),
     "bom": lambda text: "\ufeff" + text,

@@ -51,7 +51,7 @@ def test_a_new_file_names_its_flow_and_first_step() -> None:
 @pytest.mark.parametrize(
     ("phase", "previous", "message"),
     [
-        (Phase(phase=4.5, name="x"), None, "not an integer"),  # type: ignore[arg-type]  what is refused
+        (Phase(phase=4.5, name="x"), None, "not an integer"),  # type: ignore[arg-type]  # what is refused
         (Phase(phase=True, name="x"), None, "not an integer"),
         (Phase(phase=-1, name="x"), None, "not an integer"),
         (Phase(phase=1, name="Not Kebab"), None, "not kebab-case"),
@@ -105,7 +105,7 @@ def test_values_that_are_not_allowed_are_not_written(
 ) -> None:
     """The same limits as in reading, and nothing that would read back as something else."""
     with pytest.raises(StateError, match=message):
-        render(replace(new_state(dialect), **values))  # type: ignore[arg-type]  some values are wrong on purpose
+        render(replace(new_state(dialect), **values))  # type: ignore[arg-type]  # some values are wrong on purpose
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,14 @@ def test_missing_keys_are_added_where_they_belong(end: str) -> None:
     text = "flow: greenfield\nstep: 1\nname: Plan\nstatus: failed\n\n# mine" + end
     wanted = replace(parse_state(text), retry_count=2, sub_step=Position(text="4"), tracker=Tracker.JIRA)
     assert render(wanted) == (
-        "flow: greenfield\nstep: 1\nname: Plan\nstatus: failed\nsub_step: 4\nretry_count: 2\ntracker: jira\n\n# mine"
-        + end
+        "flow: greenfield\nstep: 1\nname: Plan\nstatus: failed\n"
+        "sub_step: 4\nretry_count: 2\ntracker: jira\n\n# mine" + end
     )
     short = parse_state("# Autodev State\r\nflow: quick\r\nstep: 1\r\nname:\r\nstatus: failed")
     full = render(replace(short, name="Implement", sub_step=AWAITING, retry_count=3, cycle=2))
     assert full == (
-        "# Autodev State\r\nflow: quick\r\nstep: 1\r\nname: Implement\r\nstatus: failed\r\nsub_step:\r\n  phase: 0\r\n"
+        "# Autodev State\r\nflow: quick\r\nstep: 1\r\nname: Implement\r\nstatus: failed\r\n"
+        "sub_step:\r\n  phase: 0\r\n"
         '  name: awaiting-invocation\r\n  detail: ""\r\nretry_count: 3\r\ncycle: 2'
     )
 
@@ -163,7 +164,8 @@ def test_a_tracker_can_be_taken_away() -> None:
 
 def test_missing_sections_are_made_in_their_order() -> None:
     """A rich file without history gets the sections that it needs, behind those it has."""
-    text = "# Autopilot State\n\n### Current Step\nstep: 1\nname: Research\nstatus: completed\nsub_step: 0\nretry_count: 0\n\n## Mine\nx"
+    block = "step: 1\nname: Research\nstatus: completed\nsub_step: 0\nretry_count: 0\n"
+    text = f"# Autopilot State\n\n### Current Step\n{block}\n## Mine\nx"
     state = parse_state(text)
     full = replace(
         state,

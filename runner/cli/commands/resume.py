@@ -43,7 +43,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     repository = Repository.open(Path(arguments.directory))
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
         run_id = journal.find_run(arguments.run) if arguments.run else journal.newest_run()
-    view = choose_view(output, events=arguments.events, no_color=arguments.no_color)
+    view = choose_view(
+        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+    )
 
     async def go_on() -> "Ended":
         return await resume_run(repository, run_id, view, retry_failed=arguments.retry_failed)

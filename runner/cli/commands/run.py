@@ -59,14 +59,17 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
 def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     import trio
 
-    from runner.app import start_run
+    from runner.app import nothing_to_do, start_run
     from runner.cli.ending import show_end
     from runner.cli.view import choose_view
 
     if len(plan.finished) == len(plan.stories):
-        output.say(f"nothing to do: all {len(plan.stories)} stories are done; --again runs them once more")
+        output.say("nothing to do: every story is done; --again runs them once more")
+        return show_end(nothing_to_do(plan), output, no_color=arguments.no_color)
     if arguments.apply:
         output.say("--apply: stories run for real, which is the default")
-    view = choose_view(output, events=arguments.events, no_color=arguments.no_color)
+    view = choose_view(
+        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+    )
     ended = trio.run(start_run, plan, view)
     return show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)

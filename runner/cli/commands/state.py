@@ -1,12 +1,11 @@
 """Show, check or convert the state files of stories.
 
-show [PATH…]        what the files say; without a path, those under `_docs/`
-check PATH…         every problem, with its line; exit code 1 when there is one
-convert --to DIALECT PATH
-                    the same state as `rich`, `pointer` or `autodev`, on stdout or in --output
+show [PATH…]               what the files say; without a path, those under `_docs/`
+check PATH…                every problem, with its line; exit code 1 when there is one
+convert --to DIALECT PATH  the same state as `rich`, `pointer` or `autodev`, on stdout or in --output
 
-Nothing is changed: a converted file is a new one. What the target cannot hold is named on stderr and
-kept word for word in the new file's `## Imported` section.
+Nothing is changed: a converted file is a new one. What the target dialect cannot hold is named on
+stderr and kept word for word in the new file's `## Imported` section.
 """
 
 import argparse
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
 
 ACTIONS = ("show", "check", "convert", "merge-driver")
+_VERSIONS = 3
 USUAL = (
     "_docs/_autodev_state.md",
     "_docs/_autopilot_state.md",
@@ -34,7 +34,7 @@ USUAL = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `state`."""
     # The merge driver is for git, so it is accepted and not shown.
-    parser.add_argument("action", choices=ACTIONS, metavar="show|check|convert", help="what to do")
+    parser.add_argument("action", choices=ACTIONS, metavar="show|check|convert", help="what to do, as above")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="state files")
     parser.add_argument("--to", choices=("rich", "pointer", "autodev"), help="convert: the target dialect")
     parser.add_argument("--output", metavar="FILE", help="convert: write a new file instead of stdout")
@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             return _check(paths, output)
         case "convert" if len(paths) == 1 and arguments.to:
             return _convert(arguments, paths[0], output)
-        case "merge-driver" if len(paths) == 3:  # noqa: PLR2004  git gives base, ours and theirs
+        case "merge-driver" if len(paths) == _VERSIONS:
             return _merge(paths)
         case _:
             wants = {"check": "PATH…", "convert": "--to DIALECT PATH", "merge-driver": "%O %A %B"}

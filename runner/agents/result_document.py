@@ -1,0 +1,38 @@
+"""The form of a result file. Loaded only when a session left one, since pydantic takes its time."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class _Part(BaseModel):
+    # Fields of a newer contract are ignored: an agent must not fail for knowing more than we do.
+    model_config = ConfigDict(extra="ignore")
+
+
+class ResultUsage(_Part):
+    """What the session spent, as far as it knows."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class ResultDocument(_Part):
+    """A result as an agent writes it; every field may be absent."""
+
+    status: Literal["done", "partial", "failed", "needs-decision"] | None = None
+    agent_summary: dict[str, int] = {}
+    effectiveness: dict[str, float] = {}
+    usage: ResultUsage = ResultUsage()
+    decision: dict[str, object] = {}
+    notes: str = ""
+
+
+def problem_of(error: ValueError) -> str:
+    """Say in one line what is wrong, and where."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
