@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint types imports docs bench chaos agents clean
+.PHONY: demo test check lint types imports docs sample bench chaos agents clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -21,7 +21,7 @@ demo: $(READY) ## run the main job for real in a throw-away repository
 test: $(READY) ## every test but the marked ones
 	@$(BIN)/python -m pytest -q -n 2
 
-check: lint types imports docs test ## all that CI checks
+check: lint types imports docs test sample ## all that CI checks
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -35,6 +35,9 @@ imports: $(READY)
 
 docs: $(READY) ## is the generated reference current?
 	@$(BIN)/python docs/generate.py --check
+
+sample: $(READY) ## a small sample of the benchmarks, without gates
+	@$(BIN)/python -m tests.bench --quick
 
 bench: $(READY) ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.bench

@@ -115,11 +115,10 @@ def view(plan: Plan) -> PlanView:
 
 
 def root_of(repository: Repository, settings: Settings) -> Path:
-    """Give the folder of the story worktrees."""
-    configured = (
-        repository.top / Path(settings.worktree_root).expanduser() if settings.worktree_root else None
-    )
-    return worktree_root(repository.common_dir, configured)
+    """Give the folder of the story worktrees; a configured one counts from the top of the repository."""
+    if not settings.worktree_root:
+        return worktree_root(repository.common_dir, None)
+    return worktree_root(repository.common_dir, repository.top / Path(settings.worktree_root).expanduser())
 
 
 def _reasons(plan: Plan, window: int) -> dict[StoryId, str]:

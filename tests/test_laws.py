@@ -23,7 +23,7 @@ def _sources() -> dict[str, ast.Module]:
 
 def _names(tree: ast.Module) -> set[str]:
     """Name every imported module and every dotted name that is used."""
-    names = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Import():

@@ -54,7 +54,7 @@ def common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     parser.add_argument("-q", "--quiet", action="store_true", help="no narration")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also narrate what sessions print; no live dashboard"
+        "-v", "--verbose", action="store_true", help="narrate what sessions print, too; no dashboard"
     )
     parser.add_argument("--no-color", action="store_true", help="no colours")
 

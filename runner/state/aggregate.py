@@ -5,12 +5,14 @@ The page is for people and is written whole each time; nothing is ever read back
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from runner.core.names import one_line
 from runner.state.codec import encode_row
 from runner.state.collection import Found
 from runner.state.model import Phase, RetryRow, StateFile, StepStatus
+
+_Value = TypeVar("_Value")
 
 TITLE = "# State of all stories"
 
@@ -36,18 +38,18 @@ class Row:
         state = self.state
         if state is None:
             return (f"the state file {self.found.problem}", *self.blockers)
-        known = _once((*state.blockers, *self.blockers))
+        known = _once(state.blockers, self.blockers)
         if not known and state.status is StepStatus.FAILED:
             known = (f"step {state.step} ({state.name}) failed with retry_count {state.retry_count}",)
         return known
 
     def all_retries(self) -> tuple[RetryRow, ...]:
         """Give the failed attempts at the current step."""
-        return _once((*(self.state.retry_log if self.state else ()), *self.retries))
+        return _once(self.state.retry_log if self.state else (), self.retries)
 
     def all_decisions(self) -> tuple[str, ...]:
         """Give what people have decided."""
-        return _once((*(self.state.decisions if self.state else ()), *self.decisions))
+        return _once(self.state.decisions if self.state else (), self.decisions)
 
 
 def aggregate_markdown(rows: Iterable[Row], *, updated: str = "") -> str:
@@ -102,21 +104,17 @@ def _fields(value: Any) -> dict[str, str]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 
-def _once(values: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(values))
+def _once(one: tuple[_Value, ...], other: tuple[_Value, ...]) -> tuple[_Value, ...]:
+    return tuple(dict.fromkeys((*one, *other))) if one and other else one or other
 
 
 def _bullets(title: str, entries: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    lines = [f"- **{one_line(story)}**: {one_line(text)}" for story, texts in entries for text in texts]
+    lines = [one_line(f"- **{story}**: {text}") for story, texts in entries for text in texts]
     return [f"## {title}", "", *lines, ""] if lines else []
 
 
 def _retries(rows: Sequence[Row]) -> list[str]:
-    log = [
-        encode_row(tuple(one_line(cell) for cell in (row.story, *_fields(entry).values())))
-        for row in rows
-        for entry in row.all_retries()
-    ]
+    log = [_line((row.story, *_fields(entry).values())) for row in rows for entry in row.all_retries()]
     if not log:
         return []
     header = ("Story", "Attempt", "Step", "Name", "SubStep", "Failure reason", "Timestamp")
@@ -131,8 +129,8 @@ def _stories(rows: Sequence[Row]) -> list[str]:
 def _story(row: Row) -> str:
     state, path = row.state, str(row.found.path)
     if state is None:
-        return encode_row((one_line(row.story), "?", "", "", "", "unreadable", "", "", "", one_line(path)))
-    values = (
+        return _line((row.story, "?", "", "", "", "unreadable", "", "", "", path))
+    cells = (
         row.story,
         state.dialect.value,
         state.flow or "",
@@ -144,7 +142,15 @@ def _story(row: Row) -> str:
         str(state.cycle or ""),
         path,
     )
-    return encode_row(tuple(one_line(value) for value in values))
+    return _line(cells)
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    """Give a table's line; text that could break it or a terminal is made harmless."""
+    line = "| " + " | ".join(cells) + " |"
+    if line.isprintable() and line.count("|") == len(cells) + 1:
+        return line
+    return encode_row(tuple(one_line(cell) for cell in cells))
 
 
 def _head(titles: tuple[str, ...]) -> list[str]:

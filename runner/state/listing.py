@@ -69,15 +69,13 @@ def read_table(text: str, section: Section, hidden: tuple[Span, ...], first: str
         for found in _ROW.finditer(text, span.start, span.end):
             cells = decode_row(found[1])
             line = Span(found.start(), line_end(text, found.start()))
-            match row_kind(cells, first, headed=headed or bool(items)):
-                case RowKind.HEAD:
-                    anchor, headed = line.start, True
-                case RowKind.FILLER:
-                    fillers.append(line)
-                case RowKind.VALUE:
-                    items.append(Item(cells, line))
-                case RowKind.BLANK:
-                    pass
+            kind = row_kind(cells, first, headed=headed or bool(items))
+            if kind is RowKind.HEAD:
+                anchor, headed = line.start, True
+            elif kind is RowKind.FILLER:
+                fillers.append(line)
+            elif kind is RowKind.VALUE:
+                items.append(Item(cells, line))
     return Listing(items, fillers, anchor, headed)
 
 

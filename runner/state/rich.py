@@ -56,7 +56,7 @@ SECTIONS = {
     RETRIES: "Retry Log",
     BLOCKERS: "Blockers",
 }
-_HEADERS = {
+HEADERS = {
     COMPLETED: ("Step", "Name", "Completed", "Key Outcome"),
     RETRIES: ("Attempt", "Step", "Name", "SubStep", "Failure Reason", "Timestamp"),
 }
@@ -105,7 +105,7 @@ def _rows(text: str, place: Place, title: str) -> list[tuple[str, ...]]:
     section = place.sections.get(title)
     if section is None:
         return []
-    return [item.value for item in read_table(text, section, place.hidden, _HEADERS[title][0].lower()).items]
+    return [item.value for item in read_table(text, section, place.hidden, HEADERS[title][0].lower()).items]
 
 
 def _bullets(text: str, place: Place, title: str) -> tuple[str, ...]:
@@ -169,8 +169,7 @@ def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str
 
 def _write_table(text: str, place: Place, title: str, rows: Sequence[tuple[str, ...]]) -> str:
     lines = [encode_row(row) for row in rows]
-    header = _HEADERS[title]
-    head = [encode_row(header), "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"]
+    header, head = HEADERS[title], table_head(title)
     section = place.sections.get(title)
     if section is None:
         return apply(text, [_new_section(text, place, title, ["", *head, *lines])])
@@ -183,6 +182,12 @@ def _write_table(text: str, place: Place, title: str, rows: Sequence[tuple[str, 
         items=[item._replace(value=row) for item, row in zip(listing.items, padded, strict=True)]
     )
     return apply(text, change(text, same, rows, lines, empty=""))
+
+
+def table_head(title: str) -> list[str]:
+    """Give the lines above a table's rows."""
+    header = HEADERS[title]
+    return [encode_row(header), "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"]
 
 
 def _write_bullets(text: str, place: Place, title: str, values: Sequence[str]) -> str:

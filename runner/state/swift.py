@@ -13,12 +13,14 @@ from runner.state.rich import (
     BLOCKERS,
     COMPLETED,
     DECISIONS,
+    HEADERS,
     RETRIES,
     SECTIONS,
     SESSION,
     SESSION_KEYS,
     completed_row,
     retry_row,
+    table_head,
 )
 from runner.state.vocabulary import RICH_NAMES, Vocabulary
 
@@ -48,6 +50,10 @@ _RICH = re.compile(
 _UNUSUAL = ("\n ", "\n\t", "\r", "\0", "\ufeff", "```", "~~~", "<!--", "<<<<<<<", ">>>>>>>")
 _EXACT = {title: name for name, title in SECTIONS.items()}
 _NAMES = frozenset({*SECTIONS, "current step", "autodev state"})
+_SESSION = re.compile(
+    "".join(rf"{key}:(?: ([A-Za-z0-9](?:[^\n#<←]*[A-Za-z0-9.])?))?\n" for key in SESSION_KEYS) + r"\n*"
+)
+_HEADS = {title: ("\n" + "\n".join(table_head(title)) + "\n", HEADERS[title][0].lower()) for title in HEADERS}
 _STATUSES = {status.value: status for status in StepStatus}
 _TRACKERS: dict[str | None, Tracker | None] = {None: None, **{one.value: one for one in Tracker}}
 _ONE_CYCLE = frozenset({"greenfield", "meta-repo"})
@@ -127,10 +133,10 @@ def _rich(text: str, vocabulary: Vocabulary) -> StateFile | None:
     bodies = _bodies(text[found.end() - 1 :])
     if bodies is None:
         return None
-    completed = _rows(bodies.get(COMPLETED, ""), "step")
+    completed = _rows(bodies.get(COMPLETED, ""), COMPLETED)
     decisions = _bullets(bodies.get(DECISIONS, ""))
     session = _session(bodies.get(SESSION, ""))
-    retry_log = _rows(bodies.get(RETRIES, ""), "attempt")
+    retry_log = _rows(bodies.get(RETRIES, ""), RETRIES)
     blockers = _bullets(bodies.get(BLOCKERS, ""))
     if completed is None or decisions is None or session is None or retry_log is None or blockers is None:
         return None
@@ -170,13 +176,13 @@ def _bodies(rest: str) -> dict[str, str] | None:
     return bodies
 
 
-def _rows(body: str, first: str) -> list[tuple[str, ...]] | None:
+def _rows(body: str, title: str) -> list[tuple[str, ...]] | None:
+    """Read a table; one that starts as we write it needs no look at its header."""
     rows: list[tuple[str, ...]] = []
-    headed = False
-    for line in body.split("\n"):
-        if line[:2] == "|-" and not line.strip("|-"):
-            headed = True
-        elif line[:1] == "|":
+    head, first = _HEADS[title]
+    headed = body.startswith(head)
+    for line in (body[len(head) :] if headed else body).split("\n"):
+        if line[:1] == "|":
             cells = decode_row(line[1:])
             kind = row_kind(cells, first, headed=headed or bool(rows))
             if kind is RowKind.VALUE:
@@ -188,6 +194,8 @@ def _rows(body: str, first: str) -> list[tuple[str, ...]] | None:
 def _bullets(body: str) -> tuple[str, ...] | None:
     values = []
     for line in body.split("\n"):
+        if line[:3] == "- n" and line == "- none":
+            continue
         if line[:2] == "- ":
             value = decode_bullet(line[2:])
             if value is not None:
@@ -198,6 +206,9 @@ def _bullets(body: str) -> tuple[str, ...] | None:
 
 
 def _session(body: str) -> dict[str, str] | None:
+    plain = _SESSION.match(body)
+    if plain is not None and plain.end() == len(body):
+        return dict(zip(SESSION_KEYS, plain.groups(""), strict=True))
     values: dict[str, str] = {}
     for line in body.split("\n"):
         if not line:

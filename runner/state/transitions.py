@@ -95,7 +95,7 @@ def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
     row = RetryRow(
         attempt=str(min(state.retry_count, MAX_RETRIES) + 1),
         step=state.step,
-        name=state.name,
+        name=one_line(state.name),
         sub_step=_sub_step_words(state.sub_step),
         reason=one_line(reason),
         timestamp=at.isoformat(timespec="seconds"),
@@ -207,11 +207,13 @@ def _with_row(state: StateFile, row: CompletedRow) -> Change:
 
 
 def _row(state: StateFile, at: datetime, outcome: str) -> CompletedRow:
-    return CompletedRow(step=state.step, name=state.name, completed=_date(at), outcome=one_line(outcome))
+    return CompletedRow(
+        step=state.step, name=one_line(state.name), completed=_date(at), outcome=one_line(outcome)
+    )
 
 
 def _blocker_start(state: StateFile) -> str:
-    return f"Step {state.step} ({state.name}) "
+    return f"Step {state.step} ({one_line(state.name)}) "
 
 
 def _blocker(state: StateFile, reason: str) -> str:
@@ -221,13 +223,13 @@ def _blocker(state: StateFile, reason: str) -> str:
 
 
 def _sub_step_words(sub_step: SubStep) -> str:
-    return "" if sub_step is None else str(sub_step)
+    return "" if sub_step is None else one_line(str(sub_step))
 
 
 def _where(state: StateFile) -> str:
     words = _sub_step_words(state.sub_step)
     idle = not words or (isinstance(state.sub_step, Position) and state.sub_step.idle)
-    return f"Step {state.step} {state.name}" + ("" if idle else f" — SubStep {words}")
+    return f"Step {state.step} {one_line(state.name)}" + ("" if idle else f" — SubStep {words}")
 
 
 def _date(at: datetime) -> str:

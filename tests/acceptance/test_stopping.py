@@ -23,7 +23,7 @@ def _records(repo: Path) -> list[dict[str, object]]:
 
 
 def _check_aborted(repo: Path, ran: Ran, marker: str) -> None:
-    """The part of acceptance 39 that every way to stop has in common."""
+    """Check the part of acceptance 39 that every way to stop has in common."""
     assert ran.data["kill_switch"]["name"] == "user-abort"
     assert not processes_with(marker)
     (whole,) = [record for record in _records(repo) if record["kind"] == "run"]

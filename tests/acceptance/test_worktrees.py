@@ -181,7 +181,7 @@ def test_ignored_files_and_links_are_brought_along(repo: Path) -> None:
 
 
 def test_hooks_run_around_the_work(repo: Path) -> None:
-    """Hooks run in the workspace; a failing `after_create` fails the story, a failing `after_run` does not."""
+    """Hooks run in the workspace; a failing `after_create` fails the story, `after_run` does not."""
     settings = repo / "autopilot-multi.toml"
     settings.write_text('[hooks]\nafter_create = "echo ready > ready.txt"\nafter_run = "false"\n')
     write_story(repo, "a", command="test -f ready.txt && echo x > x.txt")

@@ -1,7 +1,7 @@
 """30 stories of 100 ms, window 3: the whole program beside GNU parallel in ready-made worktrees.
 
 The ideal is 1.0 s of work. Workspace time is what plain git needs to add and remove 30 worktrees one
-after another, measured in the same run; the gate is 1.25 × (ideal + workspace time).
+after another, measured in the same run; the gate is 1.25 times (ideal + workspace time).
 """
 
 import shutil
@@ -32,7 +32,8 @@ def main() -> bool:
     ratio = ours / (ideal + workspace)
     peer = f"{parallel:.2f} s" if parallel is not None else "not installed"
     print(  # noqa: T201  a benchmark prints
-        f"run: 30 stories of 100 ms, window 3: {ours:.2f} s; ideal {ideal:.2f} s + worktrees {workspace:.2f} s; "
+        f"run: 30 stories of 100 ms, window 3: {ours:.2f} s; "
+        f"ideal {ideal:.2f} s + worktrees {workspace:.2f} s; "
         f"ratio {ratio:.2f} (gate {GATE}); GNU parallel in ready-made worktrees: {peer}"
     )
     return ratio <= GATE

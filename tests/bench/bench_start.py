@@ -32,7 +32,8 @@ def main() -> bool:
     median = {name: statistics.median(values) * 1000 for name, values in times.items()}
     ratio = median["--help"] / median["nothing"]
     print(  # noqa: T201  a benchmark prints
-        f"start: python -c pass {median['nothing']:.0f} ms; --help {median['--help']:.0f} ms, ratio {ratio:.2f} "
+        f"start: python -c pass {median['nothing']:.0f} ms; "
+        f"--help {median['--help']:.0f} ms, ratio {ratio:.2f} "
         f"(gate {GATE:g}); status {median['status']:.0f} ms, ratio {median['status'] / median['nothing']:.2f}"
     )
     return ratio <= GATE

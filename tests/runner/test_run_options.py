@@ -22,7 +22,7 @@ def test_without_flags_nothing_is_given() -> None:
     arguments = parser().parse_args([])
     assert flags_of(arguments) == {}
     assert (arguments.sources, arguments.only) == ([], [])
-    switches = ("dry_run", "apply", "retry_failed", "again", "yes", "events")
+    switches = ("dry_run", "apply", "retry_failed", "again", "events")
     assert [getattr(arguments, name) for name in switches] == [False] * 6
 
 

@@ -1,5 +1,6 @@
 """State files on disk: whole or old, joined with what others write, never lost."""
 
+import ctypes
 import os
 import random
 import signal
@@ -290,6 +291,8 @@ def test_a_writer_that_still_holds_the_displaced_file_is_read(
 
 def test_exchange_is_used_only_where_it_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other systems fall back to comparing and renaming."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    assert swap._renameat2.__wrapped__() is None
     monkeypatch.setattr(sys, "platform", "other")
     assert swap._renameat2.__wrapped__() is None
 

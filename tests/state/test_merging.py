@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runner.state import merging
 from runner.state.combine import further, join_items, join_writers
+from runner.state.errors import StateError
 from runner.state.merging import KEPT, keep_whole, merge_states
 from runner.state.model import (
     AWAITING,
@@ -160,6 +162,17 @@ def test_what_cannot_be_joined_is_kept_word_for_word() -> None:
     assert merge_states(rich, moved, autodev(step="5")) == autodev(step="5")
     other = autodev(flow="meta-repo", step="6")
     assert parse_state(merge_states(BASE, moved, other)) == parse_state(moved)
+
+
+def test_a_result_that_cannot_be_written_is_kept_word_for_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the writer refuses, the merge goes on."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise StateError("no")
+
+    ours, theirs = autodev(step="4"), autodev(step="5")
+    monkeypatch.setattr(merging, "render", refuse)
+    assert merge_states(BASE, ours, theirs) == keep_whole(ours, KEPT, theirs)
 
 
 def test_keeping_whole_outgrows_fences_and_happens_once() -> None:

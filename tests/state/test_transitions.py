@@ -280,7 +280,7 @@ def test_rolling_back_reopens_a_step() -> None:
 
 
 @given(states())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_transition_of_every_state_can_be_written(state: StateFile) -> None:
     """No order of events leads to a state that cannot be stored."""
     to = StepRef(step="2", name="Plan")
