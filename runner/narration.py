@@ -64,7 +64,26 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
             )
         case ev.Noted():
             return f"note: {body.message}"
-        case ev.StoryQueued() | ev.WorkspacePlanned() | ev.CheckpointPlanned() | ev.OutputSeen():
+        case ev.PlaceFound():
+            return body.correction or f"stands at step {body.step_number} ({body.step_name})"
+        case ev.StepFinished():
+            how = "skipped" if body.skipped else "finished"
+            return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
+        case ev.DecisionAsked():
+            return f"needs a decision: {body.question.get('title', '')}"
+        case ev.DecisionAnswered():
+            return f"decided by {body.by}: {body.letter}"
+        case ev.StoryRequeued():
+            return "goes on"
+        case ev.Remembered():
+            return f"{body.topic}: {body.text}"
+        case (
+            ev.StoryQueued()
+            | ev.WorkspacePlanned()
+            | ev.CheckpointPlanned()
+            | ev.DecisionApplied()
+            | ev.OutputSeen()
+        ):
             return None
         case _:
             assert_never(body)

@@ -107,7 +107,7 @@ class SessionStarted:
     story_id: StoryId
     session_id: str
     kind: str
-    step_number: int
+    step_number: str
     step_name: str
     attempt: int
     agent: str
@@ -175,6 +175,73 @@ class StoryFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceFound:
+    """Where in its flow the story goes on, how sure that is, and what had to be corrected for it."""
+
+    story_id: StoryId
+    step_number: str
+    step_name: str
+    confidence: float
+    correction: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    """A step is over, completed or skipped, and the next one is where the story is now."""
+
+    story_id: StoryId
+    step_number: str
+    step_name: str
+    next_number: str
+    next_name: str
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionAsked:
+    """A person must choose; the story is parked until then."""
+
+    story_id: StoryId
+    decision_id: str
+    question: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionAnswered:
+    """A person has chosen, or the unattended default did; recorded once."""
+
+    story_id: StoryId
+    decision_id: str
+    letter: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionApplied:
+    """The answer has had its effect; `retry` gives the current step a new set of attempts."""
+
+    story_id: StoryId
+    decision_id: str
+    retry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryRequeued:
+    """A parked story may go on, in this very run."""
+
+    story_id: StoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the story's state file has no section for: topic `decision`, `retry` or `blocker`."""
+
+    story_id: StoryId
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
     """Something a person should read."""
 
@@ -207,6 +274,13 @@ Body: TypeAlias = (
     | Checkpointed
     | AttemptFailed
     | StoryFinished
+    | PlaceFound
+    | StepFinished
+    | DecisionAsked
+    | DecisionAnswered
+    | DecisionApplied
+    | StoryRequeued
+    | Remembered
     | Noted
     | OutputSeen
 )

@@ -10,7 +10,9 @@ from typing import assert_never
 from runner.core import events as ev
 from runner.core.model import (
     MAX_RETRIES,
+    Decision,
     KillSwitch,
+    Memory,
     Note,
     Outcome,
     RunId,
@@ -86,6 +88,7 @@ def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
             title=entry["title"],
             status=Status.WAITING if depends_on else Status.QUEUED,
             depends_on=depends_on,
+            flow=entry.get("flow", "quick"),
         )
     return replace(
         run,
@@ -106,24 +109,8 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
         story = stories.get(StoryId(name))
         if story is None:
             continue
-        status = Status.WAITING if story.depends_on else Status.QUEUED
         # A story that had spent its attempts gets a new set; an interrupted one keeps its place.
-        fresh = story.status is Status.FAILED
-        stories[story.id] = replace(
-            story,
-            status=status,
-            reason="",
-            next="",
-            ended_at=None,
-            kill_switch=None,
-            blocked_by=(),
-            attempt=0 if fresh else story.attempt,
-            implemented=False if fresh else story.implemented,
-            checkpointed=False if fresh else story.checkpointed,
-            verified=0 if fresh else story.verified,
-            checkpoint_planned_at=None if fresh else story.checkpoint_planned_at,
-            session_limit_used=0,
-        )
+        stories[story.id] = _requeued(_afresh(story) if story.status is Status.FAILED else story)
     return replace(run, stories=stories, ended_at=None, exit_code=None, kill_switch=None)
 
 
@@ -173,6 +160,23 @@ def _story(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # 
             )
         case ev.StoryFinished():
             return _finished(story, body, at)
+        case ev.PlaceFound():
+            place = Step(number=body.step_number, name=body.step_name)
+            return replace(story, place=place, step=place, placed=True, confidence=body.confidence)
+        case ev.StepFinished():
+            return _step_finished(story, body)
+        case ev.DecisionAsked():
+            asked = Decision(id=body.decision_id, question=body.question, asked_at=at)
+            return replace(story, decision=asked)
+        case ev.DecisionAnswered():
+            return _answered(story, body)
+        case ev.DecisionApplied():
+            return _applied(story, body)
+        case ev.StoryRequeued():
+            return _requeued(story)
+        case ev.Remembered():
+            memory = Memory(at=at, topic=body.topic, text=body.text)
+            return replace(story, memories=(*story.memories, memory))
         case ev.OutputSeen():
             return replace(story, last_line=body.line)
         case (
@@ -236,6 +240,60 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
         session_limit_used=story.session_limit_used + (1 if worked else 0),
         last_line=body.last_line or story.last_line,
     )
+
+
+def _requeued(story: StorySnapshot) -> StorySnapshot:
+    return replace(
+        story,
+        status=Status.WAITING if story.depends_on else Status.QUEUED,
+        reason="",
+        next="",
+        ended_at=None,
+        kill_switch=None,
+        blocked_by=(),
+        session_limit_used=0,
+    )
+
+
+def _afresh(story: StorySnapshot) -> StorySnapshot:
+    """Give the current step its attempts anew."""
+    return replace(
+        story,
+        attempt=1 if story.attempt else 0,
+        implemented=False,
+        checkpointed=False,
+        verified=0,
+        checkpoint_planned_at=None,
+    )
+
+
+def _step_finished(story: StorySnapshot, body: ev.StepFinished) -> StorySnapshot:
+    place = Step(number=body.next_number, name=body.next_name)
+    passed = (body.step_number,)
+    return replace(
+        _afresh(story),
+        place=place,
+        step=place,
+        last_failure="",
+        reason="",
+        finished_steps=story.finished_steps + (() if body.skipped else passed),
+        skipped_steps=story.skipped_steps + (passed if body.skipped else ()),
+    )
+
+
+def _answered(story: StorySnapshot, body: ev.DecisionAnswered) -> StorySnapshot:
+    open_ = story.decision
+    if open_ is None or open_.id != body.decision_id or open_.letter:
+        return story  # an answer counts once
+    return replace(story, decision=replace(open_, letter=body.letter, by=body.by))
+
+
+def _applied(story: StorySnapshot, body: ev.DecisionApplied) -> StorySnapshot:
+    acted = story.decision
+    if acted is None or acted.id != body.decision_id:
+        return story
+    story = _afresh(story) if body.retry else story
+    return replace(story, decision=None, decided=(*story.decided, acted))
 
 
 def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StorySnapshot:

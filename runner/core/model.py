@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType, TypeVar
+from typing import Any, NewType, TypeVar
 
 StoryId = NewType("StoryId", str)
 RunId = NewType("RunId", str)
@@ -72,12 +72,14 @@ class SessionKind(StrEnum):
 class Step:
     """One stage of a flow."""
 
-    number: int
+    number: str
     name: str
 
 
-IMPLEMENT = Step(number=1, name="Implement")
-VERIFY = Step(number=2, name="Verify")
+IMPLEMENT = Step(number="1", name="Implement")
+VERIFY = Step(number="2", name="Verify")
+FLOW_DONE = Step(number="done", name="Done")
+"""The place of a story whose flow is at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class Story:
     agent: str | None = None
     command: tuple[str, ...] | None = None
     verify: tuple[str, ...] = ()
+    dialect: str | None = None
     source: str = ""
 
 
@@ -156,13 +159,38 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A question to a person, as the journal keeps it, and the answer once there is one.
+
+    `question` is the JSON form of the Choose form; `letter` is empty while it is open.
+    """
+
+    id: str
+    question: Mapping[str, Any]
+    asked_at: float
+    letter: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a state file's dialect has no section for: a decision, a retry or a blocker."""
+
+    at: float
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StorySnapshot:
     """Everything known about one story of a run, folded from its events.
 
     `attempt` counts from 1 once the story has started. `implemented` tells that this attempt's
     work session ended well, `checkpointed` that its changes are committed, `verified` how many
     verify commands it has passed: what a resume must not repeat. `torn` tells that a workspace was
-    begun and never reported as open.
+    begun and never reported as open. `place` is the step that the work is at, `step` what the newest
+    session is for; `placed` tells that the place was found in this run. `decision` is the question that
+    holds the story up, answered or not, until it is acted upon.
     """
 
     id: StoryId
@@ -177,6 +205,15 @@ class StorySnapshot:
     commits: int = 0
     workspace: str | None = None
     torn: bool = False
+    flow: str = "quick"
+    place: Step = IMPLEMENT
+    placed: bool = False
+    confidence: float = 1.0
+    finished_steps: tuple[str, ...] = ()
+    skipped_steps: tuple[str, ...] = ()
+    decision: Decision | None = None
+    decided: tuple[Decision, ...] = ()
+    memories: tuple[Memory, ...] = ()
     step: Step = IMPLEMENT
     attempt: int = 0
     implemented: bool = False
@@ -240,6 +277,15 @@ class RunSnapshot:
     def ended(self) -> bool:
         """Tell whether the run has come to its end."""
         return self.ended_at is not None
+
+    @property
+    def open_decisions(self) -> tuple[StorySnapshot, ...]:
+        """The stories that wait for a person's answer."""
+        return tuple(
+            story
+            for story in self.stories.values()
+            if story.decision is not None and not story.decision.letter
+        )
 
     def count(self, status: Status) -> int:
         """Count the stories that are in `status`."""

@@ -159,10 +159,11 @@ def _rich(text: str, vocabulary: Vocabulary) -> StateFile | None:
 
 def _bodies(rest: str) -> dict[str, str] | None:
     """Split what follows the block, from its last newline on, into sections by title."""
-    if rest.count("\n#") != rest.count("\n## ") or any(sign in rest for sign in _UNUSUAL):
-        return None
+    for sign in _UNUSUAL:
+        if sign in rest:
+            return None
     lead, *parts = rest.split("\n## ")
-    if lead.strip("\n"):
+    if lead.strip("\n") or rest.count("\n#") != len(parts):
         return None
     bodies: dict[str, str] = {}
     for part in parts:

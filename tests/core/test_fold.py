@@ -45,7 +45,7 @@ def session(number: int = 1, kind: str = "work", story_id: StoryId = A) -> ev.Se
         story_id=story_id,
         session_id=f"s{number}",
         kind=kind,
-        step_number=1,
+        step_number="1",
         step_name="Implement",
         attempt=1,
         agent="claude",

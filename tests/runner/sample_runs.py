@@ -58,7 +58,7 @@ def working(name: str, at: float, *, attempt: int = 1, session: str = "", run: R
                 story_id=story,
                 session_id=session_id,
                 kind="work",
-                step_number=1,
+                step_number="1",
                 step_name="Implement",
                 attempt=attempt,
                 agent="claude",

@@ -65,7 +65,7 @@ def test_document_has_the_shared_shape() -> None:
         *("attempt", "retry_count", "sessions", "started_at", "ended_at", "kill_switch", "decision"),
         *("usage", "next"),
     ]
-    assert story["step"] == {"number": 1, "name": "Implement"}
+    assert story["step"] == {"number": "1", "name": "Implement"}
     assert (story["commit"], story["base"], story["commits"]) == (COMMIT, BASE, 2)
     assert json.loads(json.dumps(data)) == data
 
