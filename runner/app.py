@@ -33,8 +33,9 @@ from runner.core.story_json import digest, from_json, to_json
 from runner.core.tiers import evaluate
 from runner.crash import write_crash_log
 from runner.groups import unwrapped
-from runner.journal import Journal
-from runner.orchestrator import Orchestrator, StopRequest, World
+from runner.history import failures_before
+from runner.journal import Journal, Request
+from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
 from runner.pipeline import finished
 from runner.planning import Plan, root_of
 from runner.recorder import Recorder
@@ -96,7 +97,9 @@ async def start_run(plan: Plan, view: View, *, sample: Sampler = probe.sample) -
             journal=journal,
             snapshot=blank,
             first=(*first, *notes),
-            crew=_Crew(settings=settings, order=plan.stories, agents=plan.agents),
+            crew=_Crew(
+                settings=settings, order=plan.stories, agents=plan.agents, retry_failed=plan.retry_failed
+            ),
             view=view,
             sample=sample,
         )
@@ -147,7 +150,7 @@ async def resume_run(repository: Repository, run_id: RunId, view: View, *, retry
             journal=journal,
             snapshot=snapshot,
             first=(ev.RunResumed(requeued=requeued),),
-            crew=_Crew(settings=settings, order=order, agents=agents),
+            crew=_Crew(settings=settings, order=order, agents=agents, retry_failed=retry_failed),
             view=view,
         )
 
@@ -159,6 +162,7 @@ class _Crew:
     settings: Settings
     order: Sequence[Story]
     agents: Mapping[StoryId, Agent]
+    retry_failed: bool = False
 
 
 @asynccontextmanager
@@ -218,6 +222,8 @@ async def _coordinate(
             worktree_root=root_of(repository, crew.settings),
             populate=trio.CapacityLimiter(os.cpu_count() or 1),
             deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
+            retry_failed=crew.retry_failed,
+            earlier_failures=await offload(failures_before, journal, crew.order),
         )
         await tidy(tools)
         world = _world(repository, journal, snapshot.run_id, sample)
@@ -274,12 +280,9 @@ async def _refreshing(view: View) -> AsyncIterator[None]:
 
 
 def _world(repository: Repository, journal: Journal, run_id: RunId, sample: Sampler) -> World:
-    def requests(last: int) -> list[StopRequest]:
-        return [
-            StopRequest(id=request.id, story_id=request.story_id, now=bool(request.data.get("now")))
-            for request in journal.requests_after(run_id, last)
-            if request.kind == "stop"
-        ]
+    def requests(last: int) -> list[StopRequest | AnswerRequest]:
+        found = (_request(request) for request in journal.requests_after(run_id, last))
+        return [request for request in found if request is not None]
 
     crashes = run_dir(repository.common_dir, run_id)
 
@@ -289,12 +292,33 @@ def _world(repository: Repository, journal: Journal, run_id: RunId, sample: Samp
     return World(sample=partial(sample, repository.top), requests=requests, write_crash=write_crash)
 
 
+def _request(request: Request) -> StopRequest | AnswerRequest | None:
+    """Read what another terminal asks; what a newer version may ask is left alone."""
+    if request.kind == "stop":
+        return StopRequest(id=request.id, story_id=request.story_id, now=bool(request.data.get("now")))
+    if request.kind == "answer" and request.story_id is not None:
+        answered = ev.DecisionAnswered(
+            story_id=request.story_id,
+            decision_id=str(request.data.get("decision", "")),
+            letter=str(request.data.get("letter", "")),
+            by="person",
+        )
+        return AnswerRequest(id=request.id, event=answered)
+    return None
+
+
 def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ...]:
-    """Name the stories that go on: all without a final verdict, and failed ones on demand."""
+    """Name the stories that go on: all without a final verdict, and failed ones on demand.
+
+    A story whose question nobody has answered stays parked: it would only ask again.
+    """
     again = {Status.RUNNING, Status.STOPPED, Status.PARKED, Status.SKIPPED}
     if retry_failed:
         again.add(Status.FAILED)
-    unfinished = [story for story in snapshot.stories.values() if story.status in again]
+    waiting = {story.id for story in snapshot.open_decisions}
+    unfinished = [
+        story for story in snapshot.stories.values() if story.status in again and story.id not in waiting
+    ]
     if all(story.status is Status.SKIPPED for story in unfinished) and snapshot.ended:
         # Nothing that they wait for goes on, so they would only be skipped again.
         return ()

@@ -34,6 +34,9 @@ TIERS = ("green", "warn", "degraded")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "bg-isolation": ("worktree", "none"),
     "continue": tuple(policy.value for policy in ContinuePolicy),
+    "dialect": ("rich", "pointer", "autodev"),
+    "decide-default": ("ask", "recommended"),
+    "cross-boundaries": ("true", "false"),
 }
 _EXAMPLES: Mapping[str, str] = {
     "token-budget": "2000000",
@@ -100,6 +103,21 @@ def _listed(value: Any) -> Any:
 def _off(value: Any) -> Any:
     # YAML reads the word off as false.
     return None if value is False or value == "off" else value
+
+
+def _switch(value: Any) -> Any:
+    """Read a switch as people write it in the environment and on the command line."""
+    words = {
+        "true": True,
+        "yes": True,
+        "on": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "off": False,
+        "0": False,
+    }
+    return words.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def _positive(number: float | None) -> float | None:
@@ -182,6 +200,10 @@ class _Values(_Table):
     agents_per_wave: int = 0
     worktree_root: str = ""
     symlink_directories: Folders = []
+    dialect: Literal["rich", "pointer", "autodev"] = "autodev"
+    cross_boundaries: Annotated[bool, BeforeValidator(_switch)] = False
+    decide_default: Literal["ask", "recommended"] = "ask"
+    notify: str = ""
     hooks: _Hooks = _Hooks()
     agents: dict[Text, _Agent] = {}
     tiers: _Tiers = _Tiers()

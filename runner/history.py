@@ -38,6 +38,23 @@ def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId,
     return found
 
 
+def failures_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, dict[str, int]]:
+    """Count by story and step in how many runs after another, up to the newest, that step failed."""
+    wanted = {story.id for story in stories}
+    counts: dict[StoryId, dict[str, int]] = {}
+    broken: set[tuple[StoryId, str]] = set()
+    for run_id in journal.runs()[:RUNS_LOOKED_AT]:
+        for story in fold(run_id, journal.events(run_id)).stories.values():
+            if story.id not in wanted or not story.sessions:
+                continue
+            broken.update((story.id, number) for number in story.finished_steps)
+            number = story.place.number
+            if story.status is Status.FAILED and (story.id, number) not in broken:
+                steps = counts.setdefault(story.id, {})
+                steps[number] = steps.get(number, 0) + 1
+    return counts
+
+
 def unfinished_of_newest(journal: Journal) -> tuple[StoryId, ...]:
     """Name the stories of the newest run that failed, and those that were skipped because of them."""
     run_id = journal.newest_run()

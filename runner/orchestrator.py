@@ -15,7 +15,15 @@ from runner.agents.protocol import Agent
 from runner.core import events as ev
 from runner.core.errors import JournalError
 from runner.core.loop import HINTS
-from runner.core.model import ContinuePolicy, KillSwitch, ResourceSample, RunSnapshot, Story, StoryId
+from runner.core.model import (
+    ContinuePolicy,
+    KillSwitch,
+    ResourceSample,
+    RunSnapshot,
+    Status,
+    Story,
+    StoryId,
+)
 from runner.core.schedule import decide
 from runner.core.tiers import ceiling, evaluate, next_window
 from runner.pipeline import Pipeline, finished
@@ -36,12 +44,24 @@ class StopRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRequest:
+    """What another terminal decided."""
+
+    id: int
+    event: ev.DecisionAnswered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What the orchestrator asks of the outside; all of it blocks and is called in a thread."""
+    """What the orchestrator asks of the outside; all of it blocks and is called in a thread.
+
+    `attended` tells that a person sits at this run and may answer decisions while it goes on.
+    """
 
     sample: Callable[[], ResourceSample]
-    requests: Callable[[int], Sequence[StopRequest]]
+    requests: Callable[[int], Sequence[StopRequest | AnswerRequest]]
     write_crash: Callable[[BaseException], Path]
+    attended: Callable[[], bool] = lambda: False
 
 
 class Orchestrator:
@@ -85,6 +105,7 @@ class Orchestrator:
                 window=recorder.snapshot.window,
                 policy=self._policy,
                 admitting=self._admitting,
+                patient=self._awaiting_answers,
             )
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
             bodies += [
@@ -127,8 +148,30 @@ class Orchestrator:
 
     def _settled(self) -> bool:
         """Tell whether nothing more will start."""
-        stories = self._tools.recorder.snapshot.stories.values()
-        return all(story.status.final for story in stories) or not self._admitting
+        if not self._admitting:
+            return True
+        if self._awaiting_answers:
+            return False
+        return all(story.status.final for story in self._tools.recorder.snapshot.stories.values())
+
+    @property
+    def _awaiting_answers(self) -> bool:
+        """Tell whether a person who is here has questions to answer."""
+        return self._world.attended() and bool(self._tools.recorder.snapshot.open_decisions)
+
+    async def answer(self, event: ev.DecisionAnswered) -> None:
+        """Take a person's answer; the story goes on in this very run."""
+        story = self._tools.recorder.snapshot.stories.get(event.story_id)
+        if story is None or story.decision is None or story.decision.letter:
+            return
+        if story.status is Status.PARKED and self._admitting:
+            await self._tools.recorder.record(event, ev.StoryRequeued(story_id=event.story_id))
+        else:
+            await self._tools.recorder.record(event)
+
+    def look_again(self) -> None:
+        """Think again about what may start, since something outside has changed."""
+        self._wake()
 
     async def _close_admission(self) -> None:
         """Give every story that never started the verdict that it was stopped, and say by what."""
@@ -174,6 +217,9 @@ class Orchestrator:
             await trio.sleep(REQUEST_SECONDS)
             for request in await self._requests(last):
                 last = request.id
+                if isinstance(request, AnswerRequest):
+                    await self.answer(request.event)
+                    continue
                 level = Level.STOP if request.now else Level.FINISH
                 if request.story_id is None:
                     control.raise_run(level)
@@ -181,7 +227,7 @@ class Orchestrator:
                     control.raise_story(request.story_id, level)
                     self._wake()
 
-    async def _requests(self, last: int) -> Sequence[StopRequest]:
+    async def _requests(self, last: int) -> Sequence[StopRequest | AnswerRequest]:
         return await trio.to_thread.run_sync(self._world.requests, last)
 
     async def _watch_deadline(self) -> None:
@@ -202,7 +248,7 @@ class Orchestrator:
 
     def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
         """Look again for what may start, after those events that can change the answer."""
-        if isinstance(event.body, ev.StoryFinished | ev.WindowChanged | ev.AdmissionEnded):
+        if isinstance(event.body, ev.StoryFinished | ev.WindowChanged | ev.AdmissionEnded | ev.StoryRequeued):
             self._wake()
 
     def _wake(self) -> None:

@@ -1,4 +1,4 @@
-"""One story from its workspace to its verdict, able to go on wherever a killed run left it.
+"""One story from its workspace to its verdict, step by step, able to go on wherever a killed run left it.
 
 Every act is idempotent and stands between an intent and its acknowledgement in the journal;
 what is acknowledged is never repeated. A failure in here is this story's alone.
@@ -21,9 +21,9 @@ from isolation.workspace import OpenWorkspace, open_workspace
 from runner import verdicts
 from runner.agents.protocol import Agent
 from runner.core import events as ev
+from runner.core.errors import JournalError, RunnerError
 from runner.core.loop import HINTS, LoopFacts, before_session
 from runner.core.model import (
-    IMPLEMENT,
     MAX_RETRIES,
     KillSwitch,
     Outcome,
@@ -35,6 +35,7 @@ from runner.core.model import (
 )
 from runner.hooks import run_hook
 from runner.session import SessionVerdict
+from runner.stepping import DONE_NUMBER, Stepping
 from runner.stopping import Level
 from runner.story_sessions import StorySessions, succeeded
 from runner.tools import Tools
@@ -54,16 +55,25 @@ class Pipeline:
     def _now(self) -> StorySnapshot:
         return self._tools.recorder.snapshot.stories[self._story.id]
 
+    @property
+    def _run_id(self) -> RunId:
+        return self._tools.recorder.snapshot.run_id
+
     async def run(self) -> None:
         """Open the workspace, do the work, record the verdict, close what may be closed."""
         try:
             async with self._workspace() as opened:
-                result = await self._carry(opened.workspace)
+                stepping = await offload(
+                    partial(Stepping, story=self._story, tools=self._tools), opened.workspace
+                )
+                result = await self._carry(opened.workspace, stepping)
                 await self._finish(result)
                 opened.finished = result.verdict in {Status.DONE, Status.NO_WORK}
                 if opened.finished:
                     await self._hook("before_remove", opened.workspace)
-        except IsolationError as error:
+        except JournalError:
+            raise
+        except (IsolationError, RunnerError) as error:
             if not self._now.status.final:
                 await self._finish(verdicts.failed(self._story.id, error.message, next_=error.hint))
             return
@@ -82,7 +92,7 @@ class Pipeline:
         torn = self._now.torn
         await self._record(ev.WorkspacePlanned(story_id=story.id, branch=branch, path=str(path)))
         request = WorkspaceRequest(
-            run_id=tools.recorder.snapshot.run_id,
+            run_id=self._run_id,
             story_id=story.id,
             branch=branch,
             path=path,
@@ -122,35 +132,39 @@ class Pipeline:
                 tips.append(tip)
         return tuple(tips) or (snapshot.base,)
 
-    async def _carry(self, workspace: Workspace) -> StoryResult:
+    async def _carry(self, workspace: Workspace, stepping: Stepping) -> StoryResult:
         """Go from wherever the story stands to its verdict."""
         if not self._now.sessions and not await self._hook("after_create", workspace):
             return verdicts.failed(self._story.id, "hook after_create failed")
+        if not self._now.placed:
+            await stepping.find_place()
         while True:
-            now = self._now
-            if now.checkpoint_planned_at is not None:
+            now, ended = self._now, None
+            if now.decision is not None:
+                ended = await stepping.act_on_answer()
+            elif now.checkpoint_planned_at is not None:
                 await self._checkpoint(workspace, now.checkpoint_planned_at)
+            elif now.place.number == DONE_NUMBER:
+                return self._passed(workspace)
             elif now.attempt > MAX_RETRIES + 1:
-                return verdicts.failed(
-                    self._story.id, f"gave up after {MAX_RETRIES + 1} attempts: {now.reason}"
-                )
+                tries = f"gave up after {MAX_RETRIES + 1} attempts"
+                ended = verdicts.failed(self._story.id, f"{tries}: {now.reason}")
             elif not now.implemented:
-                ended = await self._work(workspace)
-                if ended is not None:
-                    return ended
+                ended = await self._work(workspace, stepping)
             else:
-                ended = await self._verify(workspace)
-                if ended is not None:
-                    return ended
+                ended = await self._conclude(workspace, stepping)
+            if ended is not None:
+                return ended
 
-    async def _work(self, workspace: Workspace) -> StoryResult | None:
+    async def _work(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
         """Run one work session; a result ends the story, None goes on."""
         switch = self._switch()
         if switch is not None:
             return verdicts.stopped(self._story.id, self._run_id, switch)
         if not await self._hook("before_run", workspace):
             return verdicts.failed(self._story.id, "hook before_run failed")
-        verdict = await self._sessions.work(workspace, then=self._after_work)
+        await stepping.begin()
+        verdict = await self._sessions.work(workspace, stepping.brief(), then=self._after_work)
         await self._hook("after_run", workspace)
         if verdict.result.complaint:
             await self._record(ev.Noted(story_id=self._story.id, message=verdict.result.complaint))
@@ -158,11 +172,14 @@ class Pipeline:
             case Outcome.STOPPED:
                 return self._stopped_by_person()
             case Outcome.STALLED:
-                return self._stalled(verdict.detail)
+                return self._stopped("stall-timeout", verdict.detail)
             case Outcome.ASKS:
-                return verdicts.parked(self._story.id, self._run_id, verdict.detail)
-            case Outcome.OK | Outcome.PARTIAL | Outcome.FAILED:
-                return None
+                await stepping.ask_for_agent(verdict.result.decision or {"question": verdict.detail})
+            case Outcome.FAILED:
+                await stepping.attempt_failed(self._now.reason)
+            case Outcome.OK | Outcome.PARTIAL:
+                pass
+        return None
 
     def _after_work(self, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
         if succeeded(verdict):
@@ -183,27 +200,59 @@ class Pipeline:
 
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
-        message = self._message()
         commit = partial(checkpoint, self._repository, workspace.path, base=workspace.base)
-        made = await offload(commit, workspace.branch, message, at)
+        made = await offload(commit, workspace.branch, self._message(), at)
         await self._record(ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits))
 
     def _message(self) -> str:
+        now = self._now
+        subject = self._story.title if now.flow == "quick" else f"{self._story.title}: {now.step.name}"
         return (
-            f"{self._story.title}\n\n"
+            f"{subject}\n\n"
             f"Autopilot-Run: {self._run_id}\n"
             f"Autopilot-Story: {self._story.id}\n"
-            f"Autopilot-Step: {IMPLEMENT.number} {IMPLEMENT.name}\n"
-            f"Autopilot-Attempt: {self._now.attempt}\n"
+            f"Autopilot-Step: {now.step.number} {now.step.name}\n"
+            f"Autopilot-Attempt: {now.attempt}\n"
         )
 
-    async def _verify(self, workspace: Workspace) -> StoryResult | None:
-        """Judge the committed work by its claim and its commands; None means another attempt."""
-        foreign = await offload(self._foreign, workspace)
-        if foreign:
-            reason = f"changed outside its claim: {named(foreign)}"
-            await self._record(self._failure(reason, _claim_words(foreign)))
+    async def _conclude(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
+        """Judge the committed work by its claim, its artifacts and its commands; then the next step."""
+        failure = await offload(self._objection, workspace, stepping)
+        if failure is not None:
+            await self._record(failure)
+            await stepping.attempt_failed(failure.reason)
             return None
+        if stepping.verifies:
+            ended = await self._verify(workspace, stepping)
+            if ended is not None or not self._now.implemented:
+                return ended
+        await stepping.finish_step()
+        return None
+
+    def _objection(self, workspace: Workspace, stepping: Stepping) -> ev.AttemptFailed | None:
+        """Say what speaks against the step's being done, before any command is asked."""
+        foreign = self._foreign(workspace, stepping)
+        if foreign:
+            words = "These paths lie outside your claim; undo their changes:\n" + "\n".join(foreign)
+            return self._failure(f"changed outside its claim: {named(foreign)}", words)
+        missing = stepping.missing_artifacts()
+        if missing:
+            words = "The step is done when these are there:\n" + "\n".join(missing)
+            return self._failure(f"its artifacts are missing: {named(missing)}", words)
+        return None
+
+    def _foreign(self, workspace: Workspace, stepping: Stepping) -> tuple[str, ...]:
+        """Name what this story changed outside its claim; the state file is the runner's own."""
+        if not self._story.owns:
+            return ()
+        head = self._now.commit or workspace.base
+        changed = self._repository.changed_paths(workspace.base, head, workspace.path)
+        return claims.compile(self._story.owns).foreign(
+            path for path in changed if path != stepping.state_name
+        )
+
+    async def _verify(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
+        """Run what is left of the verify commands; afterwards `implemented` tells whether all passed."""
         for command in self._sessions.verify_commands[self._now.verified :]:
             if self._tools.control.level(self._story.id) >= Level.FINISH:
                 return self._stopped_by_person()
@@ -214,20 +263,13 @@ class Pipeline:
                 case Outcome.STOPPED:
                     return self._stopped_by_person()
                 case Outcome.STALLED:
-                    return self._stalled(f"`{command}`: {verdict.detail}")
+                    return self._stopped("stall-timeout", f"`{command}`: {verdict.detail}")
                 case Outcome.FAILED:
+                    await stepping.attempt_failed(self._now.reason)
                     return None
                 case Outcome.OK | Outcome.PARTIAL | Outcome.ASKS:
                     continue
-        return self._passed(workspace)
-
-    def _foreign(self, workspace: Workspace) -> tuple[str, ...]:
-        """Name what this story changed outside its claim."""
-        if not self._story.owns:
-            return ()
-        head = self._now.commit or workspace.base
-        changed = self._repository.changed_paths(workspace.base, head, workspace.path)
-        return claims.compile(self._story.owns).foreign(changed)
+        return None
 
     def _passed(self, workspace: Workspace) -> StoryResult:
         now = self._now
@@ -237,14 +279,9 @@ class Pipeline:
             reason = f"{now.commits} commit{'s' * (now.commits > 1)}, {proof}"
             return verdicts.done(self._story.id, commit=commit, commits=now.commits, reason=reason)
         if any(session.reported == "done" for session in now.sessions):
-            return verdicts.done(
-                self._story.id, commit=commit, commits=0, reason=f"no change was needed, {proof}"
-            )
+            reason = f"no change was needed, {proof}"
+            return verdicts.done(self._story.id, commit=commit, commits=0, reason=reason)
         return verdicts.no_work(self._story.id, commit=commit)
-
-    @property
-    def _run_id(self) -> RunId:
-        return self._tools.recorder.snapshot.run_id
 
     def _switch(self) -> KillSwitch | None:
         """Ask the loop whether one more session may start."""
@@ -260,17 +297,11 @@ class Pipeline:
             cost_used=run.usage.cost_usd,
             cost_budget=tools.settings.cost_budget,
             tier=run.tier,
-            confidence=1.0,  # the place in a flow of one step is never in doubt
-            confidence_threshold=tools.settings.confidence_threshold,
-            iteration=self._now.session_limit_used + 1,
         )
         return before_session(facts)
 
     def _stopped_by_person(self) -> StoryResult:
         return self._stopped("user-abort", "a person asked to stop")
-
-    def _stalled(self, detail: str) -> StoryResult:
-        return self._stopped("stall-timeout", detail)
 
     def _stopped(self, name: str, detail: str) -> StoryResult:
         switch = KillSwitch(name=name, detail=detail, hint=HINTS[name])
@@ -292,7 +323,3 @@ def finished(result: StoryResult) -> ev.StoryFinished:
         kill_switch=asdict(result.kill_switch) if result.kill_switch else None,
         blocked_by=result.blocked_by,
     )
-
-
-def _claim_words(foreign: tuple[str, ...]) -> str:
-    return "These paths lie outside your claim; undo their changes:\n" + "\n".join(foreign)

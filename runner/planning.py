@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from isolation import claims
@@ -12,17 +12,22 @@ from runner import probe
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.config import Loaded, load_settings
-from runner.core.errors import JournalError, NotFoundError, SettingsError
+from runner.core.errors import BacklogError, JournalError, NotFoundError, SettingsError
+from runner.core.flow import Edition
 from runner.core.graph import closure, ordered, waves
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule import decide
 from runner.core.settings import Settings
 from runner.core.tiers import ceiling, evaluate
+from runner.flows.catalogue import FlowError, load_flow
+from runner.flows.scan import detect_flow
 from runner.history import Finished, finished_before, unfinished_of_newest
 from runner.journal import Journal
 from runner.report.plan import PlanRow, PlanView
 from runner.stories import load_stories
 from runner.verdicts import branch_of
+
+QUICK, AUTO = "quick", "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,7 @@ class Plan:
     agents: Mapping[StoryId, Agent]
     finished: Mapping[StoryId, Finished]
     notes: tuple[str, ...]
+    retry_failed: bool = False
 
     @property
     def settings(self) -> Settings:
@@ -77,6 +83,7 @@ def make_plan(request: RunRequest) -> Plan:
     for story in order:
         claims.compile(story.owns)
     agents = {story.id: choose(story, loaded.settings) for story in order}
+    order = tuple(_with_flow(story, repository.top, loaded.settings) for story in order)
     base = repository.resolve(loaded.settings.base)
     finished = {} if request.again else _finished(repository, order, base)
     return Plan(
@@ -87,6 +94,7 @@ def make_plan(request: RunRequest) -> Plan:
         agents=agents,
         finished=finished,
         notes=loaded.notes,
+        retry_failed=request.retry_failed,
     )
 
 
@@ -150,6 +158,18 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         claim=story.owns,
         verify=story.verify or plan.settings.verify,
     )
+
+
+def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
+    """Settle which flow a story follows, and that there is such a flow."""
+    edition = Edition.ANY if story.flow == QUICK else Edition(story.dialect or settings.dialect)
+    name = detect_flow(top, edition) if story.flow == AUTO else story.flow
+    try:
+        load_flow(name, edition, top)
+    except FlowError as error:
+        where = f" ({story.source})" if story.source else ""
+        raise BacklogError(f"story {story.id}{where}: {error.message}", hint=error.hint) from error
+    return replace(story, flow=name)
 
 
 def _require_worktrees(settings: Settings) -> None:

@@ -15,6 +15,8 @@ class PromptFacts:
     attempt: int
     verify: tuple[str, ...]
     result_file: Path
+    step_prompt: str = ""
+    answers: tuple[str, ...] = ()
     last_failure: str = ""
     interrupted: bool = False
 
@@ -29,6 +31,10 @@ def render(facts: PromptFacts) -> str:
         f"Story {story.id}, step {facts.step.number} ({facts.step.name}), "
         f"attempt {facts.attempt} of {MAX_RETRIES + 1}."
     )
+    if facts.step_prompt:
+        parts.append(f"What this step is for:\n\n{facts.step_prompt}")
+    if facts.answers:
+        parts.append("A person has decided:\n" + "\n".join(f"- {answer}" for answer in facts.answers))
     if story.owns:
         parts.append("Change only paths that match:\n" + _bullets(story.owns))
     if facts.verify:

@@ -12,7 +12,7 @@ from runner.core.model import Story, StoryId
 from runner.core.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.story_files import Entry
 
-KNOWN_FLOWS = frozenset({"quick"})
+DIALECTS = ("rich", "pointer", "autodev")
 
 _TEXT = "text"
 _WANTED = {
@@ -26,6 +26,7 @@ _WANTED = {
     "agent": _TEXT,
     "command": "a shell command, or a list: the program and its arguments",
     "verify": "a command or a list of commands",
+    "dialect": _TEXT,
 }
 _MAX_PRIORITY = 1_000_000
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
@@ -85,6 +86,7 @@ class _Fields(BaseModel):
     agent: FilledText | None = None
     command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
     verify: Texts | None = None
+    dialect: Text | None = None
 
 
 def story_of(entry: Entry) -> Story:
@@ -112,6 +114,7 @@ def story_of(entry: Entry) -> Story:
         agent=fields.agent,
         command=tuple(fields.command) if fields.command is not None else None,
         verify=tuple(fields.verify or ()),
+        dialect=fields.dialect,
         source=entry.source,
     )
 
@@ -141,10 +144,9 @@ def _check(entry: Entry, fields: _Fields) -> None:
         if id_problem(name) is not None:
             message = f"'depends_on' names '{name}', which cannot be an id"
             _refuse(entry, ("depends_on", number), message, "several ids are a list: [api-3, api-4].")
-    if fields.flow is not None and fields.flow not in KNOWN_FLOWS:
-        known = ", ".join(sorted(KNOWN_FLOWS))
-        hint = f"{did_you_mean(fields.flow, KNOWN_FLOWS)} known flows: {known}.".strip()
-        _refuse(entry, ("flow",), f"unknown flow '{fields.flow}'", hint)
+    if fields.dialect is not None and fields.dialect not in DIALECTS:
+        hint = f"{did_you_mean(fields.dialect, DIALECTS)} known dialects: {', '.join(DIALECTS)}.".strip()
+        _refuse(entry, ("dialect",), f"unknown dialect '{fields.dialect}'", hint)
     try:
         claims.compile(fields.owns or ())
     except ClaimError as error:

@@ -6,6 +6,7 @@ an end without its consequence.
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -15,10 +16,11 @@ from isolation.model import SessionSpec, Workspace
 from isolation.repository import scrubbed
 from runner.agents.protocol import Agent, Job
 from runner.core import events as ev
-from runner.core.model import IMPLEMENT, VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
+from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
 from runner.core.tiers import agents_per_wave
 from runner.prompt import PromptFacts, render
 from runner.session import SessionOrder, SessionVerdict, run_session
+from runner.stepping import Brief
 from runner.tools import Tools
 
 EXCHANGE = ".orchestrator"
@@ -40,15 +42,17 @@ class StorySessions:
         """Give the commands that decide about this story: its own, else the run's."""
         return self._story.verify or self._tools.settings.verify
 
-    async def work(self, workspace: Workspace, *, then: Consequences) -> SessionVerdict:
+    async def work(self, workspace: Workspace, brief: Brief, *, then: Consequences) -> SessionVerdict:
         """Let the agent work on the current step."""
-        now = self._now
-        name = self._name(IMPLEMENT)
+        now, step = self._now, brief.step
+        name = self._name(step)
         exchange = workspace.path / EXCHANGE
         result_file = exchange / f"{name}.result.json"
         facts = PromptFacts(
             story=self._story,
-            step=IMPLEMENT,
+            step=step,
+            step_prompt=brief.prompt,
+            answers=brief.answers,
             attempt=now.attempt,
             verify=self.verify_commands,
             result_file=result_file,
@@ -56,24 +60,32 @@ class StorySessions:
             interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
         )
         prompt = await trio.to_thread.run_sync(_write_prompt, exchange / f"{name}.prompt.md", render(facts))
+        story = self._story if brief.command is None else replace(self._story, command=brief.command)
         job = Job(
-            story=self._story,
+            story=story,
             workspace=workspace.path,
             session_id=self._session_id(name),
             model=self._tools.settings.model,
         )
         launch = self._agent.launch(job)
-        environment = self._environment(workspace, IMPLEMENT, prompt, result_file) | dict(launch.env)
+        environment = self._environment(workspace, step) | {
+            "AUTOPILOT_STATE_FILE": brief.state_file,
+            "AUTOPILOT_RESULT_FILE": str(result_file),
+            "AUTOPILOT_PROMPT_FILE": str(prompt),
+            **launch.env,
+        }
         spec = SessionSpec(argv=launch.argv, cwd=workspace.path, env=environment, prompt=prompt)
-        return await self._run(spec, name, IMPLEMENT, SessionKind.WORK, then, result_file=result_file)
+        return await self._run(spec, name, step, SessionKind.WORK, then, result_file=result_file)
 
     async def verify(self, workspace: Workspace, command: str, *, then: Consequences) -> SessionVerdict:
         """Run one verify command in the workspace."""
-        environment = self._environment(workspace, VERIFY, Path(os.devnull), None)
+        place = self._now.place
+        step = VERIFY if self._now.flow == "quick" else Step(number=place.number, name=f"Verify {place.name}")
+        environment = self._environment(workspace, step)
         spec = SessionSpec(
             argv=("sh", "-c", command), cwd=workspace.path, env=environment, prompt=Path(os.devnull)
         )
-        return await self._run(spec, self._name(VERIFY), VERIFY, SessionKind.VERIFY, then)
+        return await self._run(spec, self._name(VERIFY), step, SessionKind.VERIFY, then)
 
     async def _run(
         self,
@@ -121,7 +133,8 @@ class StorySessions:
         return self._tools.recorder.snapshot.stories[self._story.id]
 
     def _name(self, step: Step) -> str:
-        return f"{len(self._now.sessions) + 1:02}-{step.name.lower()}-{self._now.attempt}"
+        words = step.name.lower().replace(" ", "-").replace("/", "-")
+        return f"{len(self._now.sessions) + 1:02}-{words}-{self._now.attempt}"
 
     def _session_id(self, name: str) -> str:
         return f"{self._tools.recorder.snapshot.run_id}/{self._story.id}/{name}"
@@ -129,18 +142,13 @@ class StorySessions:
     def _agents_per_wave(self) -> int:
         return agents_per_wave(self._tools.recorder.snapshot.tier, self._tools.settings.agents_per_wave)
 
-    def _environment(
-        self, workspace: Workspace, step: Step, prompt: Path, result_file: Path | None
-    ) -> dict[str, str]:
+    def _environment(self, workspace: Workspace, step: Step) -> dict[str, str]:
         snapshot = self._tools.recorder.snapshot
         return scrubbed(os.environ) | {
             "AUTOPILOT_RUN_ID": snapshot.run_id,
             "AUTOPILOT_STORY_ID": self._story.id,
             "AUTOPILOT_STEP": f"{step.number} {step.name}",
             "AUTOPILOT_ATTEMPT": str(self._now.attempt),
-            "AUTOPILOT_STATE_FILE": str(workspace.path / "_docs" / "_autodev_state.md"),
-            "AUTOPILOT_RESULT_FILE": str(result_file or ""),
-            "AUTOPILOT_PROMPT_FILE": str(prompt),
             "AUTOPILOT_AGENTS_PER_WAVE": str(self._agents_per_wave()),
             "AUTOPILOT_OWNS": "\n".join(self._story.owns),
             "AUTOPILOT_BASE": workspace.base,

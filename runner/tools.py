@@ -1,12 +1,14 @@
 """What every story of a run shares, handed down from the composition root."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
 
 from isolation.keeper import Keeper
 from isolation.repository import Repository
+from runner.core.model import StoryId
 from runner.core.settings import Settings
 from runner.recorder import Recorder
 from runner.stopping import StopControl
@@ -16,7 +18,8 @@ from runner.stopping import StopControl
 class Tools:
     """The run's one repository, keeper, recorder and stop control; `populate` limits checkouts at once.
 
-    `deadline` is on trio's clock; `agents_per_wave` is asked before each session.
+    `deadline` is on trio's clock. `retry_failed` is a person's word that failed steps may be tried again;
+    `earlier_failures` counts, by story and step, in how many runs before this one a step failed.
     """
 
     repository: Repository
@@ -27,3 +30,5 @@ class Tools:
     worktree_root: Path
     populate: trio.CapacityLimiter
     deadline: float
+    retry_failed: bool = False
+    earlier_failures: Mapping[StoryId, Mapping[str, int]] = field(default_factory=dict)

@@ -43,10 +43,13 @@ def failed(story_id: StoryId, reason: str, *, next_: str = "") -> StoryResult:
     )
 
 
-def parked(story_id: StoryId, run_id: RunId, question: str) -> StoryResult:
+def parked(story_id: StoryId, question: str) -> StoryResult:
     """Say that a person must decide."""
     return StoryResult(
-        story_id=story_id, verdict=Status.PARKED, reason=question, next=f"autopilot-multi resume {run_id}"
+        story_id=story_id,
+        verdict=Status.PARKED,
+        reason=f"needs a decision: {question}",
+        next=f"autopilot-multi decide {story_id}",
     )
 
 

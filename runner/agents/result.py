@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from runner.core.model import Usage
 
@@ -18,6 +19,7 @@ class Result:
     effectiveness: Mapping[str, float] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     question: str = ""
+    decision: Mapping[str, Any] = field(default_factory=dict)
     notes: str = ""
     complaint: str = ""
 
@@ -45,5 +47,6 @@ def load_result(path: Path) -> Result:
         effectiveness=document.effectiveness,
         usage=Usage(**document.usage.model_dump()),
         question=str(question or ""),
+        decision=document.decision,
         notes=document.notes,
     )

@@ -30,6 +30,8 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
         "what starts after a failure: never, dependencies-successful, or always",
     ),
     "agent": ("NAME", "the agent for stories that name none"),
+    "dialect": ("NAME", "the form of new state files: rich, pointer or autodev"),
+    "decide-default": ("HOW", "what becomes of decisions: ask, or recommended for the unattended"),
     "model": ("NAME", "the model that the agent is to use"),
 }
 
@@ -58,13 +60,19 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a command that must pass for stories that name none; repeatable",
     )
+    how.add_argument(
+        "--cross-boundaries",
+        action="store_const",
+        const="true",
+        help="go on at session boundaries in a fresh session, without asking",
+    )
     _add_choices(parser)
 
 
 def flags_of(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
     """Give the settings that were given as flags, by their keys; what was not given is left out."""
     flags: dict[str, str | tuple[str, ...]] = {}
-    for key in (*_NUMBERS, *_BUDGETS, *_TEXTS, "verify"):
+    for key in (*_NUMBERS, *_BUDGETS, *_TEXTS, "verify", "cross-boundaries"):
         value = getattr(arguments, key.replace("-", "_"), None)
         if value is not None:
             flags[key] = tuple(value) if isinstance(value, list) else value

@@ -274,6 +274,7 @@ def _step_finished(story: StorySnapshot, body: ev.StepFinished) -> StorySnapshot
         _afresh(story),
         place=place,
         step=place,
+        session_limit_used=0,
         last_failure="",
         reason="",
         finished_steps=story.finished_steps + (() if body.skipped else passed),

@@ -52,8 +52,12 @@ def decide(
     policy: ContinuePolicy,
     *,
     admitting: bool,
+    patient: bool = False,
 ) -> Decision:
-    """Decide from the start order and every story's status; `order` has dependencies first."""
+    """Decide from the start order and every story's status; `order` has dependencies first.
+
+    With `patient`, what waits for a parked story goes on waiting: a person may still answer.
+    """
     open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
     if not admitting:
         waiting_for = {story.id: "nothing new starts any more" for story in open_}
@@ -64,7 +68,7 @@ def decide(
             reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
             skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
             return Decision(start=(), queue=(), skip=skip, waiting_for={})
-    return _Round(order, statuses, window, policy).decision(open_)
+    return _Round(order, statuses, window, policy).decision(open_, patient=patient)
 
 
 class _Round:
@@ -83,11 +87,11 @@ class _Round:
         self.policy = policy
         self.running = sum(1 for story in order if statuses[story.id] is Status.RUNNING)
 
-    def decision(self, open_: Sequence[Story]) -> Decision:
+    def decision(self, open_: Sequence[Story], *, patient: bool) -> Decision:
         skip = self._skips(open_, _BLOCKS)
         left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
         ready = [story for story in left if not self._missing(story)]
-        if not ready and not self.running:
+        if not ready and not self.running and not patient:
             skip += self._skips(left, _BLOCKS | _MAY_RETURN)
             left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
         start = tuple(story.id for story in ready[: max(0, self.window - self.running)])

@@ -93,6 +93,10 @@ class Settings:
     agents_per_wave: int = 6
     worktree_root: str = ""
     symlink_directories: tuple[str, ...] = ()
+    dialect: str = "autodev"
+    cross_boundaries: bool = False
+    decide_default: str = "ask"
+    notify: str = ""
     hooks: HookSettings = HookSettings()
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
     tiers: TierSettings = TierSettings()

@@ -71,7 +71,6 @@ NAMED_STEPS: Mapping[tuple[Dialect, str], Mapping[str, str]] = {
         "UI Design": "2ea",
         "New Task": "2f",
         "Implement": "2g",
-        "Run Tests": "2h",
         "Security Audit": "2hb",
         "Performance Test": "2hc",
         "Deploy": "2i",

@@ -251,7 +251,7 @@ def test_resuming_requeues_only_what_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "attempt", "implemented"), [(Status.FAILED, 0, False), (Status.STOPPED, 1, True)]
+    ("verdict", "attempt", "implemented"), [(Status.FAILED, 1, False), (Status.STOPPED, 1, True)]
 )
 def test_a_failed_story_gets_new_attempts_and_a_stopped_one_keeps_its_place(
     verdict: Status,

@@ -23,7 +23,7 @@ def test_without_flags_nothing_is_given() -> None:
     assert flags_of(arguments) == {}
     assert (arguments.sources, arguments.only) == ([], [])
     switches = ("dry_run", "apply", "retry_failed", "again", "events")
-    assert [getattr(arguments, name) for name in switches] == [False] * 6
+    assert [getattr(arguments, name) for name in switches] == [False] * 5
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`autopilot-multi state`: what people and git get to see."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from runner.cli.parser import CommandLineError, parse
 from runner.core.errors import NotFoundError, UsageError
 from runner.state.errors import StateError, UnreadableStateError
 from runner.state.reading import parse_state
+from tests.conftest import git
 from tests.state.samples import text_of
 
 
@@ -131,6 +133,45 @@ def test_convert_prints_or_writes_a_new_file(docs: Path, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["data"]["unheld"] == []
 
 
+def test_convert_finds_the_step_by_what_it_leaves(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One name may stand for two steps of a flow; the flow's editions tell which is which."""
+    path = docs / "tests.md"
+    for step, meant in (("6", "7"), ("10", "11")):
+        path.write_text(
+            text_of("pointer-failed").replace("step: 2", f"step: {step}").replace("Test Spec", "Run Tests")
+        )
+        assert run("convert", "--to", "autodev", str(path)) == 0
+        assert parse_state(capsys.readouterr().out).step == meant
+    path.write_text(path.read_text().replace("step: 10", "step: 6"))
+    with pytest.raises(StateError, match=r"rich has no step for step 6 \(Run Tests\)"):
+        run("convert", "--to", "rich", str(path))
+    assert run("convert", "--to", "rich", "--step", "2h", str(path)) == 0
+    assert parse_state(capsys.readouterr().out).step == "2h"
+    path.write_text(text_of("autodev-config-review"))
+    with pytest.raises(StateError, match="flow 'meta-repo' is not allowed"):
+        run("convert", "--to", "pointer", str(path))
+
+
+def test_a_users_flow_is_known_where_it_lies(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flow files beside the state extend what is allowed."""
+    path = docs / "own.md"
+    path.write_text(text_of("autodev-plan").replace("greenfield", "release").replace("step: 3", "step: 2"))
+    assert run("check", str(path)) == 1
+    (docs.parent / "flows").mkdir()
+    steps = "".join(
+        f'[[steps]]\nnumber = "{n}"\nname = "{name}"\nprompt = "x"\n' for n, name in ((1, "Cut"), (2, "Plan"))
+    )
+    (docs.parent / "flows" / "release.toml").write_text(steps)
+    capsys.readouterr()
+    assert run("check", str(path)) == 0
+    assert run("show", str(path)) == 0
+    assert "(autodev, release)" in capsys.readouterr().out
+    assert run("convert", "--to", "pointer", str(path)) == 0
+    assert "flow: release\nstep: 2\n" in capsys.readouterr().out
+    path.write_text(path.read_text().replace("release", "quick").replace("step: 2", "step: 1"))
+    assert run("convert", "--to", "pointer", str(path)) == 0
+
+
 def test_convert_refuses_what_it_cannot_tell(docs: Path) -> None:
     """A missing flow, a missing file and an unreadable one are errors with hints."""
     with pytest.raises(StateError, match="flow"):
@@ -180,3 +221,31 @@ def test_the_merge_driver_writes_ours(docs: Path) -> None:
     assert b"step: 5\n" in ours.read_bytes()
     assert ours.read_bytes().endswith(b"\n## Odd\n\xff\n")
     assert ours.stat().st_mode & 0o777 == 0o600
+
+
+def test_git_merges_story_branches_through_the_driver(repo: Path) -> None:
+    """Two branches move the same file: git merges without a conflict, and the further one counts."""
+    path = repo / "_docs" / "_autodev_state.md"
+    path.parent.mkdir()
+    path.write_text(text_of("autodev-plan"))
+    (repo / ".gitattributes").write_text("_docs/_autodev_state.md merge=autopilot-state\n")
+    code = (
+        "import sys; from pathlib import Path; from runner.cli.commands.state import _merge;"
+        " _merge([*map(Path, sys.argv[1:])])"
+    )
+    git(repo, "config", "merge.autopilot-state.driver", f"{sys.executable} -c '{code}' %O %A %B")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "state")
+    for branch, step in (("one", "4"), ("two", "9")):
+        git(repo, "checkout", "-q", "-b", branch, "main")
+        path.write_text(
+            text_of("autodev-plan").replace("step: 3", f"step: {step}") + f"\n## {branch}\nkept\n"
+        )
+        git(repo, "commit", "-q", "-a", "-m", branch)
+    git(repo, "checkout", "-q", "main")
+    for branch in ("one", "two"):
+        git(repo, "merge", "-q", "--no-ff", "--no-edit", branch)
+    merged = path.read_text()
+    assert parse_state(merged).step == "9"
+    assert "## one\nkept" in merged
+    assert "## two\nkept" in merged

@@ -164,6 +164,17 @@ def test_unreadable_files_are_set_aside_and_left_alone(path: Path, lock: Path, s
     assert load_state(path) == saved == state
 
 
+@pytest.mark.usefixtures("_hasty")
+def test_a_save_keeps_unreadable_bytes_before_it_replaces_them(
+    path: Path, lock: Path, state: StateFile
+) -> None:
+    """Nobody loaded the damage before: the save itself sees to the copy."""
+    path.write_bytes(b"garbage")
+    save_state(path, state, state, lock=lock, replace_unreadable=True)
+    assert path.with_name(f"{path.name}.unreadable-1").read_bytes() == b"garbage"
+    assert load_state(path) == state
+
+
 def test_a_writer_in_the_midst_of_its_write_is_awaited(
     path: Path, state: StateFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,6 +220,7 @@ def test_items_keep_their_order() -> None:
     """Ours first, then what only they have."""
     assert join_items((1, 2), (2, 3, 1), (1, 2, 4)) == (2, 3, 1, 4)
     assert join_items((), (1,), (1, 2)) == (1, 2)
+    assert join_items((1, 2), (1, 2, 3), (2,)) == (2, 3)
 
 
 def test_runner_and_sub_skill_each_keep_their_fields() -> None:

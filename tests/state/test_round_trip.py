@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
+from runner.state.errors import UnreadableStateError
 from runner.state.model import Dialect, StateFile, StepStatus
 from runner.state.reading import parse_state, read
 from runner.state.swift import read_usual
 from runner.state.vocabulary import STANDARD
-from runner.state.writing import render
+from runner.state.writing import TEMPLATES, new_state, render
 from tests.state.samples import EXPECTED, NAMES, states, text_of
 
 VARIANTS: dict[str, Callable[[str], str]] = {
@@ -106,8 +107,37 @@ def test_the_shortcut_agrees_with_the_careful_reading(state: StateFile) -> None:
 
 
 @pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "step: 2\n",
+        "\ncycle: 2\n",
+        "owner: x\n",
+        "\nwords\n\n## Notes\n",
+        "\n## Current   Step\n",
+        "\n## Notes\n# Autodev State\n",
+        "\n## blockers\n- x\n",
+        "\n## Blockers\n- x\n",
+        "\n ## Key Decisions\n- x\n",
+        "\n## Notes\n```\n## Blockers\n- x\n```\n",
+        "\n## Notes\n<!--\n## Blockers\n-->\n",
+        "\n## Notes\n\n<<<<<<< ours\n",
+    ],
+)
+def test_the_shortcut_takes_nothing_that_it_might_misread(dialect: Dialect, tail: str) -> None:
+    """Whatever follows the block, behind it or behind the whole: the same answer, or none."""
+    whole = TEMPLATES[dialect]
+    end = whole.index("\n", whole.index("cycle:" if dialect is Dialect.AUTODEV else "retry_count:")) + 1
+    for text in (whole + tail, whole[:end] + tail + whole[end:]):
+        try:
+            careful = read(text, STANDARD).state
+        except UnreadableStateError:
+            assert read_usual(text, STANDARD) is None
+        else:
+            assert read_usual(text, STANDARD) in {None, careful}
+
+
+@pytest.mark.parametrize("dialect", Dialect)
 def test_the_shortcut_reads_our_own_files(dialect: Dialect) -> None:
     """Files as the program makes them take the short way; else a thousand of them would be slow."""
-    from runner.state.writing import new_state
-
     assert read_usual(new_state(dialect).text, STANDARD) is not None

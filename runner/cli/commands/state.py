@@ -18,6 +18,8 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from runner.state.collection import Found
+    from runner.state.model import Dialect, StateFile
+    from runner.state.vocabulary import Vocabulary
 
 EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
 
@@ -51,9 +53,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     paths = [folder / path for path in arguments.paths]
     match arguments.action:
         case "show":
-            return _show(paths or _usual(folder), output)
+            return _show(paths or _usual(folder), _vocabulary(folder), output)
         case "check" if paths:
-            return _check(paths, output)
+            return _check(paths, _vocabulary(folder), output)
         case "convert" if len(paths) == 1 and arguments.to:
             return _convert(arguments, paths[0], output)
         case "merge-driver" if len(paths) == _VERSIONS:
@@ -78,11 +80,27 @@ def _usual(folder: Path) -> list[Path]:
     return found
 
 
-def _show(paths: Sequence[Path], output: Output) -> int:
+def _vocabulary(folder: Path) -> "Vocabulary":
+    """Give what the dialects allow, and the user's own flows with it."""
+    from runner.state.vocabulary import STANDARD, Vocabulary
+
+    if not any(folder.glob("flows/*.toml")):
+        return STANDARD
+    from runner.flows.catalogue import list_flows
+
+    own = [flow for listed in list_flows(folder) if listed.file for flow in listed.flows]
+    last: dict[str, int] = {}
+    for flow in own:
+        numbers = (int(step.number) for step in flow.steps if step.number.isdigit())
+        last[flow.name] = max(last.get(flow.name, 1), *numbers)
+    return Vocabulary(flows=last, names=frozenset(step.name for flow in own for step in flow.steps))
+
+
+def _show(paths: Sequence[Path], vocabulary: "Vocabulary", output: Output) -> int:
     from runner.state.aggregate import state_json
     from runner.state.collection import collect
 
-    found = collect(paths)
+    found = collect(paths, vocabulary=vocabulary)
     readable = all(item.state is not None for item in found)
     output.document({"states": [state_json(item) for item in found]}, success=readable)
     output.answer("\n\n".join(_text(item) for item in found))
@@ -110,14 +128,14 @@ def _text(found: "Found") -> str:
     return "\n".join("  " * line.startswith("  ") + one_line(line) for line in lines)
 
 
-def _check(paths: Sequence[Path], output: Output) -> int:
+def _check(paths: Sequence[Path], vocabulary: "Vocabulary", output: Output) -> int:
     from runner.core.names import one_line
     from runner.state.reading import find_problems
 
     rows = []
     for path in paths:
         try:
-            problems = find_problems(path.read_bytes())
+            problems = find_problems(path.read_bytes(), vocabulary=vocabulary)
         except OSError as error:
             rows.append({"path": str(path), "line": 0, "key": "", "message": error.strerror or str(error)})
             continue
@@ -133,29 +151,23 @@ def _check(paths: Sequence[Path], output: Output) -> int:
 
 
 def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
-    from runner.core.errors import NotFoundError, UsageError
+    from runner.core.errors import UsageError
     from runner.state.conversion import IMPORTED, convert_state
-    from runner.state.errors import UnreadableStateError
     from runner.state.model import Dialect
-    from runner.state.reading import decode, parse_state
 
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise NotFoundError(f"{path} cannot be read: {error.strerror}", hint="name a state file") from None
-    try:
-        state = parse_state(decode(data))
-    except UnreadableStateError as error:
-        raise UnreadableStateError(
-            f"{path} cannot be converted: {error.message}", problems=error.problems, hint=error.hint
-        ) from None
-    made = convert_state(state, Dialect(arguments.to), flow=arguments.flow, step=arguments.step)
+    folder, to = Path(arguments.directory), Dialect(arguments.to)
+    vocabulary = _vocabulary(folder)
+    state = _require_state(path, vocabulary)
+    flow, step = arguments.flow or state.flow, arguments.step
+    if step is None and flow is not None and state.dialect is not to and not state.done:
+        step = _same_step(state, to, flow, folder)
+    made = convert_state(state, to, flow=arguments.flow, step=step, vocabulary=vocabulary)
     for name in made.unheld:
-        output.warn(f"{arguments.to} has no place for: {name}; it is kept under '## {IMPORTED}'")
+        output.warn(f"{to} has no place for: {name}; it is kept under '## {IMPORTED}'")
     if arguments.output is None:
         output.answer(made.state.text)
     else:
-        target = Path(arguments.directory) / arguments.output
+        target = folder / arguments.output
         try:
             with target.open("xb") as file:
                 file.write(made.state.text.encode())
@@ -165,6 +177,45 @@ def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
             ) from None
     output.document({"text": made.state.text, "output": arguments.output, "unheld": list(made.unheld)})
     return 0
+
+
+def _require_state(path: Path, vocabulary: "Vocabulary") -> "StateFile":
+    from runner.core.errors import NotFoundError
+    from runner.state.errors import UnreadableStateError
+    from runner.state.reading import decode, parse_state
+
+    try:
+        return parse_state(decode(path.read_bytes()), vocabulary=vocabulary)
+    except OSError as error:
+        raise NotFoundError(f"{path} cannot be read: {error.strerror}", hint="name a state file") from None
+    except UnreadableStateError as error:
+        raise UnreadableStateError(
+            f"{path} cannot be converted: {error.message}", problems=error.problems, hint=error.hint
+        ) from None
+
+
+def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> str | None:
+    """Find the step again in the target's edition of the flow; None when the flow cannot tell.
+
+    The same step has the same artifacts in every edition, while one name may stand for two steps.
+    """
+    from runner.core.flow import Edition
+    from runner.flows.catalogue import FlowError, load_flow
+    from runner.state.errors import StateError
+
+    try:
+        source, target = (load_flow(flow, Edition(dialect), folder) for dialect in (state.dialect, to))
+    except FlowError:
+        return None
+    here = next((step for step in source.steps if step.number == state.step), None)
+    if here is None or source.edition is target.edition:
+        return None if here is None else here.number
+    same = [step.number for step in target.steps if here.artifacts and step.artifacts == here.artifacts]
+    if len(same) != 1:
+        raise StateError(
+            f"{to} has no step for step {here.number} ({here.name}) of {flow}", hint="name one with --step"
+        )
+    return same[0]
 
 
 def _merge(paths: Sequence[Path]) -> int:

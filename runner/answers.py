@@ -1,0 +1,37 @@
+"""What a person's answer does to a story: from the question's kind and a letter to one effect. Pure."""
+
+from enum import StrEnum
+from typing import assert_never
+
+from runner.core.choose import Kind, Question
+
+
+class Effect(StrEnum):
+    """What follows from an answer."""
+
+    GO_ON = "go-on"
+    RETRY = "retry"
+    SKIP = "skip"
+    ABORT = "abort"
+
+
+def effect_of(question: Question, letter: str) -> Effect:
+    """Tell what an answer means; options that only inform a session let it go on."""
+    match question.kind:
+        case Kind.FAILURE | Kind.RECOVERY:
+            return {"A": Effect.RETRY, "B": Effect.SKIP}.get(letter, Effect.ABORT)
+        case Kind.CONFIDENCE:
+            last = question.options[-1].letter
+            return Effect.ABORT if letter == last else Effect.GO_ON
+        case Kind.DECISION:
+            gives_up = question.option(letter).text.lower().startswith("abort")
+            return Effect.ABORT if gives_up else Effect.GO_ON
+        case Kind.ROLLBACK | Kind.TRACKER | Kind.BOUNDARY:
+            return Effect.GO_ON
+        case _:
+            assert_never(question.kind)
+
+
+def words_for(question: Question, letter: str) -> str:
+    """Say what was decided, for the record and for the next session."""
+    return f"{question.title}: {letter}) {question.option(letter).text}"

@@ -1,0 +1,257 @@
+"""How a story goes through its flow: where it stands, what a step needs, what a person must decide.
+
+The journal says where the story is; the state file in its workspace follows, and folders win over
+both when a story is met for the first time in a run. A question parks the story; the answer is
+acted upon once, when the story goes on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, assert_never
+
+from isolation.model import Workspace
+from isolation.repository import offload
+from runner import verdicts
+from runner.answers import Effect, effect_of, words_for
+from runner.core import choose
+from runner.core import events as ev
+from runner.core.agent_question import from_result
+from runner.core.flow import FlowStep, step, transition
+from runner.core.model import FLOW_DONE, SessionKind, Step, Story, StoryResult, StorySnapshot
+from runner.state.transitions import Overflow
+from runner.story_state import Found, StoryState
+from runner.tools import Tools
+
+DONE_NUMBER = FLOW_DONE.number
+CIRCUIT = 3
+"""A step that failed in this many runs after another is not begun again without a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """What a session is told about the step that it is for."""
+
+    step: Step
+    prompt: str
+    command: tuple[str, ...] | None
+    state_file: str
+    answers: tuple[str, ...]
+
+
+class Stepping:
+    """One story's way through its flow."""
+
+    def __init__(self, workspace: Workspace, *, story: Story, tools: Tools) -> None:
+        self._story = story
+        self._tools = tools
+        self._record = tools.recorder.record
+        self._state = StoryState(
+            flow_name=story.flow,
+            dialect=story.dialect or tools.settings.dialect,
+            workspace=workspace.path,
+            top=tools.repository.top,
+        )
+        self._state_file = str(self._state.path)
+        self.state_name = self._state.path.relative_to(workspace.path).as_posix()
+
+    @property
+    def _now(self) -> StorySnapshot:
+        return self._tools.recorder.snapshot.stories[self._story.id]
+
+    @property
+    def _work_steps(self) -> tuple[FlowStep, ...]:
+        return tuple(one for one in self._state.flow.steps if one.kind is SessionKind.WORK)
+
+    @property
+    def is_last(self) -> bool:
+        """Tell whether no work step follows the current one."""
+        return self._following() is FLOW_DONE
+
+    @property
+    def verifies(self) -> bool:
+        """Tell whether the verify commands judge this step: one that implements, or the last."""
+        return self.is_last or self._now.place.name.startswith("Implement")
+
+    def brief(self) -> Brief:
+        """Give what the session for the current step is told."""
+        place = self._now.place
+        found = step(self._state.flow, place.number)
+        quick = not self._state.keeps_file
+        return Brief(
+            step=place,
+            prompt="" if quick or found is None else found.prompt.strip(),
+            command=found.command if found else None,
+            state_file="" if quick else self._state_file,
+            answers=tuple(
+                words_for(choose.from_json(decision.question), decision.letter)
+                for decision in self._now.decided
+                if decision.letter
+            ),
+        )
+
+    async def find_place(self) -> None:
+        """Tell where the story stands, once a run; a question parks it."""
+        find = partial(
+            self._state.find,
+            skipped=self._now.skipped_steps,
+            threshold=self._tools.settings.confidence_threshold,
+        )
+        found = await offload(find)
+        place = ev.PlaceFound(
+            story_id=self._story.id,
+            step_number=found.place.number,
+            step_name=found.place.name,
+            confidence=found.confidence,
+            correction=found.correction,
+        )
+        notes = [ev.Noted(story_id=self._story.id, message=note) for note in found.notes]
+        await self._record(place, *notes)
+        question = self._question_at_start(found)
+        if question is not None:
+            await self.ask(question)
+
+    def _question_at_start(self, found: Found) -> choose.Question | None:
+        failures = self._tools.earlier_failures.get(self._story.id, {}).get(found.place.number, 0)
+        if self._state.keeps_file and failures >= CIRCUIT:
+            return choose.skill_failed(
+                number=found.place.number,
+                name=found.place.name,
+                sub_step="",
+                reason=f"failed in {failures} runs",
+                across_runs=True,
+            )
+        asked = found.question
+        if asked is not None and asked.kind is choose.Kind.FAILURE and self._tools.retry_failed:
+            return None  # --retry-failed is the person's word
+        return asked
+
+    async def begin(self) -> None:
+        """Say in the state file that the current step is in progress, with its retries."""
+        now = self._now
+        await self._keep(await offload(partial(self._state.begin, now.place, retries=now.retry_count)))
+
+    async def attempt_failed(self, reason: str) -> None:
+        """Let the state file count a failed attempt."""
+        await self._keep(await offload(partial(self._state.failed, reason)))
+
+    def missing_artifacts(self) -> tuple[str, ...]:
+        """Name what should show the step done and is not there."""
+        return self._state.missing_artifacts(self._now.place.number)
+
+    async def finish_step(self) -> None:
+        """Go on to the next step; at a session boundary a person is asked first."""
+        place, following = self._now.place, self._following()
+        moved = transition(self._state.flow, place.number, summary=self._summary())
+        asks = moved.question is not None and not self._tools.settings.cross_boundaries
+        outcome = f"attempt {self._now.attempt}"
+        overflow = await offload(
+            partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
+        )
+        await self._record(
+            self._step_finished(following), *self._memories(overflow), *self._last_commit(following)
+        )
+        if asks and moved.question is not None and following is not FLOW_DONE:
+            await self.ask(moved.question)
+
+    def _last_commit(self, following: Step) -> tuple[ev.Body, ...]:
+        """Plan the commit of the state file's last word, when the flow is over."""
+        if following is FLOW_DONE and self._state.keeps_file:
+            return (ev.CheckpointPlanned(story_id=self._story.id),)
+        return ()
+
+    def _summary(self) -> tuple[str, ...]:
+        done = len(self._now.finished_steps) + 1
+        return (f"Steps finished: {done} of {len(self._work_steps)}", f"Commits: {self._now.commits}")
+
+    def _following(self) -> Step:
+        numbers = [one.number for one in self._work_steps]
+        place = self._now.place.number
+        after = numbers.index(place) + 1 if place in numbers else len(numbers)
+        if after >= len(numbers):
+            return FLOW_DONE
+        return Step(number=numbers[after], name=self._work_steps[after].name)
+
+    def _step_finished(self, following: Step, *, skipped: bool = False) -> ev.StepFinished:
+        place = self._now.place
+        return ev.StepFinished(
+            story_id=self._story.id,
+            step_number=place.number,
+            step_name=place.name,
+            next_number=following.number,
+            next_name=following.name,
+            skipped=skipped,
+        )
+
+    async def ask_for_agent(self, decision: Mapping[str, Any]) -> None:
+        """Ask what an agent wrote into its result."""
+        reading = from_result(decision)
+        notes = [ev.Noted(story_id=self._story.id, message=note) for note in reading.notes]
+        if notes:
+            await self._record(*notes)
+        await self.ask(reading.question)
+
+    async def ask(self, question: choose.Question) -> None:
+        """Ask a person; the unattended who want it get the recommended answer at once."""
+        asked = len(self._now.decided) + 1
+        decision_id = f"{self._story.id}-{asked}"
+        bodies: list[ev.Body] = [
+            ev.DecisionAsked(
+                story_id=self._story.id, decision_id=decision_id, question=choose.to_json(question)
+            )
+        ]
+        letter = question.recommendation
+        if self._tools.settings.decide_default == "recommended" and not choose.must_confirm(question, letter):
+            answered = ev.DecisionAnswered(
+                story_id=self._story.id, decision_id=decision_id, letter=letter, by="recommended"
+            )
+            bodies.append(answered)
+        await self._record(*bodies)
+
+    async def act_on_answer(self) -> StoryResult | None:
+        """Do what a person chose; while nobody has, the story is parked."""
+        decision = self._now.decision
+        if decision is None:
+            return None
+        question = choose.from_json(decision.question)
+        if not decision.letter:
+            return verdicts.parked(self._story.id, question.title)
+        effect = effect_of(question, decision.letter)
+        words = words_for(question, decision.letter)
+        memories = self._memories(await offload(self._state.decided, words))
+        applied = ev.DecisionApplied(
+            story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
+        )
+        match effect:
+            case Effect.GO_ON:
+                await self._record(applied, *memories)
+            case Effect.RETRY:
+                await offload(self._state.retried)
+                await self._record(applied, *memories)
+            case Effect.SKIP:
+                following = self._following()
+                overflow = await offload(self._state.skipped, following)
+                skipped = self._step_finished(following, skipped=True)
+                last = self._last_commit(following)
+                await self._record(applied, skipped, *memories, *self._memories(overflow), *last)
+            case Effect.ABORT:
+                await self._record(applied, *memories)
+                return verdicts.failed(self._story.id, f"a person chose to abort: {words}")
+            case _:
+                assert_never(effect)
+        return None
+
+    async def _keep(self, overflow: Overflow) -> None:
+        memories = self._memories(overflow)
+        if memories:
+            await self._record(*memories)
+
+    def _memories(self, overflow: Overflow) -> tuple[ev.Remembered, ...]:
+        """Keep in the journal what the dialect has no section for."""
+        kept = [("decision", text) for text in overflow.decisions]
+        kept += [
+            ("retry", f"{row.step} {row.name}, attempt {row.attempt}: {row.reason}")
+            for row in overflow.retries
+        ]
+        kept += [("blocker", text) for text in overflow.blockers]
+        return tuple(ev.Remembered(story_id=self._story.id, topic=topic, text=text) for topic, text in kept)

@@ -1,0 +1,174 @@
+"""Stuck detection: what counts as getting nowhere, what does not, and what is done about it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.core.stuck import (
+    ACTIVE_WITHIN_SECONDS,
+    NOTHING_NEW_SECONDS,
+    REWRITES,
+    Recovery,
+    Watch,
+    content_digest,
+    question_digest,
+    recovery,
+)
+
+START = 1000.0
+BLANKS = st.text(alphabet=" \t\r\n", max_size=4)
+
+
+def reason(watch: Watch) -> str:
+    """Give the verdict's reason; empty when the session is not stuck."""
+    verdict = watch.verdict()
+    return "" if verdict is None else verdict.reason
+
+
+def written(*contents: str, path: str = "_docs/plan.md") -> Watch:
+    """Watch an artifact being written, once a second."""
+    watch = Watch(new_at=START)
+    for second, content in enumerate(contents):
+        watch = watch.seen_artifact(path, content_digest(content.encode()), START + second)
+    return watch
+
+
+def test_the_third_rewrite_without_a_change_is_stuck() -> None:
+    """Written once and over itself three times, always the same: stuck, and the artifact is named."""
+    assert reason(written("a", "a", "a")) == ""
+    assert reason(written("a", "a", "a", "a")) == (
+        "_docs/plan.md was rewritten 3 times without a meaningful change"
+    )
+
+
+def test_white_space_is_no_meaningful_change() -> None:
+    """Another indentation or line ending is the same artifact; another word is not."""
+    assert "rewritten 3 times" in reason(written("a b\n", "a  b", "a\tb\n\n", "\na\r\nb"))
+    assert reason(written("a b", "ab", "a b c", "a b d")) == ""
+
+
+def test_going_back_and_forth_is_no_change() -> None:
+    """An artifact that only returns to what it was before does not move."""
+    assert "rewritten" in reason(written("a", "b", "a", "b", "a"))
+
+
+def test_a_new_content_starts_the_count_anew() -> None:
+    """Whoever finds a way on is not stuck any more."""
+    assert reason(written("a", "a", "a", "a", "b")) == ""
+    assert reason(written("a", "a", "a", "b", "b", "b")) == ""
+
+
+def test_each_artifact_is_counted_by_itself() -> None:
+    """Three artifacts written twice each are six writes, and work."""
+    watch = Watch(new_at=START)
+    for path in ("a.md", "b.md", "c.md") * 2:
+        watch = watch.seen_artifact(path, content_digest(b"same"), START)
+    assert reason(watch) == ""
+
+
+def test_the_path_in_the_reason_is_harmless() -> None:
+    """A file's name cannot bring a terminal to do anything."""
+    watch = written("a", "a", "a", "a", path="\x1b[31mx\ny")
+    assert "\x1b" not in reason(watch)
+    assert "\n" not in reason(watch)
+
+
+def test_an_answered_question_that_is_asked_again_is_stuck() -> None:
+    """The same question, however written, after its answer; before the answer it may be repeated."""
+    first, again = question_digest("Which  database?"), question_digest("which database ?")
+    watch = Watch(new_at=START).asked(first, START).asked(again, START)
+    assert reason(watch) == ""
+    watch = watch.answered(first)
+    assert reason(watch) == ""
+    assert reason(watch.asked(question_digest("Which queue?"), START)) == ""
+    assert "same question" in reason(watch.asked(again, START))
+
+
+def test_answers_outlive_a_session_and_the_rest_does_not() -> None:
+    """The next session is judged by what it does, but knows what was answered before it."""
+    question = question_digest("red or blue?")
+    watch = written("a", "a", "a", "a").answered(question).asked(question, START)
+    fresh = watch.afresh(START + 60)
+    assert reason(watch)
+    assert reason(fresh) == ""
+    assert fresh.new_at == START + 60
+    assert "same question" in reason(fresh.asked(question, START + 61))
+
+
+def test_an_active_session_that_leaves_nothing_new_is_stuck() -> None:
+    """Half an hour of activity without a new artifact; a minute less is none of our business."""
+    long = START + NOTHING_NEW_SECONDS
+    watch = Watch(new_at=START)
+    assert reason(watch.tick(long - 60, long - 60)) == ""
+    assert reason(watch.tick(long, long - 5)) == (
+        "no new artifact for 30 min 00 s, though the session is active"
+    )
+
+
+def test_a_silent_session_is_left_to_the_stall_limit() -> None:
+    """Without a sign of life it is not working in circles, it is not working."""
+    long = START + NOTHING_NEW_SECONDS
+    watch = Watch(new_at=START)
+    assert reason(watch.tick(long, long - ACTIVE_WITHIN_SECONDS))
+    assert reason(watch.tick(long, long - ACTIVE_WITHIN_SECONDS - 1)) == ""
+
+
+def test_only_what_is_new_puts_the_clock_back() -> None:
+    """A new artifact, a new content and a new question do; the same content once more does not."""
+    late = START + NOTHING_NEW_SECONDS - 1
+    end = START + NOTHING_NEW_SECONDS
+    first = written("a")
+    assert reason(first.seen_artifact("_docs/plan.md", content_digest(b"a"), late).tick(end, end))
+    assert reason(first.seen_artifact("_docs/plan.md", content_digest(b"b"), late).tick(end, end)) == ""
+    assert reason(first.seen_artifact("other.md", content_digest(b"a"), late).tick(end, end)) == ""
+    assert reason(first.asked(question_digest("now what?"), late).tick(end, end)) == ""
+
+
+def test_the_patience_is_the_callers() -> None:
+    """A step that is known to be slow gets more time."""
+    assert reason(Watch(new_at=START, patience=10).tick(START + 10, START + 10))
+    assert reason(Watch(new_at=START, patience=11).tick(START + 10, START + 10)) == ""
+
+
+def test_recovery_re_reads_then_retries_then_asks() -> None:
+    """The order of the protocol; two recoveries that failed are enough."""
+    assert [recovery(failures) for failures in range(4)] == [
+        Recovery.RE_READ,
+        Recovery.RETRY,
+        Recovery.ASK,
+        Recovery.ASK,
+    ]
+    assert recovery(0).value == "re-read"
+
+
+@given(words=st.lists(st.sampled_from(["plan", "x", "ü", "1"]), min_size=1), data=st.data())
+def test_a_digest_sees_words_and_nothing_between_them(words: list[str], data: st.DataObject) -> None:
+    """Any two spacings of the same words are one content, and one word more is another."""
+
+    def spaced() -> bytes:
+        gaps = data.draw(st.lists(BLANKS, min_size=len(words), max_size=len(words)))
+        return "".join(f"{gap} {word}" for gap, word in zip(gaps, words, strict=True)).encode()
+
+    one = content_digest(spaced())
+    assert one == content_digest(spaced())
+    assert one != content_digest(spaced() + b" more")
+
+
+@given(contents=st.lists(st.sampled_from("abc"), min_size=1, max_size=20))
+def test_stuck_means_that_the_last_three_writes_brought_nothing_new(contents: list[str]) -> None:
+    """Compared with a count by hand, over any order of writes."""
+    quiet = 0
+    for number, content in enumerate(contents):
+        quiet = quiet + 1 if content in contents[:number] else 0
+    assert (written(*contents).verdict() is not None) == (quiet >= REWRITES)
+
+
+@given(seconds=st.lists(st.floats(min_value=0, max_value=600), max_size=30))
+def test_a_session_that_keeps_writing_new_things_is_never_stuck(seconds: list[float]) -> None:
+    """Whatever the pace below the limit, progress is believed; and an old watch never changes."""
+    watch, at = Watch(new_at=START), START
+    before = watch
+    for number, gap in enumerate(seconds):
+        at += gap
+        watch = watch.tick(at, at).seen_artifact(f"{number % 3}.md", content_digest(b"%d" % number), at)
+        assert watch.verdict() is None
+    assert before == Watch(new_at=START)
