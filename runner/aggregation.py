@@ -6,6 +6,7 @@ are replaced whole; nothing is read back from them.
 """
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +25,7 @@ from runner.state.collection import Found, collect
 from runner.state.errors import UnreadableStateError
 from runner.state.model import DONE, Dialect, RetryRow, StateFile, StepStatus
 from runner.state.reading import decode, parse_state
+from runner.state.swap import SETTLING
 from runner.state.vocabulary import STANDARD, Vocabulary
 
 STATE_FILES: Final = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
@@ -34,6 +36,7 @@ DOCS_PAGE: Final = "_docs/_autopilot_multi_state.md"
 NO_FILE: Final = Path("journal")
 """What stands in the place of a file for a story that keeps none."""
 
+_PAUSE = 0.005
 _RETRY = re.compile(r"(?P<step>\S+) (?P<name>.+?), attempt (?P<attempt>\d+): (?P<reason>.*)", re.DOTALL)
 _STATUSES: Final[Mapping[Status, StepStatus]] = {
     Status.WAITING: StepStatus.NOT_STARTED,
@@ -63,12 +66,9 @@ def rows_of(
     """
     paths = {story.id: _file_in(Path(story.workspace)) for story in run.stories.values() if story.workspace}
     there = [path for path in paths.values() if path is not None]
-    read = {found.path: found for found in collect(there, vocabulary=vocabulary)}
-    gone = [
-        story.branch
-        for story in run.stories.values()
-        if story.branch and not story.workspace and story.commit
-    ]
+    read = {found.path: found for found in _read(there, vocabulary)}
+    closed = [story for story in run.stories.values() if story.commit and not story.workspace]
+    gone = [story.branch for story in closed if story.branch]
     kept = _on_branches(repository, gone, vocabulary) if repository is not None and gone else {}
     rows = []
     for story in run.stories.values():
@@ -81,7 +81,7 @@ def rows_of(
 def write_aggregate(run: RunSnapshot, top: Path) -> None:
     """Write the page into `.orchestrator/`, and beside the documents where git ignores it there.
 
-    Costs the reading of the files and at most two git commands.
+    Blocking; costs the reading of the files and at most two git commands.
     """
     repository = Repository(paths=find_repository(top), version=())
     rows = rows_of(run, vocabulary=vocabulary_of(top), repository=repository)
@@ -118,6 +118,24 @@ def is_ignored(repository: Repository, top: Path, path: str) -> bool:
 
 def _file_in(workspace: Path) -> Path | None:
     return next((path for name in STATE_FILES if (path := workspace / name).exists()), None)
+
+
+def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:
+    """Read files that others write meanwhile: one that is only half there is given time to become whole."""
+    found = collect(paths, vocabulary=vocabulary)
+    deadline = time.monotonic() + SETTLING
+    while (torn := [one.path for one in found if _may_settle(one)]) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+        again = {one.path: one for one in collect(torn, vocabulary=vocabulary)}
+        found = [again.get(one.path, one) for one in found]
+    return found
+
+
+def _may_settle(found: Found) -> bool:
+    try:
+        return found.state is None and time.time() - found.path.stat().st_mtime < SETTLING
+    except OSError:
+        return False
 
 
 def _on_branches(repository: Repository, branches: Sequence[str], vocabulary: Vocabulary) -> dict[str, Found]:

@@ -12,6 +12,7 @@ BLANKS = " \t\r"
 NOTHING = ("none", "n/a")
 """Bullets that say that a list is empty."""
 
+_LONGEST_NOTHING = 12
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {"n": "\n", "r": "\r"}
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"[ \t\r]*(?:(?:#|←|<!--)[^\n]*)?')
@@ -66,6 +67,8 @@ def is_placeholder(value: str) -> bool:
 def decode_bullet(raw: str) -> str | None:
     """Read a bullet's text; None when it only says that there is nothing."""
     text = _BREAK.sub(" ", raw).strip(BLANKS) if "\n" in raw else raw.strip(BLANKS)
+    if text[:1].isalpha() and len(text) > _LONGEST_NOTHING:
+        return text
     if text[:1] == '"':
         quoted = _QUOTED.fullmatch(text)
         if quoted and text.endswith('"'):

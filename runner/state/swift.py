@@ -47,7 +47,7 @@ _POINTER = re.compile(
 _RICH = re.compile(
     r"# Autopilot State\n\n?## Current Step\nstep: ([a-z0-9]+)\nname: " + _PLAIN + _STATUS + _WORDS + _TRACKER
 )
-_UNUSUAL = ("\n ", "\n\t", "\r", "\0", "\ufeff", "```", "~~~", "<!--", "<<<<<<<", ">>>>>>>")
+_UNUSUAL = ("\n#", "\n ", "\n\t", "\r", "\ufeff", "```", "~~~", "<!--", "<<<<<<<", ">>>>>>>")
 _EXACT = {title: name for name, title in SECTIONS.items()}
 _NAMES = frozenset({*SECTIONS, "current step", "autodev state"})
 _SESSION = re.compile(
@@ -158,23 +158,28 @@ def _rich(text: str, vocabulary: Vocabulary) -> StateFile | None:
 
 
 def _bodies(rest: str) -> dict[str, str] | None:
-    """Split what follows the block, from its last newline on, into sections by title."""
-    for sign in _UNUSUAL:
-        if sign in rest:
-            return None
+    """Split what follows the block, from its last newline on, into sections by title.
+
+    The sections of the dialect are looked at line by line afterwards; foreign ones must not hold
+    anything that could be more than their own text.
+    """
     lead, *parts = rest.split("\n## ")
-    if lead.strip("\n") or rest.count("\n#") != len(parts):
+    if lead.strip("\n"):
         return None
     bodies: dict[str, str] = {}
     for part in parts:
         title, _, body = part.partition("\n")
         kind = _EXACT.get(title)
         if kind is None:
-            if " ".join(title.strip(" \t#").lower().split()) in _NAMES:
+            if " ".join(title.strip(" \t\r#").lower().split()) in _NAMES or _is_unusual(part):
                 return None
         elif bodies.setdefault(kind, body) is not body:
             return None
     return bodies
+
+
+def _is_unusual(part: str) -> bool:
+    return any(sign in part for sign in _UNUSUAL)
 
 
 def _rows(body: str, title: str) -> list[tuple[str, ...]] | None:
@@ -189,14 +194,14 @@ def _rows(body: str, title: str) -> list[tuple[str, ...]] | None:
             if kind is RowKind.VALUE:
                 rows.append(cells)
             headed = headed or kind is RowKind.HEAD
+        elif line:
+            return None
     return rows
 
 
 def _bullets(body: str) -> tuple[str, ...] | None:
     values = []
     for line in body.split("\n"):
-        if line[:3] == "- n" and line == "- none":
-            continue
         if line[:2] == "- ":
             value = decode_bullet(line[2:])
             if value is not None:

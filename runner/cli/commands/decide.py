@@ -18,7 +18,7 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from runner.core.events import DecisionAnswered
-    from runner.core.model import RunId, RunSnapshot, StoryId
+    from runner.core.model import RunId, RunSnapshot
     from runner.decisions import OpenQuestion
     from runner.journal import Journal
 
@@ -27,6 +27,8 @@ EXAMPLE = "autopilot-multi decide checkout-17 A"
 PATIENCE = 3.0
 """How long a living coordinator has to take an answer up; it looks several times a second."""
 LOOK_EVERY = 0.05
+RUNS_LOOKED_AT = 50
+"""Older runs are reached with --run."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +60,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         _show(run, questions, output)
         return 0
     answer = _answer(run, arguments, output)
-    desk = _Desk(common_dir=common_dir, run_id=run.run_id, answer=answer)
-    _tell(run, answer, output, live=desk.hand_in(output), newest=desk.newest)
+    delivery = _Delivery(common_dir=common_dir, run_id=run.run_id, answer=answer)
+    _tell(run, answer, output, live=delivery.hand_in(output), newest=delivery.newest)
     return 0
 
 
@@ -85,7 +87,7 @@ def _find(journal: "Journal", common_dir: Path, *, run: str | None, story: str |
 def _runs(journal: "Journal", common_dir: Path) -> "list[RunId]":
     from isolation.lease import holder_is_alive, read_holder
 
-    runs = journal.runs()
+    runs = journal.runs()[:RUNS_LOOKED_AT]
     holder = read_holder(common_dir) if holder_is_alive(common_dir) else None
     return sorted(runs, key=lambda run_id: holder is None or run_id != holder.run_id)
 
@@ -142,7 +144,7 @@ def _answer(run: "RunSnapshot", arguments: argparse.Namespace, output: Output) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Desk:
+class _Delivery:
     """Hands one answer in where it counts: to the living coordinator, else to the journal itself."""
 
     common_dir: Path

@@ -1,0 +1,69 @@
+"""A stand-in for the model: does what a step of a flow asks for, by writing its artifacts.
+
+Started by the real program as a story's command. Arguments change what it does: `fail:STEP:N` fails
+that step's first N sessions, `ask:STEP` asks a question in it once, `wait:STEP:FILE` waits there.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from runner.core.flow import Edition, artifact_parts, step
+from runner.flows.catalogue import load_flow
+
+
+def main(flow: str, edition: str, *tricks: str) -> int:
+    """Play one session."""
+    number, _, name = os.environ["AUTOPILOT_STEP"].partition(" ")
+    key = f"{os.environ['AUTOPILOT_STORY_ID']}-{number}"
+    memory = Path(os.environ["FLOW_AGENT_MEMORY"])
+    with (memory / "trace").open("a") as trace:
+        trace.write(f"{key} attempt {os.environ['AUTOPILOT_ATTEMPT']}\n")
+    for trick in tricks:
+        what, _, rest = trick.partition(":")
+        where, _, more = rest.partition(":")
+        if where != name:
+            continue
+        if what == "fail" and _count(memory / f"{key}-failed") < int(more):
+            sys.stdout.write("this attempt fails\n")
+            return 1
+        if what == "ask" and not _count(memory / f"{key}-asked"):
+            _ask()
+            return 0
+        if what == "wait":
+            (memory / f"{key}-waits").touch()
+            while not Path(more).exists():
+                time.sleep(0.02)
+    found = step(load_flow(flow, Edition(edition)), number)
+    for artifact in found.artifacts if found else ():
+        glob, line = artifact_parts(artifact)
+        path = Path(glob.replace("**", "x").replace("*", "x").replace("{cycle}", "1"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name} by {os.environ['AUTOPILOT_STORY_ID']}\n{line}\n")
+    return 0
+
+
+def _count(path: Path) -> int:
+    """Count how often this was called before for `path`."""
+    calls = int(path.read_text()) if path.exists() else 0
+    path.write_text(str(calls + 1))
+    return calls
+
+
+def _ask() -> None:
+    result = {
+        "status": "needs-decision",
+        "decision": {
+            "question": "Which database?",
+            "options": ["Postgres", "SQLite"],
+            "recommendation": "B",
+            "reason": "nothing to run",
+        },
+    }
+    Path(os.environ["AUTOPILOT_RESULT_FILE"]).write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,239 @@
+"""Whole flows by the real program: state files, retries, boundaries, decisions, re-entry."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import Ran, run, started, wait_until, write_story
+from tests.conftest import git
+
+AUTODEV, AUTOPILOT = "_docs/_autodev_state.md", "_docs/_autopilot_state.md"
+
+
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the stand-in agent a place to remember what it did."""
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    monkeypatch.setenv("FLOW_AGENT_MEMORY", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent.parent))
+    return folder
+
+
+def story(repo: Path, name: str, *tricks: str, dialect: str = "autodev", flow: str = "greenfield") -> None:
+    """Write a story that follows a flow, done by the stand-in agent."""
+    command = [sys.executable, "-m", "tests.acceptance.flow_agent", flow, dialect, *tricks]
+    write_story(repo, name, flow=flow, dialect=dialect, command=command)
+
+
+def sessions(memory: Path) -> list[str]:
+    """Tell which sessions ran, in their order."""
+    trace = memory / "trace"
+    return trace.read_text().splitlines() if trace.exists() else []
+
+
+def state_text(repo: Path, ran: Ran, name: str, file: str = AUTODEV) -> str:
+    """Read a story's state file where it is: in its kept worktree, or on its branch."""
+    workspace = ran.story(name)["workspace"]
+    if workspace:
+        return (Path(workspace) / file).read_text()
+    return git(repo, "show", f"autopilot/{name}:{file}")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "file", "first"),
+    [("rich", AUTOPILOT, "step: 0"), ("pointer", AUTOPILOT, "step: 1"), ("autodev", AUTODEV, "step: 1")],
+)
+def test_a_new_story_gets_its_state_file_at_the_first_step(
+    repo: Path, memory: Path, dialect: str, file: str, first: str
+) -> None:
+    """Acceptance 49: created at step 0 (rich) or 1; here the first step never succeeds."""
+    story(repo, "a", "fail:Problem:99", dialect=dialect)
+    ran = run(repo, "--json")
+    assert first in state_text(repo, ran, "a", file)
+    assert sessions(memory)
+
+
+def test_a_step_that_fails_is_retried_three_times_then_failed(repo: Path, memory: Path) -> None:
+    """Acceptance 51: 1 run + 3 retries, `failed` with retry_count 3; rich has the blocker and the log."""
+    story(repo, "a", "fail:Problem:99", dialect="rich")
+    story(repo, "b", "fail:Problem:99")
+    ran = run(repo, "--json")
+    assert ran.code == 3
+    rich, autodev = state_text(repo, ran, "a", AUTOPILOT), state_text(repo, ran, "b")
+    for text in (rich, autodev):
+        assert "status: failed" in text
+        assert "retry_count: 3" in text
+    assert "after 3 retries" in rich
+    assert rich.count("exit code 1") >= 4
+    assert len([line for line in sessions(memory) if line.startswith("a-")]) == 4
+    shown = run(repo, "status", "--json")
+    assert shown.story("b")["retry_count"] == 3
+
+
+def test_a_failed_step_is_presented_on_re_entry_and_never_retried_silently(repo: Path, memory: Path) -> None:
+    """Acceptance 52: nothing runs until a choice; retry gives 0 and goes on, skip skips."""
+    for name in ("a", "b"):
+        story(repo, name, "fail:Problem:4")
+    assert run(repo, "--json").code == 3
+    before = len(sessions(memory))
+    parked = run(repo, "--json")
+    assert parked.code == 5
+    assert len(sessions(memory)) == before, "nothing ran"
+    assert {parked.story(name)["status"] for name in ("a", "b")} == {"parked"}
+    assert run(repo, "decide", "a", "A").code == 0
+    assert run(repo, "decide", "b", "B").code == 0
+    ran = run(repo, "resume", "--json")
+    assert ran.story("a")["status"] in {"done", "parked"}
+    assert "a-1 attempt 1" in sessions(memory)[before:]
+    assert not any(line.startswith("b-1 ") for line in sessions(memory)[before:]), "b skipped its first step"
+
+
+def test_success_resets_the_retries(repo: Path, memory: Path) -> None:
+    """Acceptance 53: after two retries and a success retry_count is 0 and the rich log is empty."""
+    story(repo, "a", "fail:Problem:2", dialect="rich")
+    ran = run(repo, "--json", "--cross-boundaries")
+    assert ran.code == 0, ran.err
+    text = state_text(repo, ran, "a", AUTOPILOT)
+    assert "retry_count: 0" in text
+    assert "exit code 1" not in text
+    assert "| 0 | Problem |" in text
+    assert sessions(memory)[:3] == ["a-0 attempt 1", "a-0 attempt 2", "a-0 attempt 3"]
+
+
+def test_three_failures_across_runs_open_the_circuit(repo: Path, memory: Path) -> None:
+    """Acceptance 54: the same step fails in three runs; even --retry-failed asks a person first."""
+    story(repo, "a", "fail:Problem:99")
+    for _ in range(3):
+        assert run(repo, "--retry-failed" if sessions(memory) else "run", "--json").code == 3
+    before = len(sessions(memory))
+    ran = run(repo, "--retry-failed", "--json")
+    assert ran.code == 5
+    assert "across runs" in ran.story("a")["reason"]
+    assert len(sessions(memory)) == before
+
+
+def test_a_boundary_ends_the_chain_and_an_answer_goes_on(repo: Path, memory: Path) -> None:
+    """Acceptance 55, 57, 62: after Decompose the next step is not started; steps before chain unasked."""
+    story(repo, "a")
+    ran = run(repo, "--json")
+    assert ran.code == 5
+    assert sessions(memory) == [f"a-{number} attempt 1" for number in (1, 2, 3, 4, 5)]
+    text = state_text(repo, ran, "a")
+    assert "step: 6" in text
+    assert "status: not_started" in text
+    assert "phase: 0" in text
+    assert "name: awaiting-invocation" in text
+    assert "retry_count: 0" in text
+    asked = run(repo, "decide")
+    assert "DECISION REQUIRED: Decompose complete — start implementation?" in asked.out
+    assert run(repo, "decide", "a", "A").code == 0
+    resumed = run(repo, "resume", "--json")
+    assert resumed.code == 0, resumed.err
+    assert sessions(memory)[5] == "a-6 attempt 1"
+    assert "step: done" in state_text(repo, resumed, "a")
+    assert git(repo, "worktree", "list").count("\n") == 1, "the finished story's worktree is gone"
+
+
+def test_cross_boundaries_goes_on_unasked(repo: Path) -> None:
+    """`--cross-boundaries` takes the boundary in a fresh session."""
+    story(repo, "a")
+    ran = run(repo, "--cross-boundaries", "--json")
+    assert ran.code == 0, ran.err
+    assert "step: done" in state_text(repo, ran, "a")
+
+
+def test_folders_win_over_the_state_file(repo: Path, memory: Path) -> None:
+    """Acceptance 50: the file says step 1, the folders show 1 and 2 done: corrected, logged, gone on."""
+    story(repo, "a", "fail:Plan:99")
+    for path in ("00_problem/problem.md", "00_problem/acceptance_criteria.md", "01_solution/solution.md"):
+        (repo / "_docs" / path).parent.mkdir(parents=True, exist_ok=True)
+        (repo / "_docs" / path).write_text("there\n")
+    (repo / AUTODEV).write_text(
+        "# Autodev State\n\n## Current Step\nflow: greenfield\nstep: 1\nname: Problem\nstatus: in_progress\n"
+        'sub_step:\n  phase: 0\n  name: awaiting-invocation\n  detail: ""\nretry_count: 0\ncycle: 1\n'
+        "\n## Notes of ours\nkeep me\n"
+    )
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "docs")
+    ran = run(repo, "--json")
+    assert sessions(memory)[0] == "a-3 attempt 1"
+    text = state_text(repo, ran, "a")
+    assert "step: 3" in text
+    assert "keep me" in text
+    events = run(repo, "status")
+    assert "the folders say" in ran.err
+    assert events.code == 0
+
+
+def test_a_step_without_its_artifacts_is_not_done(repo: Path) -> None:
+    """A session that claims success and leaves nothing has failed; its artifacts are named."""
+    write_story(repo, "a", flow="greenfield", command="echo nothing; true")
+    ran = run(repo, "--json")
+    assert ran.story("a")["status"] == "failed"
+    assert "_docs/00_problem/problem.md" in ran.story("a")["reason"]
+
+
+def test_an_agents_question_parks_the_story_and_siblings_go_on(repo: Path, memory: Path) -> None:
+    """Acceptance 63, 64: parked with exit 5, recorded once, answered later, told to the next session."""
+    story(repo, "a", "ask:Research", dialect="rich")
+    write_story(repo, "b", command="echo b > b.txt")
+    ran = run(repo, "--json", "--cross-boundaries")
+    assert ran.code == 5
+    assert ran.story("b")["status"] == "done"
+    assert run(repo, "decide", "a", "A", "--json").code == 0
+    assert run(repo, "decide", "a", "B").code == 1, "an answer counts once"
+    resumed = run(repo, "resume", "--json")
+    assert resumed.code == 0, resumed.err
+    text = state_text(repo, resumed, "a", AUTOPILOT)
+    assert text.count("Which database?") == 1
+    assert "Postgres" in text
+    assert sessions(memory).count("a-1 attempt 1") == 2
+
+
+def test_the_unattended_get_the_recommended_answer(repo: Path) -> None:
+    """`--decide-default recommended` answers by itself, and says so."""
+    story(repo, "a", "ask:Research")
+    ran = run(repo, "--json", "--decide-default=recommended")
+    assert ran.code == 0, ran.err
+    assert "decided by recommended: B" in ran.err
+
+
+def test_three_stories_in_three_dialects_end_to_end(repo: Path, memory: Path, tmp_path: Path) -> None:
+    """Acceptance 60, 68: boundary, retry, decision, failure; killed in the middle, resumed; one state."""
+    go = tmp_path / "go"
+    story(repo, "auto", f"wait:Plan:{go}", "fail:Problem:1")
+    story(repo, "point", "ask:Research", dialect="pointer")
+    story(repo, "rich", "fail:Plan:99", dialect="rich")
+    with started(repo, "run", "--json") as program:
+        wait_until((memory / "auto-3-waits").exists, what="the first story is in the middle of its flow")
+        wait_until(lambda: "point  needs a decision" in program.err, what="the second story asks")
+        wait_until(lambda: "rich   failed" in program.err, what="the third story has failed")
+        os.kill(program.pid, signal.SIGKILL)
+        program.finish()
+    go.touch()
+    assert run(repo, "decide", "point", "B").code == 0
+    ran = run(repo, "resume", "--json")
+    assert {story["id"]: story["status"] for story in ran.data["stories"]} == {
+        "auto": "parked",
+        "point": "parked",
+        "rich": "failed",
+    }
+    for name in ("auto", "point"):
+        assert "Decompose complete" in ran.story(name)["reason"]
+        assert run(repo, "decide", name, "A").code == 0
+    ended = run(repo, "resume", "--json")
+    assert ended.code == 4
+    assert ended.story("auto")["status"] == ended.story("point")["status"] == "done"
+    trace = sessions(memory)
+    assert trace.count("auto-1 attempt 1") == 1, "what was acknowledged is not repeated"
+    assert trace.count("rich-2 attempt 4") == 1
+    shown = run(repo, "status", "--json")
+    assert {story["id"] for story in shown.data["stories"]} == {"auto", "point", "rich"}
+    aggregated = (repo / ".orchestrator" / "state.md").read_text()
+    for name in ("auto", "point", "rich"):
+        assert name in aggregated
+    assert aggregated.index("after 3 retries") < aggregated.index("| auto")

@@ -1,0 +1,496 @@
+"""The queue of questions, what answers them, the call for attention, and the desk on a real terminal."""
+
+import os
+import pty
+import tty
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import trio
+
+from isolation.keeper import Keeper, open_keeper
+from runner import decisions
+from runner.cli.desk import TerminalDesk
+from runner.core import choose
+from runner.core import events as ev
+from runner.core.errors import JournalError, NotFoundError
+from runner.core.model import RunSnapshot, Status, StoryId
+from runner.decisions import AlreadyAnsweredError, answer_event, attention, open_questions, recommended
+from runner.journal import Journal
+from runner.recorder import Recorder
+from tests.runner.sample_runs import RUN, event, snapshot, started
+
+COLOUR = choose.decision("Red or blue?", ["Red", "Blue"], recommendation="B", why="it is calmer")
+FAILED = choose.skill_failed(number="3", name="Implement", sub_step="", reason="exit code 1")
+OVERWRITE = choose.rollback(name="Decompose", folders=["_docs/02_tasks"])
+DELETE = choose.Question(
+    kind=choose.Kind.DECISION,
+    title="Drop the old table?",
+    options=choose.lettered(["Drop it", "Keep it"], destructive="A"),
+    recommendation="A",
+    why="nobody reads it",
+)
+
+
+def asks(name: str, at: float, question: choose.Question, *, number: int = 1) -> list[ev.Event]:
+    """Let a story ask, and park it."""
+    story = StoryId(name)
+    asked = ev.DecisionAsked(
+        story_id=story, decision_id=f"{name}-{number}", question=choose.to_json(question)
+    )
+    parked = ev.StoryFinished(story_id=story, verdict="parked", reason=question.title)
+    return [event(at, asked), event(at, parked)]
+
+
+def answered(name: str, at: float, letter: str, *, number: int = 1, by: str = "person") -> ev.Event:
+    """Answer a story's question."""
+    body = ev.DecisionAnswered(story_id=StoryId(name), decision_id=f"{name}-{number}", letter=letter, by=by)
+    return event(at, body)
+
+
+def applied(name: str, at: float, *, number: int = 1) -> ev.Event:
+    """Let an answer have its effect."""
+    return event(at, ev.DecisionApplied(story_id=StoryId(name), decision_id=f"{name}-{number}"))
+
+
+def journalled(path: Path, events: list[ev.Event]) -> RunSnapshot:
+    """Fold what a real journal gives back."""
+    with Journal.open(path) as journal:
+        journal.append(events)
+        return snapshot(journal.events(RUN))
+
+
+def test_open_questions_form_one_queue_in_the_order_they_were_asked(tmp_path: Path) -> None:
+    """Acceptance 61: the journal gives every question back as it was asked, whichever story began first."""
+    run = journalled(
+        tmp_path / "journal.db",
+        [started("a", "b", "c", "d"), *asks("c", 1, FAILED), *asks("a", 2, COLOUR), *asks("b", 3, OVERWRITE)]
+        + [answered("a", 4, "A")],
+    )
+    queue = open_questions(run)
+    assert [(one.story_id, one.decision_id) for one in queue] == [("c", "c-1"), ("b", "b-1")]
+    assert [one.question for one in queue] == [FAILED, OVERWRITE]
+    assert queue[0].asked_at < queue[1].asked_at
+
+
+def test_an_answer_is_validated_by_the_form() -> None:
+    """Acceptance 63: a letter or the option's own line counts; anything else says what would."""
+    run = snapshot([started("a"), *asks("a", 1, COLOUR)])
+    for text in ("b", "B)", "B) Blue"):
+        answer = answer_event(run, StoryId("a"), text)
+        assert answer == ev.DecisionAnswered(story_id="a", decision_id="a-1", letter="B", by="person")  # type: ignore[arg-type]  # a NewType
+    with pytest.raises(choose.AnswerError) as refused:
+        answer_event(run, StoryId("a"), "C")
+    assert refused.value.hint == "answer with A or B."
+
+
+def test_a_second_answer_is_refused_with_what_was_chosen() -> None:
+    """Acceptance 63: an answer counts once, before it has had its effect and afterwards."""
+    events = [started("a"), *asks("a", 1, COLOUR), answered("a", 2, "A")]
+    for more in ([], [applied("a", 3)]):
+        with pytest.raises(AlreadyAnsweredError, match=r"a person has decided this already: A\) Red"):
+            answer_event(snapshot([*events, *more]), StoryId("a"), "B")
+
+
+def test_an_answer_to_an_older_question_never_answers_the_newer_one() -> None:
+    """What was meant for one decision is refused once the story asks another."""
+    run = snapshot(
+        [started("a"), *asks("a", 1, COLOUR), answered("a", 2, "A"), applied("a", 3)]
+        + asks("a", 4, DELETE, number=2)
+    )
+    with pytest.raises(AlreadyAnsweredError, match=r"A\) Red"):
+        answer_event(run, StoryId("a"), "A", decision_id="a-1")
+    with pytest.raises(NotFoundError, match="no longer asks"):
+        answer_event(run, StoryId("a"), "A", decision_id="a-0")
+    assert answer_event(run, StoryId("a"), "A", decision_id="a-2").decision_id == "a-2"
+
+
+def test_a_story_without_a_question_names_those_that_have_one() -> None:
+    """Who asks about the wrong story learns which ones wait."""
+    run = snapshot([started("api", "web", "ui"), *asks("web", 1, COLOUR), *asks("ui", 2, COLOUR)])
+    with pytest.raises(NotFoundError) as quiet:
+        answer_event(run, StoryId("api"), "A")
+    assert "web, ui" in quiet.value.hint
+    with pytest.raises(NotFoundError) as unknown:
+        answer_event(run, StoryId("wep"), "A")
+    assert unknown.value.hint == "did you mean 'web'?"
+
+
+def test_a_question_that_cannot_be_read_is_an_error_in_words() -> None:
+    """A journal of a newer version ends in no traceback, and hides no other story's question."""
+    strange = ev.DecisionAsked(story_id=StoryId("a"), decision_id="a-1", question={"kind": "riddle"})
+    run = snapshot([started("a", "b"), event(1, strange), *asks("b", 2, COLOUR)])
+    with pytest.raises(JournalError, match="story a"):
+        open_questions(run)
+    assert answer_event(run, StoryId("b"), "A").letter == "A"
+
+
+def test_the_default_takes_the_recommendation() -> None:
+    """`--decide-default recommended` answers as recommended, and says that it was the default."""
+    run = snapshot([started("a"), *asks("a", 1, COLOUR)])
+    answer = recommended(run, StoryId("a"))
+    assert answer is not None
+    assert (answer.letter, answer.by) == ("B", "recommended")
+    assert recommended(snapshot([started("a")]), StoryId("a")) is None
+
+
+def test_the_default_never_destroys() -> None:
+    """Acceptance 63: only a person confirms a destructive option, also a recommended one."""
+    run = snapshot([started("a"), *asks("a", 1, DELETE)])
+    assert recommended(run, StoryId("a")) is None
+
+
+def test_the_default_does_not_answer_in_a_circle() -> None:
+    """After a failure it retries once; the same failure again waits for a person."""
+    again = [*asks("a", 1, FAILED), answered("a", 2, "A", by="recommended"), applied("a", 3)]
+    run = snapshot([started("a"), *again, *asks("a", 4, FAILED, number=2)])
+    assert recommended(run, StoryId("a")) is None
+    other = snapshot([started("a"), *again, *asks("a", 4, COLOUR, number=2)])
+    assert recommended(other, StoryId("a")) is not None
+    by_hand = [*asks("a", 1, FAILED), answered("a", 2, "A"), applied("a", 3)]
+    first = snapshot([started("a"), *by_hand, *asks("a", 4, FAILED, number=2)])
+    assert recommended(first, StoryId("a")) is not None
+
+
+def test_boundaries_are_passed_again_by_default() -> None:
+    """A later cycle reaches the same boundary, which is progress and no circle."""
+    boundary = choose.session_boundary(finished="Decompose", upcoming="Implement")
+    events = [*asks("a", 1, boundary), answered("a", 2, "A", by="recommended"), applied("a", 3)]
+    run = snapshot([started("a"), *events, *asks("a", 4, boundary, number=2)])
+    assert recommended(run, StoryId("a")) is not None
+
+
+@pytest.fixture
+async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
+    """Give the keeper of a run."""
+    with trio.fail_after(60):
+        async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
+            yield keeper
+
+
+def _first_question() -> decisions.OpenQuestion:
+    return open_questions(snapshot([started("a"), *asks("a", 1, COLOUR)]))[0]
+
+
+async def test_the_notify_command_gets_the_question(keeper: Keeper, tmp_path: Path) -> None:
+    """It reads the rendered form, and knows story and decision from its environment."""
+    command = 'cat > told; echo "$AUTOPILOT_STORY_ID $AUTOPILOT_DECISION" > who'
+    assert await attention(command, _first_question(), keeper=keeper, cwd=tmp_path) is None
+    assert (tmp_path / "told").read_text() == choose.render(COLOUR) + "\n"
+    assert (tmp_path / "who").read_text() == "a a-1\n"
+
+
+async def test_no_notify_command_calls_nobody(keeper: Keeper, tmp_path: Path) -> None:
+    """Without the setting nothing is started."""
+    assert await attention(" ", _first_question(), keeper=keeper, cwd=tmp_path / "missing") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("echo no bus >&2; exit 3", "exit code 3: no bus"),
+        ("kill -9 $$", "signal 9"),
+        ("no-such-program-7431", "exit code 127"),
+    ],
+)
+async def test_a_notify_command_that_fails_is_a_note(
+    keeper: Keeper, tmp_path: Path, command: str, complaint: str
+) -> None:
+    """The run goes on; a person reads why nothing rang."""
+    note = await attention(command, _first_question(), keeper=keeper, cwd=tmp_path)
+    assert note is not None
+    assert note.story_id == "a"
+    assert note.message.startswith("the notify command failed: " + complaint)
+
+
+async def test_a_notify_command_that_cannot_start_is_a_note(keeper: Keeper, tmp_path: Path) -> None:
+    """Not even a folder that is gone is an error of the run."""
+    note = await attention("true", _first_question(), keeper=keeper, cwd=tmp_path / "missing")
+    assert note is not None
+
+
+async def test_a_notify_command_that_hangs_is_ended(
+    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is bounded, and none of its processes is left."""
+    monkeypatch.setattr(decisions, "NOTIFY_SECONDS", 0.5)
+    command = "sleep 60 & echo $! > pid; wait"
+    note = await attention(command, _first_question(), keeper=keeper, cwd=tmp_path)
+    assert note is not None
+    assert "ended after 0.5 s" in note.message
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+class Port:
+    """The run beside the desk: a real recorder over a real journal, and what the screen was told."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.screen: list[str] = []
+        self.put_offs = 0
+        self._changed = trio.Event()
+        recorder.subscribe(lambda _event, _run: self._wake())
+
+    def snapshot(self) -> RunSnapshot:
+        return self.recorder.snapshot
+
+    async def changed(self) -> None:
+        await self._changed.wait()
+
+    async def answer(self, answer: ev.DecisionAnswered) -> None:
+        await self.recorder.record(answer, ev.StoryRequeued(story_id=answer.story_id))
+
+    def put_off(self) -> None:
+        self.put_offs += 1
+
+    def pause(self) -> None:
+        self.screen.append("pause")
+
+    def go_on(self) -> None:
+        self.screen.append("go on")
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A pseudo-terminal: what a person types goes in, what the desk prints is read."""
+
+    master: int
+    slave: int
+    seen: str = ""
+    taken: int = 0
+    written: list[str] = field(default_factory=list)
+
+    def write(self, text: str) -> None:
+        """Print, as the program does."""
+        os.write(self.slave, text.encode())
+
+    def type(self, text: str) -> None:
+        """Type, as a person does."""
+        os.write(self.master, text.encode())
+
+    async def expect(self, text: str) -> str:
+        """Read on until `text` appears; gives what was printed up to there."""
+        while (at := self.seen.find(text, self.taken)) < 0:
+            await trio.lowlevel.wait_readable(self.master)
+            self.seen += os.read(self.master, 65536).decode().replace("\r\n", "\n")
+        before, self.taken = self.seen[self.taken : at], at + len(text)
+        return before
+
+
+@contextmanager
+def open_terminal() -> Iterator[Terminal]:
+    master, slave = pty.openpty()
+    terminal = Terminal(master=master, slave=slave)
+    try:
+        yield terminal
+    finally:
+        for descriptor in {terminal.master, slave} - {-1}:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A desk at its terminal, beside its run."""
+
+    terminal: Terminal
+    port: Port
+    desk: TerminalDesk
+
+    @property
+    def run(self) -> RunSnapshot:
+        """The run now."""
+        return self.port.snapshot()
+
+    async def record(self, events: list[ev.Event]) -> None:
+        """Let something happen to the run."""
+        await self.port.recorder.record(*(one.body for one in events))
+
+    async def answered(self, name: str) -> str:
+        """Wait until a story has its answer."""
+        while not (story := self.run.stories[StoryId(name)]).decision or not story.decision.letter:
+            await self.port.changed()
+        return story.decision.letter
+
+    async def until_put_off(self, times: int = 1) -> None:
+        """Wait until the desk has given up questions that often."""
+        while self.port.put_offs < times:
+            await trio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving(path: Path, events: list[ev.Event]) -> AsyncIterator[Scene]:
+    """Let a desk serve a run for the length of a block."""
+    with trio.fail_after(20), open_terminal() as terminal, Journal.open(path / "journal.db") as journal:
+        journal.append(events)
+        port = Port(Recorder(store=journal, snapshot=snapshot(journal.events(RUN))))
+        desk = TerminalDesk(source=terminal.slave, write=terminal.write)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.serve, port)
+            yield Scene(terminal=terminal, port=port, desk=desk)
+            nursery.cancel_scope.cancel()
+        assert port.screen.count("pause") == port.screen.count("go on"), "the screen is always given back"
+
+
+PROMPT = "answer [A/B, Enter for later]: "
+
+
+async def test_the_desk_rings_shows_the_form_and_records_the_answer(tmp_path: Path) -> None:
+    """Acceptance 61 and 63: bell, the exact form, one answer in the journal; the story goes on."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        printed = await scene.terminal.expect(PROMPT)
+        assert printed == f"\a\nstory a asks:\n{choose.render(COLOUR)}\n"
+        assert scene.port.screen == ["pause"]
+        assert scene.desk.waits(scene.run)
+        scene.terminal.type("a\n")
+        assert await scene.answered("a") == "A"
+        assert scene.run.stories[StoryId("a")].status is Status.QUEUED
+        assert not scene.desk.waits(scene.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.port.screen == ["pause", "go on"]
+    with Journal.open(tmp_path / "journal.db") as journal:
+        answers = [one.body for one in journal.events(RUN) if isinstance(one.body, ev.DecisionAnswered)]
+    assert [(one.decision_id, one.letter, one.by) for one in answers] == [("a-1", "A", "person")]
+
+
+async def test_several_stories_form_one_queue(tmp_path: Path) -> None:
+    """The next question is asked when the one before it is answered; late ones join at the end."""
+    async with serving(tmp_path, [started("a", "b", "c"), *asks("b", 1, COLOUR)]) as scene:
+        assert "story b asks" in await scene.terminal.expect(PROMPT)
+        await scene.record(asks("c", 2, COLOUR))
+        await scene.record(asks("a", 3, COLOUR))
+        scene.terminal.type("A\n")
+        assert "story c asks (1 more open):" in await scene.terminal.expect(PROMPT)
+        scene.terminal.type("B\n")
+        assert "story a asks:" in await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert [await scene.answered(name) for name in ("b", "c", "a")] == ["A", "B", "A"]
+        assert scene.port.screen.count("pause") == 1, "the screen stays still between questions"
+
+
+async def test_what_is_no_answer_is_explained_and_asked_again(tmp_path: Path) -> None:
+    """A wrong letter costs nothing."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("C\n")
+        told = await scene.terminal.expect(PROMPT)
+        assert "'C' is no answer to: Red or blue?\nanswer with A or B." in told
+        assert scene.run.open_decisions
+        scene.terminal.type("B\n")
+        assert await scene.answered("a") == "B"
+
+
+async def test_enter_leaves_the_question_for_later(tmp_path: Path) -> None:
+    """The story stays parked, is not asked again in this run, and the others are."""
+    async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR), *asks("b", 2, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("\n")
+        assert "autopilot-multi decide a LETTER" in await scene.terminal.expect("story b asks")
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert await scene.answered("b") == "A"
+        await scene.record([event(5, ev.Noted(message="something else happens"))])
+        await trio.testing.wait_all_tasks_blocked()
+        assert [story.id for story in scene.run.open_decisions] == ["a"]
+        assert not scene.desk.waits(scene.run), "nothing keeps the run from its end"
+        assert scene.port.put_offs == 1
+
+
+async def test_only_destructive_choices_are_confirmed(tmp_path: Path) -> None:
+    """Acceptance 63: `n` decides nothing and asks again; `y` decides; a harmless option needs no word."""
+    events = [started("a", "b"), *asks("a", 1, OVERWRITE), *asks("b", 2, OVERWRITE)]
+    async with serving(tmp_path, events) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert "This will overwrite files in _docs/02_tasks" in await scene.terminal.expect("[y/N]: ")
+        scene.terminal.type("\n")
+        assert "nothing was decided" in await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        await scene.terminal.expect("[y/N]: ")
+        assert scene.run.stories[StoryId("a")].status is Status.PARKED
+        scene.terminal.type("y\n")
+        assert await scene.answered("a") == "A"
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("B\n")
+        assert await scene.answered("b") == "B"
+
+
+async def test_what_was_typed_before_the_question_is_no_answer(tmp_path: Path) -> None:
+    """A stray Enter while the dashboard is shown puts nothing off."""
+    async with serving(tmp_path, [started("a")]) as scene:
+        scene.terminal.type("\nA\n")
+        await trio.testing.wait_all_tasks_blocked()
+        await scene.record(asks("a", 1, COLOUR))
+        await scene.terminal.expect(PROMPT)
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.run.open_decisions
+        assert scene.port.put_offs == 0
+        scene.terminal.type("B\n")
+        assert await scene.answered("a") == "B"
+
+
+async def test_an_answer_from_elsewhere_takes_the_question_back(tmp_path: Path) -> None:
+    """`decide` in another terminal is faster: the desk says so and goes on with the next."""
+    async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR), *asks("b", 2, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        await scene.record([answered("a", 3, "B")])
+        told = await scene.terminal.expect("story b asks")
+        assert "story a has its answer from elsewhere: B) Blue" in told
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert await scene.answered("b") == "A"
+
+
+async def test_the_end_of_the_input_ends_the_asking(tmp_path: Path) -> None:
+    """Ctrl-D: the stories stay parked, the run may end, and nothing more is asked."""
+    async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("\x04")
+        await scene.terminal.expect("nobody answers here any more")
+        await scene.until_put_off()
+        assert not scene.desk.waits(scene.run)
+        await scene.record(asks("b", 2, COLOUR))
+        assert not scene.desk.waits(scene.run)
+        assert len(scene.run.open_decisions) == 2
+
+
+async def test_a_terminal_that_hangs_up_ends_the_asking(tmp_path: Path) -> None:
+    """A closed window is nobody who answers, and no error."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        os.close(scene.terminal.master)
+        scene.terminal.master = -1
+        scene.terminal.slave = os.open(os.devnull, os.O_WRONLY)
+        await scene.until_put_off()
+        assert not scene.desk.waits(scene.run)
+
+
+async def test_closing_the_desk_takes_the_question_back(tmp_path: Path) -> None:
+    """A run that stops does not wait for a person; the question stays open."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.desk.close()
+        await scene.terminal.expect("\n")
+        assert not scene.desk.waits(scene.run)
+        assert scene.run.open_decisions
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.port.screen == ["pause", "go on"]
+
+
+async def test_typing_slowly_holds_up_nobody(tmp_path: Path) -> None:
+    """Half a line leaves the run alone until its end comes."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        tty.setcbreak(scene.terminal.slave)  # every key is there at once
+        scene.terminal.type("B) ")
+        await scene.record([event(2, ev.Noted(message="the run goes on"))])
+        assert scene.run.open_decisions
+        scene.terminal.type("blue\n")
+        assert await scene.answered("a") == "B"
