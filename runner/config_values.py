@@ -36,6 +36,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "continue": tuple(policy.value for policy in ContinuePolicy),
     "dialect": ("rich", "pointer", "autodev"),
     "decide-default": ("ask", "recommended"),
+    "tracker": ("jira", "ado", "local"),
     "cross-boundaries": ("true", "false"),
 }
 _EXAMPLES: Mapping[str, str] = {
@@ -204,6 +205,8 @@ class _Values(_Table):
     cross_boundaries: Annotated[bool, BeforeValidator(_switch)] = False
     decide_default: Literal["ask", "recommended"] = "ask"
     notify: str = ""
+    tracker: Literal["", "jira", "ado", "local"] = ""
+    tracker_auth: str = ""
     hooks: _Hooks = _Hooks()
     agents: dict[Text, _Agent] = {}
     tiers: _Tiers = _Tiers()

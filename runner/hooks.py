@@ -1,4 +1,4 @@
-"""The user's commands around a workspace; they run under the keeper like any session, and leave a log."""
+"""The user's commands around a story's sessions; they run under the keeper like any other and leave a log."""
 
 import os
 from pathlib import Path
@@ -17,11 +17,18 @@ async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools:
     command: str = getattr(tools.settings.hooks, name)
     if not command:
         return True
+    return await run_aside(f"hook {name}", command, workspace=workspace, story_id=story_id, tools=tools)
+
+
+async def run_aside(
+    name: str, command: str, *, workspace: Workspace, story_id: StoryId, tools: Tools
+) -> bool:
+    """Run a command of the user's that is no session of the story; False when it failed, which is noted."""
     run_id = tools.recorder.snapshot.run_id
     environment = scrubbed(os.environ) | {
         "AUTOPILOT_RUN_ID": run_id,
         "AUTOPILOT_STORY_ID": story_id,
-        "AUTOPILOT_HOOK": name,
+        "AUTOPILOT_HOOK": name.removeprefix("hook "),
         "AUTOPILOT_BASE": workspace.base,
     }
     order = SessionOrder(
@@ -29,7 +36,7 @@ async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools:
         spec=SessionSpec(
             argv=("sh", "-c", command), cwd=workspace.path, env=environment, prompt=Path(os.devnull)
         ),
-        log=story_dir(tools.repository.common_dir, run_id, story_id) / f"hook-{name}.log",
+        log=story_dir(tools.repository.common_dir, run_id, story_id) / f"{name.replace(' ', '-')}.log",
         log_cap=tools.settings.log_cap_mb << 20,
         grace=tools.settings.grace_seconds,
         stall_seconds=tools.settings.stall_seconds,
@@ -37,6 +44,6 @@ async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools:
     verdict = await run_session(order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control)
     if verdict.outcome is Outcome.OK:
         return True
-    message = f"hook {name} failed ({verdict.detail}): {verdict.last_line}".rstrip(": ")
+    message = f"{name} failed ({verdict.detail}): {verdict.last_line}".rstrip(": ")
     await tools.recorder.record(Noted(story_id=story_id, message=message))
     return False

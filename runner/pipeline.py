@@ -163,7 +163,8 @@ class Pipeline:
             return verdicts.stopped(self._story.id, self._run_id, switch)
         if not await self._hook("before_run", workspace):
             return verdicts.failed(self._story.id, "hook before_run failed")
-        await stepping.begin()
+        if not await stepping.begin():
+            return None
         verdict = await self._sessions.work(workspace, stepping.brief(), then=self._after_work)
         await self._hook("after_run", workspace)
         if verdict.result.complaint:

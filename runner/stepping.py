@@ -22,6 +22,7 @@ from runner.core.model import FLOW_DONE, SessionKind, Step, Story, StoryResult, 
 from runner.state.transitions import Overflow
 from runner.story_state import Found, StoryState
 from runner.tools import Tools
+from runner.tracker_gate import TrackerGate
 
 DONE_NUMBER = FLOW_DONE.number
 CIRCUIT = 3
@@ -52,6 +53,7 @@ class Stepping:
             workspace=workspace.path,
             top=tools.repository.top,
         )
+        self._gate = TrackerGate(workspace, story_id=story.id, state=self._state, tools=tools)
         self._state_file = str(self._state.path)
         self.state_name = self._state.path.relative_to(workspace.path).as_posix()
 
@@ -126,10 +128,19 @@ class Stepping:
             return None  # --retry-failed is the person's word
         return asked
 
-    async def begin(self) -> None:
-        """Say in the state file that the current step is in progress, with its retries."""
+    async def begin(self) -> bool:
+        """Say in the state file that the current step is in progress, with its retries.
+
+        False when a question about its tracker comes first.
+        """
         now = self._now
+        here = step(self._state.flow, now.place.number)
+        question = await self._gate.question(here) if here else None
+        if question is not None:
+            await self.ask(question)
+            return False
         await self._keep(await offload(partial(self._state.begin, now.place, retries=now.retry_count)))
+        return True
 
     async def attempt_failed(self, reason: str) -> None:
         """Let the state file count a failed attempt."""
@@ -145,6 +156,9 @@ class Stepping:
         moved = transition(self._state.flow, place.number, summary=self._summary())
         asks = moved.question is not None and not self._tools.settings.cross_boundaries
         outcome = f"attempt {self._now.attempt}"
+        here = step(self._state.flow, place.number)
+        if here is not None and here.tracker:
+            await self._gate.mark(await offload(self._state.artifact_files, place.number))
         overflow = await offload(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )

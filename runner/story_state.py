@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runner.core import choose
-from runner.core.flow import DONE, Edition, Flow, in_cycle, locate, re_entry, step
+from runner.core.flow import DONE, Edition, Flow, artifact_parts, in_cycle, locate, re_entry, step
 from runner.core.model import FLOW_DONE, Step
 from runner.flows.catalogue import load_flow
 from runner.flows.scan import is_there, scan
 from runner.flows.skill_state import compare, read_skill_state
 from runner.state.files import load_state, save_state
-from runner.state.model import Dialect, Phase, StateFile, StepRef, StepStatus
+from runner.state.model import Dialect, Phase, StateFile, StepRef, StepStatus, Tracker
 from runner.state.model import Position as TextSubStep
 from runner.state.transitions import (
     NOTHING,
@@ -157,6 +157,21 @@ class StoryState:
     def decided(self, text: str) -> Overflow:
         """Record a decision, once."""
         return self._change(lambda state: record_decision(state, text))
+
+    def tracker(self) -> str:
+        """Give the work item tracker that the file records, empty without one."""
+        state = self._load() if self.keeps_file else None
+        return state.tracker.value if state and state.tracker else ""
+
+    def set_tracker(self, name: str) -> None:
+        """Record which work item tracker the story uses."""
+        self._change(lambda state: Change(state=replace(state, tracker=Tracker(name))))
+
+    def artifact_files(self, number: str) -> tuple[Path, ...]:
+        """List the files that show a step done."""
+        found = step(self.flow, number)
+        globs = [artifact_parts(text)[0] for text in found.artifacts] if found else []
+        return tuple(path for glob in globs for path in sorted(self._workspace.glob(glob)) if path.is_file())
 
     def missing_artifacts(self, number: str) -> tuple[str, ...]:
         """Name the artifacts that should show a step done and are not there."""

@@ -70,7 +70,7 @@ class TerminalDesk:
 
     def __init__(self, *, source: int = 0, write: Callable[[str], None] | None = None) -> None:
         self._lines = _Lines(source)
-        self._write = write or _to_stderr
+        self._screen = write or _to_stderr
         self._scope = trio.CancelScope()
         self._put_off: set[str] = set()
         self._closed = False
@@ -132,6 +132,10 @@ class TerminalDesk:
                     continue
             await port.answer(event)
             return
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # a terminal that is gone shows nothing, and must not end the run
+            self._screen(text)
 
     async def _read(self, port: DeskPort, asked: OpenQuestion, prompt: str) -> str | None:
         """Read one line; None when nobody can give it, or the answer came from elsewhere."""

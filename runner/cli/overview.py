@@ -11,6 +11,8 @@ COMMANDS = {
     "logs": "show what a story's sessions printed",
     "stop": "stop stories at their session's end, or now",
     "gc": "show or remove finished worktrees; never anything of value",
+    "aggregate": "join state files found anywhere into one table",
+    "rollback": "take back a step of a story, in a new commit",
     "flows": "list, show or check the flows that stories follow",
     "state": "show, check or convert state files",
     "config": "show every setting and where it came from",

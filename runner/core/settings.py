@@ -97,6 +97,8 @@ class Settings:
     cross_boundaries: bool = False
     decide_default: str = "ask"
     notify: str = ""
+    tracker: str = ""
+    tracker_auth: str = ""
     hooks: HookSettings = HookSettings()
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
     tiers: TierSettings = TierSettings()

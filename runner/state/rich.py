@@ -60,6 +60,7 @@ HEADERS = {
     COMPLETED: ("Step", "Name", "Completed", "Key Outcome"),
     RETRIES: ("Attempt", "Step", "Name", "SubStep", "Failure Reason", "Timestamp"),
 }
+_WIDTHS = {title: len(cells) for title, cells in HEADERS.items()}
 SESSION_KEYS = ("date", "ended_at", "reason", "notes")
 
 
@@ -117,16 +118,21 @@ def _bullets(text: str, place: Place, title: str) -> tuple[str, ...]:
 
 def completed_row(cells: tuple[str, ...]) -> CompletedRow:
     """Give a row its meaning; missing cells are empty, further ones stay in the text only."""
-    step, name, completed, outcome, *_ = (*cells, "", "", "", "")
+    step, name, completed, outcome = _fitted(cells, COMPLETED)
     return CompletedRow(step=step, name=name, completed=completed, outcome=outcome)
 
 
 def retry_row(cells: tuple[str, ...]) -> RetryRow:
     """Give a row its meaning, as above."""
-    attempt, step, name, sub_step, reason, timestamp, *_ = (*cells, "", "", "", "", "", "")
+    attempt, step, name, sub_step, reason, timestamp = _fitted(cells, RETRIES)
     return RetryRow(
         attempt=attempt, step=step, name=name, sub_step=sub_step, reason=reason, timestamp=timestamp
     )
+
+
+def _fitted(cells: tuple[str, ...], title: str) -> tuple[str, ...]:
+    width = _WIDTHS[title]
+    return cells if len(cells) == width else (cells + ("",) * width)[:width]
 
 
 def _session_keys(text: str, place: Place) -> dict[str, Key]:
@@ -176,11 +182,7 @@ def _write_table(text: str, place: Place, title: str, rows: Sequence[tuple[str, 
     listing = read_table(text, section, place.hidden, header[0].lower())
     if not listing.headed and not listing.items:
         return apply(text, [insert_after(text, section.start, ["", *head, *lines])])
-    width = len(header)
-    padded = [(row + ("",) * width)[:width] for row in (item.value for item in listing.items)]
-    same = listing._replace(
-        items=[item._replace(value=row) for item, row in zip(listing.items, padded, strict=True)]
-    )
+    same = listing._replace(items=[item._replace(value=_fitted(item.value, title)) for item in listing.items])
     return apply(text, change(text, same, rows, lines, empty=""))
 
 

@@ -202,6 +202,34 @@ def test_the_unattended_get_the_recommended_answer(repo: Path) -> None:
     assert "decided by recommended: B" in ran.err
 
 
+def test_a_tracker_that_does_not_let_us_in_is_asked_about_and_the_local_one_recorded(
+    repo: Path, memory: Path
+) -> None:
+    """A configured tracker without access asks before Plan; without it, tasks are marked as pending."""
+    (repo / ".mcp.json").write_text('{"mcpServers": {"user-Jira-MCP-Server": {}}}')
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "servers")
+    story(repo, "a")
+    ran = run(repo, "--json", "--cross-boundaries")
+    assert ran.code == 5
+    assert "Tracker authentication failed" in ran.story("a")["reason"]
+    assert sessions(memory) == ["a-1 attempt 1", "a-2 attempt 1"], "the step that needs it has not begun"
+    assert run(repo, "decide", "a", "B").code == 0
+    resumed = run(repo, "resume", "--json")
+    assert resumed.code == 0, resumed.err
+    assert "tracker: local" in state_text(repo, resumed, "a")
+    assert "Tracker: pending" in git(repo, "show", "autopilot/a:_docs/02_document/architecture.md")
+
+
+def test_a_tracker_that_lets_us_in_is_recorded(repo: Path) -> None:
+    """`tracker-auth` ends well: the gate is passed unasked, and the tracker recorded."""
+    (repo / "autopilot-multi.toml").write_text('tracker = "jira"\ntracker-auth = "true"\n')
+    story(repo, "a")
+    ran = run(repo, "--json", "--cross-boundaries")
+    assert ran.code == 0, ran.err
+    assert "tracker: jira" in state_text(repo, ran, "a")
+
+
 def test_three_stories_in_three_dialects_end_to_end(repo: Path, memory: Path, tmp_path: Path) -> None:
     """Acceptance 60, 68: boundary, retry, decision, failure; killed in the middle, resumed; one state."""
     go = tmp_path / "go"

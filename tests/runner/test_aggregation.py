@@ -25,7 +25,7 @@ page, stop = map(pathlib.Path, sys.argv[1:])
 print("reading", flush=True)
 while not stop.exists():
     text = page.read_text()
-    assert text.startswith("# State of all stories") and text.endswith("|\\n"), text
+    assert text.startswith("# State of all stories") and text.endswith("SQLite\\n"), text
 """
 
 
