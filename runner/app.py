@@ -4,6 +4,7 @@ One run, whether it begins or goes on, passes through `coordinate`. Whatever end
 given back, the processes are gone, and the records say what happened.
 """
 
+import gc
 import os
 import secrets
 import signal
@@ -200,6 +201,8 @@ async def _coordinate(
     sample: Sampler = probe.sample,
 ) -> Ended:
     """Run the orchestrator beside the view and the signals, then close the books."""
+    gc.freeze()
+    gc.enable()
     recorder = Recorder(store=journal, snapshot=snapshot)
     recorder.subscribe(view.seen)
     await offload(repository.exclude, "/.orchestrator/")

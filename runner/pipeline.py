@@ -136,7 +136,7 @@ class Pipeline:
         """Go from wherever the story stands to its verdict."""
         if not self._now.sessions and not await self._hook("after_create", workspace):
             return verdicts.failed(self._story.id, "hook after_create failed")
-        if not self._now.placed:
+        if stepping.keeps_file and not self._now.placed:
             await stepping.find_place()
         while True:
             now, ended = self._now, None
@@ -227,6 +227,8 @@ class Pipeline:
             ended = await self._verify(workspace, stepping)
             if ended is not None or not self._now.implemented:
                 return ended
+        if not stepping.keeps_file:
+            return self._passed(workspace)  # `quick` is this one step
         await stepping.finish_step()
         return None
 

@@ -55,6 +55,7 @@ class Stepping:
         )
         self._gate = TrackerGate(workspace, story_id=story.id, state=self._state, tools=tools)
         self._state_file = str(self._state.path)
+        self.keeps_file = self._state.keeps_file
         self.state_name = self._state.path.relative_to(workspace.path).as_posix()
 
     @property
@@ -133,6 +134,8 @@ class Stepping:
 
         False when a question about its tracker comes first.
         """
+        if not self.keeps_file:
+            return True
         now = self._now
         here = step(self._state.flow, now.place.number)
         question = await self._gate.question(here) if here else None
@@ -144,6 +147,8 @@ class Stepping:
 
     async def attempt_failed(self, reason: str) -> None:
         """Let the state file count a failed attempt."""
+        if not self.keeps_file:
+            return
         await self._keep(await offload(partial(self._state.failed, reason)))
 
     def missing_artifacts(self) -> tuple[str, ...]:

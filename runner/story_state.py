@@ -63,7 +63,8 @@ class StoryState:
     def __init__(self, *, flow_name: str, dialect: str, workspace: Path, top: Path) -> None:
         self._workspace = workspace
         self.keeps_file = flow_name != QUICK
-        self._dialect = _dialect_there(workspace) or Dialect(dialect)
+        there = _dialect_there(workspace) if self.keeps_file else None
+        self._dialect = there or Dialect(dialect)
         edition = Edition(self._dialect) if self.keeps_file else Edition.ANY
         self.flow: Flow = load_flow(flow_name, edition, top)
         self.path = workspace / FILES[self._dialect]
