@@ -26,6 +26,7 @@ from isolation.repository import Repository, offload
 from runner import probe, telemetry
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
+from runner.attendance import Desk, Port, aggregating, attended_by, heralding
 from runner.core import events as ev
 from runner.core.fold import EXIT_DONE, exit_code, fold
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, Story, StoryId, Tier
@@ -70,6 +71,12 @@ class View(Protocol):
     async def refresh(self) -> None:
         """Keep what is shown current until cancelled."""
 
+    def pause(self) -> None:
+        """Keep still while a question is asked."""
+
+    def go_on(self) -> None:
+        """Show the run again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
@@ -85,7 +92,9 @@ def new_run_id() -> RunId:
     return RunId(time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{secrets.token_hex(4)}")
 
 
-async def start_run(plan: Plan, view: View, *, sample: Sampler = probe.sample) -> Ended:
+async def start_run(
+    plan: Plan, view: View, *, sample: Sampler = probe.sample, desk: Desk | None = None
+) -> Ended:
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
     run_id, settings = new_run_id(), plan.settings
     tier = evaluate(await offload(sample, plan.repository.top), settings.tiers).tier
@@ -103,6 +112,7 @@ async def start_run(plan: Plan, view: View, *, sample: Sampler = probe.sample) -
             ),
             view=view,
             sample=sample,
+            desk=desk,
         )
 
 
@@ -134,7 +144,9 @@ def _beginning(plan: Plan, tier: Tier) -> tuple[ev.Body, ...]:
     return started, *already
 
 
-async def resume_run(repository: Repository, run_id: RunId, view: View, *, retry_failed: bool) -> Ended:
+async def resume_run(
+    repository: Repository, run_id: RunId, view: View, *, retry_failed: bool, desk: Desk | None = None
+) -> Ended:
     """Go on with a run where it stands: what is finished stays finished."""
     async with _coordination(repository, run_id) as journal:
         events = await offload(journal.events, run_id)
@@ -143,7 +155,8 @@ async def resume_run(repository: Repository, run_id: RunId, view: View, *, retry
         order = tuple(from_json(entry) for entry in started.stories)
         settings = settings_from_json(snapshot.options)
         requeued = _requeued(snapshot, retry_failed=retry_failed)
-        if not requeued and snapshot.ended:
+        asks = desk is not None and bool(snapshot.open_decisions)
+        if not requeued and snapshot.ended and not asks:
             return Ended(run=snapshot, exit_code=exit_code(snapshot), went_on=False)
         agents = {story.id: choose(story, settings) for story in order}
         return await _coordinate(
@@ -153,6 +166,7 @@ async def resume_run(repository: Repository, run_id: RunId, view: View, *, retry
             first=(ev.RunResumed(requeued=requeued),),
             crew=_Crew(settings=settings, order=order, agents=agents, retry_failed=retry_failed),
             view=view,
+            desk=desk,
         )
 
 
@@ -199,6 +213,7 @@ async def _coordinate(
     crew: _Crew,
     view: View,
     sample: Sampler = probe.sample,
+    desk: Desk | None = None,
 ) -> Ended:
     """Run the orchestrator beside the view and the signals, then close the books."""
     gc.freeze()
@@ -229,9 +244,14 @@ async def _coordinate(
             earlier_failures=await offload(failures_before, journal, crew.order),
         )
         await tidy(tools)
-        world = _world(repository, journal, snapshot.run_id, sample)
+        world = replace(
+            _world(repository, journal, snapshot.run_id, sample),
+            attended=lambda: desk is not None and desk.waits(recorder.snapshot),
+        )
         orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
-        await orchestrator.orchestrate()
+        port = Port(recorder=recorder, orchestrator=orchestrator, screen=view)
+        async with aggregating(tools), heralding(tools), attended_by(desk, port):
+            await orchestrator.orchestrate()
     code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
     await recorder.record(ev.RunEnded(exit_code=code))
     await offload(_write_records, recorder.snapshot, repository.top)

@@ -17,7 +17,7 @@ from runner.cli.output import Output
 from runner.core import choose
 from runner.core import events as ev
 from runner.core.errors import NotFoundError
-from runner.core.model import RunSnapshot
+from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.decisions import (
     AlreadyAnsweredError,
     OpenQuestion,
@@ -77,10 +77,7 @@ class TerminalDesk:
 
     def waits(self, run: RunSnapshot) -> bool:
         """Tell whether a question is still to be answered here: a run that ended now would cut it off."""
-        if self._closed:
-            return False
-        decisions = [story.decision for story in run.open_decisions]
-        return any(one is not None and one.id not in self._put_off for one in decisions)
+        return any(self._is_for_me(story) for story in run.open_decisions)
 
     def close(self) -> None:
         """Ask nothing any more, and take back what is being asked."""
@@ -104,7 +101,12 @@ class TerminalDesk:
     def _next(self, run: RunSnapshot) -> OpenQuestion | None:
         if not self.waits(run):
             return None
-        return next(asked for asked in open_questions(run) if asked.decision_id not in self._put_off)
+        return next(asked for asked in open_questions(run) if self._is_for_me(run.stories[asked.story_id]))
+
+    def _is_for_me(self, story: StorySnapshot) -> bool:
+        # A story that is not parked yet, or was stopped, could not go on with an answer.
+        decision = story.decision if story.status is Status.PARKED and not self._closed else None
+        return decision is not None and decision.id not in self._put_off
 
     async def _ask(self, port: DeskPort, asked: OpenQuestion) -> None:
         """Show one question and stay with it until it is answered, put off, or nobody can answer."""

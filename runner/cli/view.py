@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -13,10 +14,27 @@ from runner.core.model import RunSnapshot
 from runner.core.screen import neutral
 from runner.narration import line_for
 
+if TYPE_CHECKING:
+    from runner.dashboard import Dashboard
+
 REFRESH_SECONDS = 0.25
 
 
-class PlainView:
+class _Still:
+    """A view in which nothing moves, so that it has nothing to pause."""
+
+    def pause(self) -> None:
+        """Do nothing: lines do not disturb a question."""
+
+    def go_on(self) -> None:
+        """Do nothing."""
+
+    async def refresh(self) -> None:
+        """Do nothing: lines stay where they are."""
+        await trio.sleep_forever()
+
+
+class PlainView(_Still):
     """One line an event on stderr; nothing moves."""
 
     def __init__(self, output: Output, *, verbose: bool) -> None:
@@ -35,10 +53,6 @@ class PlainView:
         """Tell one thing now."""
         self._output.say(line)
 
-    async def refresh(self) -> None:
-        """Do nothing: lines stay where they are."""
-        await trio.sleep_forever()
-
 
 class LiveView:
     """The dashboard, redrawn a few times a second."""
@@ -48,6 +62,8 @@ class LiveView:
         self._no_color = no_color
         self._run: RunSnapshot | None = None
         self._begun = trio.Event()
+        self._dashboard: Dashboard | None = None
+        self._paused = False
 
     def seen(self, _event: Event, run: RunSnapshot) -> None:
         """Remember the newest state for the next drawing."""
@@ -58,20 +74,39 @@ class LiveView:
         """Print one line; it appears above the dashboard."""
         self._output.say(line)
 
+    def pause(self) -> None:
+        """Take the dashboard off the screen until `go_on`."""
+        self._paused = True
+        self._close()
+
+    def go_on(self) -> None:
+        """Draw again."""
+        self._paused = False
+
     async def refresh(self) -> None:
         """Draw until cancelled, and leave the screen as it was."""
         from runner.dashboard import Dashboard
 
         await self._begun.wait()
-        assert self._run is not None, "seen() comes before _begun"  # noqa: S101  for the type checker
-        with Dashboard(self._run, no_color=self._no_color) as dashboard:
+        try:
             while True:
-                dashboard.update(self._run)
-                dashboard.refresh(time.time())
+                if self._run is not None and not self._paused:
+                    if self._dashboard is None:
+                        self._dashboard = Dashboard(self._run, no_color=self._no_color)
+                        self._dashboard.__enter__()
+                    self._dashboard.update(self._run)
+                    self._dashboard.refresh(time.time())
                 await trio.sleep(REFRESH_SECONDS)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._dashboard is not None:
+            self._dashboard.__exit__(None, None, None)
+            self._dashboard = None
 
 
-class EventView:
+class EventView(_Still):
     """Every durable event as one JSON line on stdout; a reader that leaves does not end the run."""
 
     def __init__(self) -> None:
@@ -93,10 +128,6 @@ class EventView:
     def say(self, line: str) -> None:
         """Tell a person, not the reader of the events."""
         sys.stderr.write(line + "\n")
-
-    async def refresh(self) -> None:
-        """Do nothing: events come by themselves."""
-        await trio.sleep_forever()
 
 
 def choose_view(

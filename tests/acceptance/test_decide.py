@@ -163,19 +163,18 @@ def test_only_a_destructive_option_needs_a_confirmation(parked: Path) -> None:
 def test_a_terminal_is_asked_to_confirm(parked: Path, typed: str, code: int) -> None:
     """Acceptance 63: y decides; anything else decides nothing."""
     master, slave = pty.openpty()
-    try:
-        with subprocess.Popen(
-            command("decide", "b", "A"), cwd=parked, stdin=slave, stdout=subprocess.DEVNULL, stderr=slave
-        ) as process:
-            shown = b""
-            while b"[y/N]: " not in shown:
-                shown += os.read(master, 4096)
-            assert b"This will overwrite files in _docs/02_tasks" in shown
-            os.write(master, typed.encode())
-            assert process.wait(timeout=LIMIT) == code
-    finally:
-        os.close(master)
-        os.close(slave)
+    process = subprocess.Popen(
+        command("decide", "b", "A"), cwd=parked, stdin=slave, stdout=subprocess.DEVNULL, stderr=slave
+    )
+    os.close(slave)  # its own copy alone keeps the terminal alive, so that reading ends with it
+    with process:
+        shown = b""
+        while b"[y/N]: " not in shown:
+            shown += os.read(master, 4096)
+        assert b"This will overwrite files in _docs/02_tasks" in shown
+        os.write(master, typed.encode())
+        assert process.wait(timeout=LIMIT) == code
+    os.close(master)
     assert len(_answers(parked)) == (1 if code == 0 else 0)
 
 

@@ -442,6 +442,16 @@ async def test_what_was_typed_before_the_question_is_no_answer(tmp_path: Path) -
         assert await scene.answered("a") == "B"
 
 
+async def test_only_parked_stories_are_asked_about(tmp_path: Path) -> None:
+    """A story that is still closing its workspace could not go on with an answer; its turn comes."""
+    asked, parked = asks("a", 1, COLOUR)
+    async with serving(tmp_path, [started("a"), asked]) as scene:
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.port.screen == []
+        await scene.record([parked])
+        assert "story a asks:" in await scene.terminal.expect(PROMPT)
+
+
 async def test_an_answer_from_elsewhere_takes_the_question_back(tmp_path: Path) -> None:
     """`decide` in another terminal is faster: the desk says so and goes on with the next."""
     async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR), *asks("b", 2, COLOUR)]) as scene:

@@ -36,6 +36,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from isolation.layout import journal_path
     from isolation.repository import Repository
     from runner.app import resume_run
+    from runner.cli.desk import choose_desk
     from runner.cli.ending import show_end
     from runner.cli.view import choose_view
     from runner.journal import Journal
@@ -47,8 +48,10 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
     )
 
+    desk = choose_desk(output, events=arguments.events)
+
     async def go_on() -> "Ended":
-        return await resume_run(repository, run_id, view, retry_failed=arguments.retry_failed)
+        return await resume_run(repository, run_id, view, retry_failed=arguments.retry_failed, desk=desk)
 
     ended = trio.run(go_on)
     if not ended.went_on:

@@ -6,6 +6,7 @@ STORY_OR_PATH is a story file, a folder, a list of stories (TOML, YAML, JSON), t
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     import trio
 
     from runner.app import nothing_to_do, start_run
+    from runner.cli.desk import choose_desk
     from runner.cli.ending import show_end
     from runner.cli.view import choose_view
 
@@ -71,5 +73,6 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     view = choose_view(
         output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
     )
-    ended = trio.run(start_run, plan, view)
+    desk = choose_desk(output, events=arguments.events)
+    ended = trio.run(partial(start_run, plan, view, desk=desk))
     return show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)
