@@ -169,6 +169,10 @@ class Pipeline:
         await self._hook("after_run", workspace)
         if verdict.result.complaint:
             await self._record(ev.Noted(story_id=self._story.id, message=verdict.result.complaint))
+        return await self._follow_up(verdict, stepping)
+
+    async def _follow_up(self, verdict: SessionVerdict, stepping: Stepping) -> StoryResult | None:
+        """Do what the end of a work session asks for, beyond what was recorded with it."""
         match verdict.outcome:
             case Outcome.STOPPED:
                 return self._stopped_by_person()
@@ -178,6 +182,8 @@ class Pipeline:
                 await stepping.ask_for_agent(verdict.result.decision or {"question": verdict.detail})
             case Outcome.FAILED:
                 await stepping.attempt_failed(self._now.reason)
+            case Outcome.STUCK:
+                await stepping.recover(verdict.detail, Outcome.STUCK)
             case Outcome.OK | Outcome.PARTIAL:
                 pass
         return None
@@ -270,7 +276,7 @@ class Pipeline:
                 case Outcome.FAILED:
                     await stepping.attempt_failed(self._now.reason)
                     return None
-                case Outcome.OK | Outcome.PARTIAL | Outcome.ASKS:
+                case Outcome.OK | Outcome.PARTIAL | Outcome.ASKS | Outcome.STUCK:
                     continue
         return None
 

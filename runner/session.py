@@ -4,6 +4,7 @@ A session is atomic: it is only ended by a person's stop or by its own silence, 
 runner has ended it, nothing that it prints changes that.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from runner.agents.result import Result, load_result
 from runner.core.events import OutputSeen
 from runner.core.model import Outcome, StoryId
 from runner.core.screen import LineTail
+from runner.core.stuck import Stuck
 from runner.recorder import Recorder
 from runner.session_log import SessionLog, read_tail
 from runner.stopping import Level, StopControl
 
 SHOW_EVERY = 0.1
+LOOK_EVERY = 1.0
 FAILURE_TAIL_BYTES = 4096
 BUSY_SHARE = 0.01
 """A tree that uses less than this share of a core is not called alive for it."""
@@ -28,7 +31,10 @@ BUSY_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOrder:
-    """All that one session needs; `result_file` only where a result is expected."""
+    """All that one session needs; `result_file` only where a result is expected.
+
+    `progress` tells from the time now and that of the last output whether the session is stuck.
+    """
 
     story_id: StoryId
     spec: SessionSpec
@@ -37,6 +43,7 @@ class SessionOrder:
     grace: float
     stall_seconds: float
     result_file: Path | None = None
+    progress: Callable[[float, float], Stuck | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +66,17 @@ class _Life:
     cpu_seconds: float = 0.0
     silent_windows: int = 0
     ended_by: Outcome | None = None
+    why: str = ""
+    printed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ear:
+    """Where what a session prints goes."""
+
+    log: SessionLog
+    tail: LineTail
+    life: _Life
 
 
 async def run_session(
@@ -71,7 +89,8 @@ async def run_session(
             async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:
                 nursery.start_soon(_obey, order, session, control, life)
                 nursery.start_soon(_watch, order, session, log, life)
-                await _drain(order, session, log, tail, recorder)
+                nursery.start_soon(_watch_progress, order, session, life)
+                await _drain(order, session, _Ear(log=log, tail=tail, life=life), recorder)
                 ended = await session.wait()
                 nursery.cancel_scope.cancel()
         except KeeperError as error:
@@ -82,17 +101,17 @@ async def run_session(
     return _judge(order, ended, complaint=complaint, life=life, last_line=tail.line)
 
 
-async def _drain(
-    order: SessionOrder, session: Session, log: SessionLog, tail: LineTail, recorder: Recorder
-) -> None:
+async def _drain(order: SessionOrder, session: Session, ear: _Ear, recorder: Recorder) -> None:
     """Move what the session prints to its log, and show its newest line now and then."""
     shown, next_show = "", 0.0
     while chunk := await session.receive():
-        log.write(chunk)
-        tail.feed(chunk)
+        now = trio.current_time()
+        ear.log.write(chunk)
+        ear.tail.feed(chunk)
+        ear.life.printed_at = now
         recorder.touch()
-        if trio.current_time() >= next_show and tail.line != shown:
-            shown, next_show = tail.line, trio.current_time() + SHOW_EVERY
+        if now >= next_show and ear.tail.line != shown:
+            shown, next_show = ear.tail.line, now + SHOW_EVERY
             recorder.show(OutputSeen(story_id=order.story_id, line=shown))
 
 
@@ -115,6 +134,19 @@ async def _watch(order: SessionOrder, session: Session, log: SessionLog, life: _
         life.silent_windows += 1
         if life.silent_windows > 1:
             life.ended_by = life.ended_by or Outcome.STALLED
+            session.stop(grace=order.grace)
+            return
+
+
+async def _watch_progress(order: SessionOrder, session: Session, life: _Life) -> None:
+    """End the session when it works without getting anywhere."""
+    if order.progress is None:
+        return
+    while True:
+        await trio.sleep(LOOK_EVERY)
+        stuck = await trio.to_thread.run_sync(order.progress, trio.current_time(), life.printed_at)
+        if stuck is not None:
+            life.ended_by, life.why = life.ended_by or Outcome.STUCK, stuck.reason
             session.stop(grace=order.grace)
             return
 
@@ -151,7 +183,7 @@ def _outcome(  # noqa: PLR0911  one return a way to end
 ) -> tuple[Outcome, str]:
     if life.ended_by is not None:
         why = "asked to stop" if life.ended_by is Outcome.STOPPED else "no output and no work"
-        return life.ended_by, why
+        return life.ended_by, life.why or why
     if ended is None:
         return Outcome.FAILED, complaint
     if ended.returncode < 0:

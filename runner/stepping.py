@@ -5,9 +5,10 @@ both when a story is met for the first time in a run. A question parks the story
 acted upon once, when the story goes on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, assert_never
 
 from isolation.model import Workspace
@@ -18,7 +19,8 @@ from runner.core import choose
 from runner.core import events as ev
 from runner.core.agent_question import from_result
 from runner.core.flow import FlowStep, step, transition
-from runner.core.model import FLOW_DONE, SessionKind, Step, Story, StoryResult, StorySnapshot
+from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StoryResult, StorySnapshot
+from runner.core.stuck import Recovery, question_digest, recovery
 from runner.state.transitions import Overflow
 from runner.story_state import Found, StoryState
 from runner.tools import Tools
@@ -38,6 +40,7 @@ class Brief:
     command: tuple[str, ...] | None
     state_file: str
     answers: tuple[str, ...]
+    artifacts: Callable[[], tuple[Path, ...]] | None = None
 
 
 class Stepping:
@@ -91,6 +94,7 @@ class Stepping:
                 for decision in self._now.decided
                 if decision.letter
             ),
+            artifacts=None if quick else partial(self._state.artifact_files, place.number),
         )
 
     async def find_place(self) -> None:
@@ -205,10 +209,39 @@ class Stepping:
     async def ask_for_agent(self, decision: Mapping[str, Any]) -> None:
         """Ask what an agent wrote into its result."""
         reading = from_result(decision)
+        digest = question_digest(reading.question.title)
+        if any(digest == question_digest(str(old.question.get("title", ""))) for old in self._now.decided):
+            await self.recover("the same question was asked again after it was answered", Outcome.ASKS)
+            return
         notes = [ev.Noted(story_id=self._story.id, message=note) for note in reading.notes]
         if notes:
             await self._record(*notes)
         await self.ask(reading.question)
+
+    async def recover(self, reason: str, outcome: Outcome) -> None:
+        """Recover from a session that got nowhere: look again, try again, then ask a person."""
+        place = self._now.place
+        failures = -1
+        for session in reversed(self._now.sessions):
+            if session.step.number != place.number or session.outcome is not outcome:
+                break
+            failures += 1
+        if outcome is Outcome.ASKS:
+            failures -= 1  # the first time it was a question like any other
+        noted = ev.Noted(
+            story_id=self._story.id, message=f"step {place.number} ({place.name}) is stuck: {reason}"
+        )
+        await self._record(noted)
+        match recovery(failures):
+            case Recovery.RE_READ:
+                await self.find_place()
+            case Recovery.RETRY:
+                return
+            case Recovery.ASK:
+                details = (f"Reason: {reason}", f"Sessions of this step: {failures + 1}")
+                await self.ask(
+                    choose.recovery(skill=place.name, sub_step=f"step {place.number}", details=details)
+                )
 
     async def ask(self, question: choose.Question) -> None:
         """Ask a person; the unattended who want it get the recommended answer at once."""

@@ -17,7 +17,9 @@ from isolation.repository import scrubbed
 from runner.agents.protocol import Agent, Job
 from runner.core import events as ev
 from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
+from runner.core.stuck import Stuck
 from runner.core.tiers import agents_per_wave
+from runner.progress import ArtifactWatch
 from runner.prompt import PromptFacts, render
 from runner.session import SessionOrder, SessionVerdict, run_session
 from runner.stepping import Brief
@@ -75,7 +77,10 @@ class StorySessions:
             **launch.env,
         }
         spec = SessionSpec(argv=launch.argv, cwd=workspace.path, env=environment, prompt=prompt)
-        return await self._run(spec, name, step, SessionKind.WORK, then, result_file=result_file)
+        watch = ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look if brief.artifacts else None
+        return await self._run(
+            spec, name, step, SessionKind.WORK, then, result_file=result_file, progress=watch
+        )
 
     async def verify(self, workspace: Workspace, command: str, *, then: Consequences) -> SessionVerdict:
         """Run one verify command in the workspace."""
@@ -96,6 +101,7 @@ class StorySessions:
         then: Consequences,
         *,
         result_file: Path | None = None,
+        progress: Callable[[float, float], Stuck | None] | None = None,
     ) -> SessionVerdict:
         tools, settings = self._tools, self._tools.settings
         log = self._logs / f"{name}.log"
@@ -121,6 +127,7 @@ class StorySessions:
             grace=settings.grace_seconds,
             stall_seconds=settings.stall_seconds,
             result_file=result_file,
+            progress=progress,
         )
         verdict = await run_session(
             order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control

@@ -59,6 +59,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     STALLED = "stalled"
+    STUCK = "stuck"
 
 
 class SessionKind(StrEnum):

@@ -1,7 +1,8 @@
 """A stand-in for the model: does what a step of a flow asks for, by writing its artifacts.
 
 Started by the real program as a story's command. Arguments change what it does: `fail:STEP:N` fails
-that step's first N sessions, `ask:STEP` asks a question in it once, `wait:STEP:FILE` waits there.
+that step's first N sessions, `ask:STEP` asks a question in it once, `nag:STEP` asks it every time,
+`circle:STEP:N` goes round in circles in the first N sessions, `wait:STEP:FILE` waits there.
 """
 
 import json
@@ -29,9 +30,16 @@ def main(flow: str, edition: str, *tricks: str) -> int:
         if what == "fail" and _count(memory / f"{key}-failed") < int(more):
             sys.stdout.write("this attempt fails\n")
             return 1
-        if what == "ask" and not _count(memory / f"{key}-asked"):
+        if what == "nag" or (what == "ask" and not _count(memory / f"{key}-asked")):
             _ask()
             return 0
+        if what == "circle" and _count(memory / f"{key}-circled") < int(more):
+            while True:  # works on and on, and leaves the same thing every time
+                Path("_docs/00_problem").mkdir(parents=True, exist_ok=True)
+                Path("_docs/00_problem/problem.md").write_text("the same words\n")
+                sys.stdout.write("thinking\n")
+                sys.stdout.flush()
+                time.sleep(0.3)
         if what == "wait":
             (memory / f"{key}-waits").touch()
             while not Path(more).exists():

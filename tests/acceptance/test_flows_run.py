@@ -202,6 +202,35 @@ def test_the_unattended_get_the_recommended_answer(repo: Path) -> None:
     assert "decided by recommended: B" in ran.err
 
 
+def test_a_session_that_goes_round_in_circles_is_recovered(repo: Path, memory: Path) -> None:
+    """The same artifact rewritten without change: ended, looked at again, tried again, and it passes."""
+    story(repo, "a", "circle:Problem:2", "fail:Research:99")
+    ran = run(repo, "--json", "--grace-seconds=1")
+    assert "without a meaningful change" in ran.err
+    assert sessions(memory)[:4] == ["a-1 attempt 1"] * 3 + ["a-2 attempt 1"]
+
+
+def test_a_session_that_stays_stuck_is_asked_about(repo: Path, memory: Path) -> None:
+    """After two recoveries that did not help, a person is asked in the recovery form."""
+    story(repo, "a", "circle:Problem:99")
+    ran = run(repo, "--json", "--grace-seconds=1")
+    assert ran.code == 5
+    assert "stuck" in ran.story("a")["reason"]
+    assert len(sessions(memory)) == 3
+    assert "RECOVERY: Problem stuck at step 1" in run(repo, "decide").out
+
+
+def test_the_same_question_after_its_answer_is_not_asked_for_ever(repo: Path, memory: Path) -> None:
+    """An agent that asks what it was told is stuck, and a person hears of that instead."""
+    story(repo, "a", "nag:Problem")
+    assert run(repo, "--json").code == 5
+    assert run(repo, "decide", "a", "A").code == 0
+    ran = run(repo, "resume", "--json")
+    assert ran.code == 5
+    assert "stuck" in ran.story("a")["reason"]
+    assert len(sessions(memory)) == 4
+
+
 def test_a_tracker_that_does_not_let_us_in_is_asked_about_and_the_local_one_recorded(
     repo: Path, memory: Path
 ) -> None:

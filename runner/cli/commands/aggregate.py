@@ -101,7 +101,7 @@ def _own(here: Path) -> list[Path]:
 
     repository = Repository.open(here)
     root = root_of(repository, load_settings(top=repository.top, flags={}, environ=os.environ).settings)
-    worktrees = sorted(path for path in root.iterdir() if path.name[0] != ".") if root.is_dir() else []
+    worktrees = sorted(root.iterdir()) if root.is_dir() else []
     return [folder / DOCS for folder in (*worktrees, repository.top) if (folder / DOCS).is_dir()]
 
 
