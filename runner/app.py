@@ -93,7 +93,12 @@ def new_run_id() -> RunId:
 
 
 async def start_run(
-    plan: Plan, view: View, *, sample: Sampler = probe.sample, desk: Desk | None = None
+    plan: Plan,
+    view: View,
+    *,
+    sample: Sampler = probe.sample,
+    desk: Desk | None = None,
+    quiet: bool = False,
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
     run_id, settings = new_run_id(), plan.settings
@@ -113,6 +118,7 @@ async def start_run(
             view=view,
             sample=sample,
             desk=desk,
+            quiet=quiet,
         )
 
 
@@ -145,7 +151,13 @@ def _beginning(plan: Plan, tier: Tier) -> tuple[ev.Body, ...]:
 
 
 async def resume_run(
-    repository: Repository, run_id: RunId, view: View, *, retry_failed: bool, desk: Desk | None = None
+    repository: Repository,
+    run_id: RunId,
+    view: View,
+    *,
+    retry_failed: bool,
+    desk: Desk | None = None,
+    quiet: bool = False,
 ) -> Ended:
     """Go on with a run where it stands: what is finished stays finished."""
     async with _coordination(repository, run_id) as journal:
@@ -167,6 +179,7 @@ async def resume_run(
             crew=_Crew(settings=settings, order=order, agents=agents, retry_failed=retry_failed),
             view=view,
             desk=desk,
+            quiet=quiet,
         )
 
 
@@ -214,6 +227,7 @@ async def _coordinate(
     view: View,
     sample: Sampler = probe.sample,
     desk: Desk | None = None,
+    quiet: bool = False,
 ) -> Ended:
     """Run the orchestrator beside the view and the signals, then close the books."""
     gc.freeze()
@@ -250,7 +264,7 @@ async def _coordinate(
         )
         orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
         port = Port(recorder=recorder, orchestrator=orchestrator, screen=view)
-        async with aggregating(tools), heralding(tools), attended_by(desk, port):
+        async with aggregating(tools), heralding(tools, quiet=quiet), attended_by(desk, port):
             await orchestrator.orchestrate()
     code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
     await recorder.record(ev.RunEnded(exit_code=code))

@@ -93,12 +93,12 @@ async def attended_by(desk: Desk | None, port: Port) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def heralding(tools: Tools) -> AsyncIterator[None]:
+async def heralding(tools: Tools, *, quiet: bool) -> AsyncIterator[None]:
     """Call the user's `notify` command for every question, all of them before the block is left."""
     send, receive = trio.open_memory_channel[StoryId](1000)
 
     def notice(event: ev.Event, _run: RunSnapshot) -> None:
-        if isinstance(event.body, ev.DecisionAsked) and tools.settings.notify:
+        if isinstance(event.body, ev.DecisionAsked) and tools.settings.notify and not quiet:
             send.send_nowait(event.body.story_id)
 
     async def herald() -> None:

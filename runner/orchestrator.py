@@ -13,7 +13,7 @@ import trio
 from runner import verdicts
 from runner.agents.protocol import Agent
 from runner.core import events as ev
-from runner.core.errors import JournalError
+from runner.core.errors import JournalError, RunnerError
 from runner.core.loop import HINTS
 from runner.core.model import (
     ContinuePolicy,
@@ -26,6 +26,7 @@ from runner.core.model import (
 )
 from runner.core.schedule import decide
 from runner.core.tiers import ceiling, evaluate, next_window
+from runner.decisions import answer_event
 from runner.pipeline import Pipeline, finished
 from runner.stopping import Level
 from runner.tools import Tools
@@ -140,6 +141,8 @@ class Orchestrator:
         finally:
             self._active.discard(story.id)
             self._wake()
+        # The answer may have come while the story was on its way out.
+        await self._requeue_answered(story.id)
 
     @property
     def _admitting(self) -> bool:
@@ -161,13 +164,23 @@ class Orchestrator:
 
     async def answer(self, event: ev.DecisionAnswered) -> None:
         """Take a person's answer; the story goes on in this very run."""
-        story = self._tools.recorder.snapshot.stories.get(event.story_id)
-        if story is None or story.decision is None or story.decision.letter:
+        run = self._tools.recorder.snapshot
+        try:
+            checked = answer_event(
+                run, event.story_id, event.letter, decision_id=event.decision_id, by=event.by
+            )
+        except RunnerError as error:
+            await self._tools.recorder.record(ev.Noted(message=f"an answer came too late: {error.message}"))
             return
-        if story.status is Status.PARKED and self._admitting:
-            await self._tools.recorder.record(event, ev.StoryRequeued(story_id=event.story_id))
-        else:
-            await self._tools.recorder.record(event)
+        await self._tools.recorder.record(checked)
+        await self._requeue_answered(event.story_id)
+
+    async def _requeue_answered(self, story_id: StoryId) -> None:
+        """Let a parked story go on once its question is answered."""
+        story = self._tools.recorder.snapshot.stories[story_id]
+        answered = story.decision is not None and bool(story.decision.letter)
+        if story.status is Status.PARKED and answered and story_id not in self._active and self._admitting:
+            await self._tools.recorder.record(ev.StoryRequeued(story_id=story_id))
 
     def look_again(self) -> None:
         """Think again about what may start, since something outside has changed."""
@@ -238,6 +251,8 @@ class Orchestrator:
         """End the run when no story has shown any life for too long."""
         limit = self._tools.settings.inactivity_timeout
         while True:
+            if self._awaiting_answers and not self._active:
+                self._tools.recorder.touch()  # a person may think for as long as it takes
             quiet_until = self._tools.recorder.last_activity + limit
             if trio.current_time() < quiet_until:
                 await trio.sleep_until(quiet_until)

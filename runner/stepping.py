@@ -21,6 +21,7 @@ from runner.core.agent_question import from_result
 from runner.core.flow import FlowStep, step, transition
 from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StoryResult, StorySnapshot
 from runner.core.stuck import Recovery, question_digest, recovery
+from runner.decisions import recommended
 from runner.state.transitions import Overflow
 from runner.story_state import Found, StoryState
 from runner.tools import Tools
@@ -245,20 +246,16 @@ class Stepping:
 
     async def ask(self, question: choose.Question) -> None:
         """Ask a person; the unattended who want it get the recommended answer at once."""
-        asked = len(self._now.decided) + 1
-        decision_id = f"{self._story.id}-{asked}"
-        bodies: list[ev.Body] = [
-            ev.DecisionAsked(
-                story_id=self._story.id, decision_id=decision_id, question=choose.to_json(question)
-            )
-        ]
-        letter = question.recommendation
-        if self._tools.settings.decide_default == "recommended" and not choose.must_confirm(question, letter):
-            answered = ev.DecisionAnswered(
-                story_id=self._story.id, decision_id=decision_id, letter=letter, by="recommended"
-            )
-            bodies.append(answered)
-        await self._record(*bodies)
+        asked = ev.DecisionAsked(
+            story_id=self._story.id,
+            decision_id=f"{self._story.id}-{len(self._now.decided) + 1}",
+            question=choose.to_json(question),
+        )
+        await self._record(asked)
+        if self._tools.settings.decide_default == "recommended":
+            answered = recommended(self._tools.recorder.snapshot, self._story.id)
+            if answered is not None:
+                await self._record(answered)
 
     async def act_on_answer(self) -> StoryResult | None:
         """Do what a person chose; while nobody has, the story is parked."""

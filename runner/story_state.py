@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from runner.aggregation import vocabulary_of
 from runner.core import choose
 from runner.core.flow import DONE, Edition, Flow, artifact_parts, in_cycle, locate, re_entry, step
 from runner.core.model import FLOW_DONE, Step
@@ -63,7 +64,7 @@ class StoryState:
     def __init__(self, *, flow_name: str, dialect: str, workspace: Path, top: Path) -> None:
         self._workspace = workspace
         self.keeps_file = flow_name != QUICK
-        there = _dialect_there(workspace) if self.keeps_file else None
+        there = _dialect_there(workspace, vocabulary_of(top)) if self.keeps_file else None
         self._dialect = there or Dialect(dialect)
         edition = Edition(self._dialect) if self.keeps_file else Edition.ANY
         self.flow: Flow = load_flow(flow_name, edition, top)
@@ -226,11 +227,11 @@ class StoryState:
         return () if compared.consistent else (compared.words,)
 
 
-def _dialect_there(workspace: Path) -> Dialect | None:
+def _dialect_there(workspace: Path, vocabulary: Vocabulary) -> Dialect | None:
     """Tell which dialect a workspace already uses, by the content of the file."""
     for dialect, name in ((Dialect.AUTODEV, FILES[Dialect.AUTODEV]), (Dialect.RICH, FILES[Dialect.RICH])):
         if (workspace / name).exists():
-            state = load_state(workspace / name)
+            state = load_state(workspace / name, vocabulary=vocabulary)
             return state.dialect if state else dialect
     return None
 

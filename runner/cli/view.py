@@ -40,6 +40,17 @@ class PlainView(_Still):
     def __init__(self, output: Output, *, verbose: bool) -> None:
         self._output = output
         self._verbose = verbose
+        self._held: list[str] | None = None
+
+    def pause(self) -> None:
+        """Hold lines back while a question is asked."""
+        self._held = self._held or []
+
+    def go_on(self) -> None:
+        """Say what was held back."""
+        held, self._held = self._held, None
+        for line in held or ():
+            self._output.say(line)
 
     def seen(self, event: Event, run: RunSnapshot) -> None:
         """Narrate what is worth a line; when verbose, also what sessions print."""
@@ -47,7 +58,13 @@ class PlainView(_Still):
         if self._verbose and isinstance(event.body, OutputSeen):
             line = f"{event.body.story_id}: {neutral(event.body.line)}"
         if line:
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        if self._held is None:
             self._output.say(line)
+        else:
+            self._held.append(line)
 
     def say(self, line: str) -> None:
         """Tell one thing now."""

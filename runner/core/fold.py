@@ -5,7 +5,7 @@ Events of different stories commute; within one story their order is the journal
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from runner.core import events as ev
 from runner.core.model import (
@@ -28,6 +28,17 @@ from runner.core.model import (
 )
 
 EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
+
+
+_Guiding: TypeAlias = (
+    ev.PlaceFound
+    | ev.StepFinished
+    | ev.DecisionAsked
+    | ev.DecisionAnswered
+    | ev.DecisionApplied
+    | ev.StoryRequeued
+    | ev.Remembered
+)
 
 
 def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
@@ -160,6 +171,34 @@ def _story(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # 
             )
         case ev.StoryFinished():
             return _finished(story, body, at)
+        case (
+            ev.PlaceFound()
+            | ev.StepFinished()
+            | ev.DecisionAsked()
+            | ev.DecisionAnswered()
+            | ev.DecisionApplied()
+            | ev.StoryRequeued()
+            | ev.Remembered()
+        ):
+            return _guided(story, body, at)
+        case ev.OutputSeen():
+            return replace(story, last_line=body.line)
+        case (
+            ev.RunStarted()
+            | ev.RunResumed()
+            | ev.RunEnded()
+            | ev.AdmissionEnded()
+            | ev.WindowChanged()
+            | ev.Noted()
+        ):
+            return story
+        case _:
+            assert_never(body)
+
+
+def _guided(story: StorySnapshot, body: _Guiding, at: float) -> StorySnapshot:  # noqa: PLR0911  one arm an event
+    """Follow what a flow and a person do to a story."""
+    match body:
         case ev.PlaceFound():
             place = Step(number=body.step_number, name=body.step_name)
             return replace(story, place=place, step=place, placed=True, confidence=body.confidence)
@@ -177,17 +216,6 @@ def _story(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # 
         case ev.Remembered():
             memory = Memory(at=at, topic=body.topic, text=body.text)
             return replace(story, memories=(*story.memories, memory))
-        case ev.OutputSeen():
-            return replace(story, last_line=body.line)
-        case (
-            ev.RunStarted()
-            | ev.RunResumed()
-            | ev.RunEnded()
-            | ev.AdmissionEnded()
-            | ev.WindowChanged()
-            | ev.Noted()
-        ):
-            return story
         case _:
             assert_never(body)
 

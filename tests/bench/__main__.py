@@ -11,9 +11,7 @@ def main(arguments: list[str]) -> int:
     """Run the benchmarks; exit 1 when a gate was missed, unless quick."""
     quick = "--quick" in arguments
     missed = [
-        name
-        for name in (QUICK if quick else BENCHES)
-        if import_module(f"tests.bench.{name}").main() is False
+        name for name in (QUICK if quick else BENCHES) if import_module(f"tests.bench.{name}").main() is False
     ]
     if missed and not quick:
         sys.stdout.write(f"missed its gate: {', '.join(missed)}\n")

@@ -37,6 +37,12 @@ class Watcher:
         """Show nothing."""
         await trio.sleep_forever()
 
+    def pause(self) -> None:
+        """Hold still."""
+
+    def go_on(self) -> None:
+        """Go on."""
+
 
 async def _run(repo: Path, view: Watcher, *, sample: ResourceSample | None = None, stories: int = 3) -> Ended:
     plan = make_plan(RunRequest(directory=repo, flags={"max-stories": str(stories)}))

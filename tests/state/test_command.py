@@ -201,12 +201,13 @@ def test_unknown_arguments_are_refused(argv: tuple[str, ...]) -> None:
 
 
 def test_help_lists_the_actions_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    """The merge driver is for git and not listed."""
+    """The merge driver itself is for git and not listed; installing it is for people."""
     with pytest.raises(SystemExit):
         run("--help")
     out = capsys.readouterr().out
     assert "convert" in out
-    assert "merge-driver" not in out
+    assert "\nmerge-driver" not in out
+    assert "\ninstall-merge-driver" in out
 
 
 def test_the_merge_driver_writes_ours(docs: Path) -> None:

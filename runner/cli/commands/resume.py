@@ -51,7 +51,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     desk = choose_desk(output, events=arguments.events)
 
     async def go_on() -> "Ended":
-        return await resume_run(repository, run_id, view, retry_failed=arguments.retry_failed, desk=desk)
+        return await resume_run(
+            repository, run_id, view, retry_failed=arguments.retry_failed, desk=desk, quiet=output.quiet
+        )
 
     ended = trio.run(go_on)
     if not ended.went_on:

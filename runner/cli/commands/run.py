@@ -74,5 +74,5 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
     )
     desk = choose_desk(output, events=arguments.events)
-    ended = trio.run(partial(start_run, plan, view, desk=desk))
+    ended = trio.run(partial(start_run, plan, view, desk=desk, quiet=output.quiet))
     return show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)

@@ -3,9 +3,11 @@
 show [PATH…]               what the files say; without a path, those under `_docs/`
 check PATH…                every problem, with its line; exit code 1 when there is one
 convert --to DIALECT PATH  the same state as `rich`, `pointer` or `autodev`, on stdout or in --output
+install-merge-driver       have git join the state files of story branches, in this repository
+uninstall-merge-driver     take that back
 
-Nothing is changed: a converted file is a new one. What the target dialect cannot hold is named on
-stderr and kept word for word in the new file's `## Imported` section.
+show, check and convert change nothing: a converted file is a new one. What the target dialect cannot
+hold is named on stderr and kept word for word in the new file's `## Imported` section.
 """
 
 import argparse
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
 
-ACTIONS = ("show", "check", "convert", "merge-driver")
+ACTIONS = ("show", "check", "convert", "install-merge-driver", "uninstall-merge-driver", "merge-driver")
 _VERSIONS = 3
 USUAL = (
     "_docs/_autodev_state.md",
@@ -36,7 +38,7 @@ USUAL = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `state`."""
     # The merge driver is for git, so it is accepted and not shown.
-    parser.add_argument("action", choices=ACTIONS, metavar="show|check|convert", help="what to do, as above")
+    parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help="what to do, as above")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="state files")
     parser.add_argument("--to", choices=("rich", "pointer", "autodev"), help="convert: the target dialect")
     parser.add_argument("--output", metavar="FILE", help="convert: write a new file instead of stdout")
@@ -56,6 +58,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             return _show(paths or _usual(folder), _vocabulary(folder), output)
         case "check" if paths:
             return _check(paths, _vocabulary(folder), output)
+        case "install-merge-driver" | "uninstall-merge-driver" if not paths:
+            return _configure_git(arguments.action, folder, output)
         case "convert" if len(paths) == 1 and arguments.to:
             return _convert(arguments, paths[0], output)
         case "merge-driver" if len(paths) == _VERSIONS:
@@ -94,6 +98,15 @@ def _vocabulary(folder: Path) -> "Vocabulary":
         numbers = (int(step.number) for step in flow.steps if step.number.isdigit())
         last[flow.name] = max(last.get(flow.name, 1), *numbers)
     return Vocabulary(flows=last, names=frozenset(step.name for flow in own for step in flow.steps))
+
+
+def _configure_git(action: str, folder: Path, output: Output) -> int:
+    from runner.merge_driver import execute as configure_git
+
+    told = configure_git(action, folder)
+    output.document(told.data)
+    output.answer(told.text)
+    return 0
 
 
 def _show(paths: Sequence[Path], vocabulary: "Vocabulary", output: Output) -> int:
