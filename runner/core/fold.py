@@ -151,24 +151,9 @@ def _story(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # 
         case ev.CheckpointPlanned():
             return replace(story, checkpoint_planned_at=at)
         case ev.Checkpointed():
-            return replace(
-                story,
-                commit=body.commit,
-                commits=body.commits,
-                checkpointed=True,
-                checkpoint_planned_at=None,
-            )
+            return _checkpointed(story, body)
         case ev.AttemptFailed():
-            return replace(
-                story,
-                attempt=body.attempt + 1,
-                implemented=False,
-                checkpointed=False,
-                checkpoint_planned_at=None,
-                verified=0,
-                last_failure=body.output,
-                reason=body.reason,
-            )
+            return _attempt_failed(story, body)
         case ev.StoryFinished():
             return _finished(story, body, at)
         case (
@@ -218,6 +203,20 @@ def _guided(story: StorySnapshot, body: _Guiding, at: float) -> StorySnapshot:  
             return replace(story, memories=(*story.memories, memory))
         case _:
             assert_never(body)
+
+
+def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
+    return replace(
+        story,
+        commit=body.commit,
+        commits=body.commits,
+        checkpointed=True,
+        checkpoint_planned_at=None,
+    )
+
+
+def _attempt_failed(story: StorySnapshot, body: ev.AttemptFailed) -> StorySnapshot:
+    return replace(_afresh(story), attempt=body.attempt + 1, last_failure=body.output, reason=body.reason)
 
 
 def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -> StorySnapshot:
