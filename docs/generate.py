@@ -116,6 +116,8 @@ def _expected() -> dict[str, list[str]]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 

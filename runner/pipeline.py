@@ -283,6 +283,9 @@ class Pipeline:
     def _passed(self, workspace: Workspace) -> StoryResult:
         now = self._now
         commit = now.commit or workspace.base
+        if not now.sessions:
+            commit, reason = workspace.head, "its flow was already done"
+            return verdicts.done(self._story.id, commit=commit, commits=now.commits, reason=reason)
         proof = "verified" if self._sessions.verify_commands else "no verify commands"
         if now.commits:
             reason = f"{now.commits} commit{'s' * (now.commits > 1)}, {proof}"

@@ -41,6 +41,7 @@ class Brief:
     command: tuple[str, ...] | None
     state_file: str
     answers: tuple[str, ...]
+    verified: bool
     artifacts: Callable[[], tuple[Path, ...]] | None = None
 
 
@@ -77,8 +78,12 @@ class Stepping:
 
     @property
     def verifies(self) -> bool:
-        """Tell whether the verify commands judge this step: one that implements, or the last."""
-        return self.is_last or self._now.place.name.startswith("Implement")
+        """Tell whether the verify commands judge this step: it implements, is the last, or they follow it."""
+        place = self._now.place
+        numbers = [one.number for one in self._state.flow.steps]
+        after = numbers.index(place.number) + 1 if place.number in numbers else len(numbers)
+        checked = [one.kind for one in self._state.flow.steps[after : after + 1]] == [SessionKind.VERIFY]
+        return checked or self.is_last or place.name.startswith("Implement")
 
     def brief(self) -> Brief:
         """Give what the session for the current step is told."""
@@ -95,6 +100,7 @@ class Stepping:
                 for decision in self._now.decided
                 if decision.letter
             ),
+            verified=self.verifies,
             artifacts=None if quick else partial(self._state.artifact_files, place.number),
         )
 
@@ -268,6 +274,8 @@ class Stepping:
         effect = effect_of(question, decision.letter)
         words = words_for(question, decision.letter)
         memories = self._memories(await offload(self._state.decided, words))
+        if not self.keeps_file:
+            memories = (ev.Remembered(story_id=self._story.id, topic="decision", text=words),)
         applied = ev.DecisionApplied(
             story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
         )

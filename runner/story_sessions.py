@@ -14,6 +14,7 @@ import trio
 from isolation.layout import autopilot_dir, story_dir
 from isolation.model import SessionSpec, Workspace
 from isolation.repository import scrubbed
+from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, Job
 from runner.core import events as ev
 from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
@@ -56,20 +57,22 @@ class StorySessions:
             step_prompt=brief.prompt,
             answers=brief.answers,
             attempt=now.attempt,
-            verify=self.verify_commands,
+            verify=self.verify_commands if brief.verified else (),
             result_file=result_file,
             last_failure=now.last_failure,
             interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
         )
         prompt = await trio.to_thread.run_sync(_write_prompt, exchange / f"{name}.prompt.md", render(facts))
-        story = self._story if brief.command is None else replace(self._story, command=brief.command)
+        story, agent = self._story, self._agent
+        if brief.command is not None:  # the flow's own command for this step
+            story, agent = replace(story, command=brief.command), CommandAgent()
         job = Job(
             story=story,
             workspace=workspace.path,
             session_id=self._session_id(name),
             model=self._tools.settings.model,
         )
-        launch = self._agent.launch(job)
+        launch = agent.launch(job)
         environment = self._environment(workspace, step) | {
             "AUTOPILOT_STATE_FILE": brief.state_file,
             "AUTOPILOT_RESULT_FILE": str(result_file),

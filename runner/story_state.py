@@ -178,7 +178,7 @@ class StoryState:
     def missing_artifacts(self, number: str) -> tuple[str, ...]:
         """Name the artifacts that should show a step done and are not there."""
         found = step(self.flow, number)
-        if found is None or not self.keeps_file:
+        if found is None or found.optional or not self.keeps_file:
             return ()
         state = self._load()
         cycle = state.cycle or 1 if state else 1

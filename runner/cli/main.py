@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 EXIT_USER_ERROR = 1
 EXIT_SYSTEM = 2
 EXIT_INTERRUPTED = 130
+COMMON_SWITCHES = frozenset({"--json", "-q", "--quiet", "-v", "--verbose", "--no-color"})
 
 
 def run_program(arguments: list[str]) -> int:
@@ -53,8 +54,11 @@ def _run_command(name: str, rest: list[str]) -> int:
 
 
 def _command(arguments: list[str]) -> tuple[str, list[str]]:
-    if arguments and arguments[0] in COMMANDS:
-        return arguments[0], arguments[1:]
+    leading = 0
+    while leading < len(arguments) and arguments[leading] in COMMON_SWITCHES:
+        leading += 1
+    if leading < len(arguments) and arguments[leading] in COMMANDS:
+        return arguments[leading], [*arguments[:leading], *arguments[leading + 1 :]]
     return DEFAULT_COMMAND, arguments
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from runner.core.instants import iso, iso_or_none
-from runner.core.model import RunSnapshot, Status, StorySnapshot, Usage
+from runner.core.model import Decision, RunSnapshot, Status, StorySnapshot, Usage
 
 _COUNTED = (
     Status.DONE,
@@ -39,7 +39,11 @@ def document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
         "counts": {status.value: shown.count(status) for status in _COUNTED},
         "usage": _usage(shown.usage),
         "stories": [_story(story) for story in shown.stories.values()],
-        "decisions": [],
+        "decisions": [
+            {"story_id": story.id, **_decision(story.decision)}
+            for story in shown.open_decisions
+            if story.decision is not None
+        ],
     }
 
 
@@ -78,9 +82,19 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "started_at": iso_or_none(story.started_at),
         "ended_at": iso_or_none(story.ended_at),
         "kill_switch": asdict(story.kill_switch) if story.kill_switch else None,
-        "decision": None,
+        "decision": _decision(story.decision) if story.decision else None,
         "usage": _usage(story.usage),
         "next": story.next,
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {
+        "id": decision.id,
+        "question": dict(decision.question),
+        "asked_at": iso(decision.asked_at),
+        "answer": decision.letter or None,
+        "by": decision.by or None,
     }
 
 
