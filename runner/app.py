@@ -23,7 +23,7 @@ from isolation.errors import KeeperError
 from isolation.keeper import open_keeper, wait_for_old_keepers
 from isolation.layout import journal_path, keepers_lock_path, run_dir
 from isolation.repository import Repository, offload
-from runner import probe, telemetry
+from runner import probe
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.attendance import Desk, Port, aggregating, attended_by, heralding
@@ -380,6 +380,8 @@ def _host_class() -> str:
 
 def _write_records(run: RunSnapshot, top: Path) -> None:
     """Write the run's records; a second time replaces the first."""
+    from runner import telemetry
+
     metrics = top / ".orchestrator" / "metrics"
     stories = run.stories.values()
     loops = [telemetry.story_record(run, story, top=top) for story in stories]

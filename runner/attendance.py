@@ -10,7 +10,6 @@ from typing import Protocol
 import trio
 
 from isolation.repository import offload
-from runner.aggregation import write_aggregate
 from runner.core import events as ev
 from runner.core.model import RunSnapshot, StoryId
 from runner.decisions import attention, open_questions
@@ -130,7 +129,7 @@ async def aggregating(tools: Tools) -> AsyncIterator[None]:
 
     async def keep() -> None:
         async for _ in receive:
-            await offload(write_aggregate, tools.recorder.snapshot, tools.repository.top)
+            await offload(_aggregate, tools)
             await trio.sleep(AGGREGATE_SECONDS)
 
     tools.recorder.subscribe(notice)
@@ -138,4 +137,10 @@ async def aggregating(tools: Tools) -> AsyncIterator[None]:
         nursery.start_soon(keep)
         yield
         nursery.cancel_scope.cancel()
-    await offload(write_aggregate, tools.recorder.snapshot, tools.repository.top)
+    await offload(_aggregate, tools)
+
+
+def _aggregate(tools: Tools) -> None:
+    from runner.aggregation import write_aggregate  # loaded beside the sessions, not before them
+
+    write_aggregate(tools.recorder.snapshot, tools.repository.top)

@@ -27,7 +27,7 @@ from runner.core.model import (
 from runner.core.schedule import decide
 from runner.core.tiers import ceiling, evaluate, next_window
 from runner.decisions import answer_event
-from runner.pipeline import Pipeline, finished
+from runner.pipeline import Pipeline, finished, intent
 from runner.stopping import Level
 from runner.tools import Tools
 
@@ -113,21 +113,24 @@ class Orchestrator:
                 finished(verdicts.skipped(skip.story_id, skip.reason, skip.blocked_by))
                 for skip in decision.skip
             ]
-            bodies += [ev.StoryStarted(story_id=story_id) for story_id in decision.start]
+            starting = [story for story in self._order if story.id in decision.start]
+            torn = {story.id: recorder.snapshot.stories[story.id].torn for story in starting}
+            for story in starting:
+                bodies += [ev.StoryStarted(story_id=story.id), intent(story, self._tools)]
             self._active.update(decision.start)
             if bodies:
                 await recorder.record(*bodies)
-            for story in self._order:
-                if story.id in decision.start:
-                    nursery.start_soon(self._carry, story)
+            for story in starting:
+                nursery.start_soon(self._carry, story, torn[story.id])
             if not bodies:
                 await changed.wait()
 
-    async def _carry(self, story: Story) -> None:
+    async def _carry(self, story: Story, torn: bool) -> None:  # noqa: FBT001  nurseries take positions
         """Run one story's pipeline; a bug in it becomes its verdict."""
         recorder = self._tools.recorder
         try:
-            pipeline = Pipeline(story=story, agent=self._agents[story.id], tools=self._tools)
+            agent = self._agents[story.id]
+            pipeline = Pipeline(story=story, agent=agent, tools=self._tools, torn=torn)
             await pipeline.run()
         except JournalError:
             raise

@@ -42,11 +42,15 @@ from runner.tools import Tools
 
 
 class Pipeline:
-    """Carries one story; `run` is called once."""
+    """Carries one story whose `intent` is recorded; `run` is called once.
 
-    def __init__(self, *, story: Story, agent: Agent, tools: Tools) -> None:
+    `torn` tells that an earlier intent was never followed by a workspace that was reported as open.
+    """
+
+    def __init__(self, *, story: Story, agent: Agent, tools: Tools, torn: bool) -> None:
         self._story = story
         self._tools = tools
+        self._torn = torn
         self._record = tools.recorder.record
         self._repository = tools.repository
         self._sessions = StorySessions(story=story, agent=agent, tools=tools)
@@ -89,8 +93,6 @@ class Pipeline:
         story, tools = self._story, self._tools
         path = worktree_path(tools.worktree_root, story.id)
         branch = verdicts.branch_of(story.id)
-        torn = self._now.torn
-        await self._record(ev.WorkspacePlanned(story_id=story.id, branch=branch, path=str(path)))
         request = WorkspaceRequest(
             run_id=self._run_id,
             story_id=story.id,
@@ -102,11 +104,11 @@ class Pipeline:
             self._repository,
             request,
             symlink_directories=tools.settings.symlink_directories,
-            torn=torn,
+            torn=self._torn,
             limiter=tools.populate,
         ) as opened:
             workspace = opened.workspace
-            await self._record(
+            tools.recorder.defer(
                 ev.WorkspaceOpened(
                     story_id=story.id,
                     branch=workspace.branch,
@@ -321,6 +323,15 @@ class Pipeline:
 
     async def _hook(self, name: str, workspace: Workspace) -> bool:
         return await run_hook(name, workspace=workspace, story_id=self._story.id, tools=self._tools)
+
+
+def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
+    """Say which workspace is about to be made, before it is."""
+    return ev.WorkspacePlanned(
+        story_id=story.id,
+        branch=verdicts.branch_of(story.id),
+        path=str(worktree_path(tools.worktree_root, story.id)),
+    )
 
 
 def finished(result: StoryResult) -> ev.StoryFinished:

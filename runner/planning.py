@@ -13,21 +13,19 @@ from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.config import Loaded, load_settings
 from runner.core.errors import BacklogError, JournalError, NotFoundError, SettingsError
-from runner.core.flow import Edition
+from runner.core.flow import QUICK, Edition
 from runner.core.graph import closure, ordered, waves
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule import decide
 from runner.core.settings import Settings
 from runner.core.tiers import ceiling, evaluate
-from runner.flows.catalogue import FlowError, load_flow
-from runner.flows.scan import detect_flow
 from runner.history import Finished, finished_before, unfinished_of_newest
 from runner.journal import Journal
 from runner.report.plan import PlanRow, PlanView
 from runner.stories import load_stories
 from runner.verdicts import branch_of
 
-QUICK, AUTO = "quick", "auto"
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +160,12 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
 
 def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
     """Settle which flow a story follows, and that there is such a flow."""
-    edition = Edition.ANY if story.flow == QUICK else Edition(story.dialect or settings.dialect)
+    if story.flow == QUICK.name:
+        return story
+    from runner.flows.catalogue import FlowError, load_flow
+    from runner.flows.scan import detect_flow
+
+    edition = Edition(story.dialect or settings.dialect)
     name = detect_flow(top, edition) if story.flow == AUTO else story.flow
     try:
         load_flow(name, edition, top)

@@ -73,6 +73,10 @@ class Recorder:
             if not entry.recorded and entry in self._waiting:
                 self._waiting.remove(entry)
 
+    def defer(self, *bodies: Body) -> None:
+        """Have these recorded with whatever is recorded next; for what a resume finds out anyway."""
+        self._waiting.append(_Entry(bodies))
+
     async def _record_waiting(self) -> None:
         batch, self._waiting = self._waiting, []
         at = self._wall_clock()

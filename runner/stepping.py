@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from isolation.model import Workspace
 from isolation.repository import offload
@@ -18,14 +18,16 @@ from runner.answers import Effect, effect_of, words_for
 from runner.core import choose
 from runner.core import events as ev
 from runner.core.agent_question import from_result
-from runner.core.flow import FlowStep, step, transition
+from runner.core.flow import QUICK, FlowStep, step, transition
 from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StoryResult, StorySnapshot
 from runner.core.stuck import Recovery, question_digest, recovery
 from runner.decisions import recommended
-from runner.state.transitions import Overflow
-from runner.story_state import Found, StoryState
 from runner.tools import Tools
-from runner.tracker_gate import TrackerGate
+
+if TYPE_CHECKING:
+    from runner.state.transitions import Overflow
+    from runner.story_state import Found, StoryState
+    from runner.tracker_gate import TrackerGate
 
 DONE_NUMBER = FLOW_DONE.number
 CIRCUIT = 3
@@ -52,16 +54,19 @@ class Stepping:
         self._story = story
         self._tools = tools
         self._record = tools.recorder.record
-        self._state = StoryState(
-            flow_name=story.flow,
-            dialect=story.dialect or tools.settings.dialect,
-            workspace=workspace.path,
-            top=tools.repository.top,
-        )
-        self._gate = TrackerGate(workspace, story_id=story.id, state=self._state, tools=tools)
-        self._state_file = str(self._state.path)
-        self.keeps_file = self._state.keeps_file
-        self.state_name = self._state.path.relative_to(workspace.path).as_posix()
+        self._workspace = workspace
+        self._state = None if story.flow == QUICK.name else _open_state(workspace, story, tools)
+        self._flow = self._state.flow if self._state else QUICK
+
+    @property
+    def keeps_file(self) -> bool:
+        """Tell whether the flow has a state file; `quick` keeps its place in the journal alone."""
+        return self._state is not None
+
+    @property
+    def state_name(self) -> str:
+        """Give the state file's path in the workspace, empty without one."""
+        return self._state.path.relative_to(self._workspace.path).as_posix() if self._state else ""
 
     @property
     def _now(self) -> StorySnapshot:
@@ -69,7 +74,7 @@ class Stepping:
 
     @property
     def _work_steps(self) -> tuple[FlowStep, ...]:
-        return tuple(one for one in self._state.flow.steps if one.kind is SessionKind.WORK)
+        return tuple(one for one in self._flow.steps if one.kind is SessionKind.WORK)
 
     @property
     def is_last(self) -> bool:
@@ -80,32 +85,34 @@ class Stepping:
     def verifies(self) -> bool:
         """Tell whether the verify commands judge this step: it implements, is the last, or they follow it."""
         place = self._now.place
-        numbers = [one.number for one in self._state.flow.steps]
+        numbers = [one.number for one in self._flow.steps]
         after = numbers.index(place.number) + 1 if place.number in numbers else len(numbers)
-        checked = [one.kind for one in self._state.flow.steps[after : after + 1]] == [SessionKind.VERIFY]
+        checked = [one.kind for one in self._flow.steps[after : after + 1]] == [SessionKind.VERIFY]
         return checked or self.is_last or place.name.startswith("Implement")
 
     def brief(self) -> Brief:
         """Give what the session for the current step is told."""
         place = self._now.place
-        found = step(self._state.flow, place.number)
-        quick = not self._state.keeps_file
+        found = step(self._flow, place.number)
+        state = self._state
         return Brief(
             step=place,
-            prompt="" if quick or found is None else found.prompt.strip(),
+            prompt=found.prompt.strip() if found and state else "",
             command=found.command if found else None,
-            state_file="" if quick else self._state_file,
+            state_file=str(state.path) if state else "",
             answers=tuple(
                 words_for(choose.from_json(decision.question), decision.letter)
                 for decision in self._now.decided
                 if decision.letter
             ),
             verified=self.verifies,
-            artifacts=None if quick else partial(self._state.artifact_files, place.number),
+            artifacts=partial(state.artifact_files, place.number) if state else None,
         )
 
     async def find_place(self) -> None:
         """Tell where the story stands, once a run; a question parks it."""
+        if self._state is None:
+            return
         find = partial(
             self._state.find,
             skipped=self._now.skipped_steps,
@@ -125,9 +132,9 @@ class Stepping:
         if question is not None:
             await self.ask(question)
 
-    def _question_at_start(self, found: Found) -> choose.Question | None:
+    def _question_at_start(self, found: "Found") -> choose.Question | None:
         failures = self._tools.earlier_failures.get(self._story.id, {}).get(found.place.number, 0)
-        if self._state.keeps_file and failures >= CIRCUIT:
+        if failures >= CIRCUIT:
             return choose.skill_failed(
                 number=found.place.number,
                 name=found.place.name,
@@ -145,11 +152,11 @@ class Stepping:
 
         False when a question about its tracker comes first.
         """
-        if not self.keeps_file:
+        if self._state is None:
             return True
         now = self._now
-        here = step(self._state.flow, now.place.number)
-        question = await self._gate.question(here) if here else None
+        here = step(self._flow, now.place.number)
+        question = await self._gate(self._state).question(here) if here else None
         if question is not None:
             await self.ask(question)
             return False
@@ -158,23 +165,24 @@ class Stepping:
 
     async def attempt_failed(self, reason: str) -> None:
         """Let the state file count a failed attempt."""
-        if not self.keeps_file:
-            return
-        await self._keep(await offload(partial(self._state.failed, reason)))
+        if self._state is not None:
+            await self._keep(await offload(partial(self._state.failed, reason)))
 
     def missing_artifacts(self) -> tuple[str, ...]:
         """Name what should show the step done and is not there."""
-        return self._state.missing_artifacts(self._now.place.number)
+        return self._state.missing_artifacts(self._now.place.number) if self._state else ()
 
     async def finish_step(self) -> None:
         """Go on to the next step; at a session boundary a person is asked first."""
+        if self._state is None:
+            return
         place, following = self._now.place, self._following()
-        moved = transition(self._state.flow, place.number, summary=self._summary())
+        moved = transition(self._flow, place.number, summary=self._summary())
         asks = moved.question is not None and not self._tools.settings.cross_boundaries
         outcome = f"attempt {self._now.attempt}"
-        here = step(self._state.flow, place.number)
+        here = step(self._flow, place.number)
         if here is not None and here.tracker:
-            await self._gate.mark(await offload(self._state.artifact_files, place.number))
+            await self._gate(self._state).mark(await offload(self._state.artifact_files, place.number))
         overflow = await offload(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )
@@ -186,7 +194,7 @@ class Stepping:
 
     def _last_commit(self, following: Step) -> tuple[ev.Body, ...]:
         """Plan the commit of the state file's last word, when the flow is over."""
-        if following is FLOW_DONE and self._state.keeps_file:
+        if following is FLOW_DONE and self.keeps_file:
             return (ev.CheckpointPlanned(story_id=self._story.id),)
         return ()
 
@@ -273,9 +281,11 @@ class Stepping:
             return verdicts.parked(self._story.id, question.title)
         effect = effect_of(question, decision.letter)
         words = words_for(question, decision.letter)
-        memories = self._memories(await offload(self._state.decided, words))
-        if not self.keeps_file:
+        memories: tuple[ev.Remembered, ...]
+        if self._state is None:
             memories = (ev.Remembered(story_id=self._story.id, topic="decision", text=words),)
+        else:
+            memories = self._memories(await offload(self._state.decided, words))
         applied = ev.DecisionApplied(
             story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
         )
@@ -283,14 +293,16 @@ class Stepping:
             case Effect.GO_ON:
                 await self._record(applied, *memories)
             case Effect.RETRY:
-                await offload(self._state.retried)
+                if self._state is not None:
+                    await offload(self._state.retried)
                 await self._record(applied, *memories)
             case Effect.SKIP:
                 following = self._following()
-                overflow = await offload(self._state.skipped, following)
+                if self._state is not None:
+                    memories += self._memories(await offload(self._state.skipped, following))
                 skipped = self._step_finished(following, skipped=True)
                 last = self._last_commit(following)
-                await self._record(applied, skipped, *memories, *self._memories(overflow), *last)
+                await self._record(applied, skipped, *memories, *last)
             case Effect.ABORT:
                 await self._record(applied, *memories)
                 return verdicts.failed(self._story.id, f"a person chose to abort: {words}")
@@ -298,12 +310,17 @@ class Stepping:
                 assert_never(effect)
         return None
 
-    async def _keep(self, overflow: Overflow) -> None:
+    def _gate(self, state: "StoryState") -> "TrackerGate":
+        from runner.tracker_gate import TrackerGate
+
+        return TrackerGate(self._workspace, story_id=self._story.id, state=state, tools=self._tools)
+
+    async def _keep(self, overflow: "Overflow") -> None:
         memories = self._memories(overflow)
         if memories:
             await self._record(*memories)
 
-    def _memories(self, overflow: Overflow) -> tuple[ev.Remembered, ...]:
+    def _memories(self, overflow: "Overflow") -> tuple[ev.Remembered, ...]:
         """Keep in the journal what the dialect has no section for."""
         kept = [("decision", text) for text in overflow.decisions]
         kept += [
@@ -312,3 +329,15 @@ class Stepping:
         ]
         kept += [("blocker", text) for text in overflow.blockers]
         return tuple(ev.Remembered(story_id=self._story.id, topic=topic, text=text) for topic, text in kept)
+
+
+def _open_state(workspace: Workspace, story: Story, tools: Tools) -> "StoryState":
+    """Open the state file of a story that follows a flow; loaded here, since most stories do not."""
+    from runner.story_state import StoryState
+
+    return StoryState(
+        flow_name=story.flow,
+        dialect=story.dialect or tools.settings.dialect,
+        workspace=workspace.path,
+        top=tools.repository.top,
+    )

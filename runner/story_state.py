@@ -1,8 +1,8 @@
-"""One story's state file, kept in step with what the pipeline knows; flows without one keep theirs empty.
+"""One story's state file, kept in step with what the pipeline knows.
 
 The file is read first, the folders win, and every change is joined with what an agent wrote
-meanwhile. What the dialect cannot hold comes back for the journal. `quick` has no state file: its
-place lives in the journal, so that a repository that uses no flows gets no files for them.
+meanwhile. What the dialect cannot hold comes back for the journal. Stories of the flow `quick` have no
+state file, so that a repository that uses no flows gets no files for them.
 """
 
 from collections.abc import Callable
@@ -35,10 +35,9 @@ from runner.state.transitions import (
     retry_by_person,
     skip_by_person,
 )
-from runner.state.vocabulary import STANDARD, Vocabulary
+from runner.state.vocabulary import Vocabulary
 from runner.state.writing import new_state
 
-QUICK = "quick"
 FILES = {
     Dialect.AUTODEV: "_docs/_autodev_state.md",
     Dialect.POINTER: "_docs/_autopilot_state.md",
@@ -63,20 +62,14 @@ class StoryState:
 
     def __init__(self, *, flow_name: str, dialect: str, workspace: Path, top: Path) -> None:
         self._workspace = workspace
-        self.keeps_file = flow_name != QUICK
-        there = _dialect_there(workspace, vocabulary_of(top)) if self.keeps_file else None
-        self._dialect = there or Dialect(dialect)
-        edition = Edition(self._dialect) if self.keeps_file else Edition.ANY
-        self.flow: Flow = load_flow(flow_name, edition, top)
+        self._dialect = _dialect_there(workspace, vocabulary_of(top)) or Dialect(dialect)
+        self.flow: Flow = load_flow(flow_name, Edition(self._dialect), top)
         self.path = workspace / FILES[self._dialect]
         self._lock = workspace / ".orchestrator" / "state.lock"
-        self._vocabulary = _vocabulary(self.flow) if self.keeps_file else STANDARD
+        self._vocabulary = _vocabulary(self.flow)
 
     def find(self, *, skipped: tuple[str, ...], threshold: float) -> Found:
         """Read the file first, cross-check it with the folders, trust the folders, correct the file."""
-        first = _step(self.flow.steps[0].number, self.flow.steps[0].name)
-        if not self.keeps_file:
-            return Found(place=first, confidence=1.0)
         state = self._load()
         cycle = state.cycle or 1 if state else 1
         detected = scan(self._workspace, self.flow, cycle=cycle, skipped=skipped)
@@ -162,7 +155,7 @@ class StoryState:
 
     def tracker(self) -> str:
         """Give the work item tracker that the file records, empty without one."""
-        state = self._load() if self.keeps_file else None
+        state = self._load()
         return state.tracker.value if state and state.tracker else ""
 
     def set_tracker(self, name: str) -> None:
@@ -178,7 +171,7 @@ class StoryState:
     def missing_artifacts(self, number: str) -> tuple[str, ...]:
         """Name the artifacts that should show a step done and are not there."""
         found = step(self.flow, number)
-        if found is None or found.optional or not self.keeps_file:
+        if found is None or found.optional:
             return ()
         state = self._load()
         cycle = state.cycle or 1 if state else 1
@@ -194,8 +187,6 @@ class StoryState:
         self._save(state, None)
 
     def _change(self, change: Callable[[StateFile], Change]) -> Overflow:
-        if not self.keeps_file:
-            return NOTHING
         before = self._load()
         if before is None:
             first = self.flow.steps[0]

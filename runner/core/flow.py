@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from runner.core import choose
 from runner.core.choose import Question
-from runner.core.model import SessionKind
+from runner.core.model import IMPLEMENT, VERIFY, SessionKind
 from runner.core.names import shown
 
 DONE = "done"
@@ -82,6 +82,17 @@ class Flow:
     detect: tuple[DetectRule, ...] = ()
     loop_from: str | None = None
     loop_to: str | None = None
+
+
+QUICK = Flow(
+    name="quick",
+    edition=Edition.ANY,
+    steps=(
+        FlowStep(number=IMPLEMENT.number, name=IMPLEMENT.name),
+        FlowStep(number=VERIFY.number, name=VERIFY.name, kind=SessionKind.VERIFY),
+    ),
+)
+"""The flow of a story that names none, known without reading its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,42 +1,70 @@
-"""30 stories of 100 ms, window 3: the whole program beside GNU parallel in ready-made worktrees.
+"""30 stories of 100 ms, window 3: the run beside GNU parallel in ready-made worktrees.
 
 The ideal is 1.0 s of work. Workspace time is what plain git needs to add and remove 30 worktrees one
-after another, measured in the same run; the gate is 1.25 times (ideal + workspace time).
+after another, measured in the same round; the gate is 1.25 times (ideal + workspace time) for the run
+itself, from its first record to its last. The start of the interpreter is printed beside it and has a
+benchmark of its own. The median of three interleaved rounds counts, since machines are noisy.
 """
 
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from tests.acceptance.program import command, write_story
 from tests.conftest import git
 
-STORIES, WINDOW, SECONDS = 30, 3, 0.1
+STORIES, WINDOW, SECONDS, ROUNDS = 30, 3, 0.1, 3
 GATE = 1.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one round took, in seconds."""
+
+    workspace: float
+    parallel: float | None
+    whole: float
+    run: float
+
+    @property
+    def ratio(self) -> float:
+        """The run beside the ideal and the workspaces."""
+        return self.run / (STORIES * SECONDS / WINDOW + self.workspace)
 
 
 def main() -> bool:
     """Measure and print; False when the gate is missed."""
+    rounds = sorted((_round() for _ in range(ROUNDS)), key=lambda each: each.ratio)
+    middle = rounds[len(rounds) // 2]
+    peer = f"{middle.parallel:.2f} s" if middle.parallel is not None else "not installed"
+    beside = f", ratio {middle.run / (middle.parallel + middle.workspace):.2f}" if middle.parallel else ""
+    ratios = ", ".join(f"{each.ratio:.2f}" for each in rounds)
+    print(  # noqa: T201  a benchmark prints
+        f"run: 30 stories of 100 ms, window 3: {middle.run:.2f} s ({middle.whole:.2f} s with start and end); "
+        f"ideal 1.00 s + worktrees {middle.workspace:.2f} s; ratios {ratios} (gate {GATE}); "
+        f"GNU parallel in ready-made worktrees: {peer}, with worktrees{beside}"
+    )
+    return middle.ratio <= GATE
+
+
+def _round() -> Round:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "repo"
         root.mkdir()
         _prepare(root)
-        ideal = STORIES * SECONDS / WINDOW
         workspace = _timed(lambda: _plain_worktrees(root))
         parallel = _timed(lambda: _parallel(root)) if shutil.which("parallel") else None
-        ours = _timed(lambda: _program(root))
-    ratio = ours / (ideal + workspace)
-    peer = f"{parallel:.2f} s" if parallel is not None else "not installed"
-    print(  # noqa: T201  a benchmark prints
-        f"run: 30 stories of 100 ms, window 3: {ours:.2f} s; "
-        f"ideal {ideal:.2f} s + worktrees {workspace:.2f} s; "
-        f"ratio {ratio:.2f} (gate {GATE}); GNU parallel in ready-made worktrees: {peer}"
-    )
-    return ratio <= GATE
+        began = time.perf_counter()
+        run = _program(root)
+        whole = time.perf_counter() - began
+    return Round(workspace=workspace, parallel=parallel, whole=whole, run=run)
 
 
 def _prepare(root: Path) -> None:
@@ -49,8 +77,14 @@ def _prepare(root: Path) -> None:
     git(root, "commit", "-q", "-m", "first")
 
 
-def _program(root: Path) -> None:
-    subprocess.run(command(f"--max-stories={WINDOW}", "-q"), cwd=root, check=True, stdout=subprocess.DEVNULL)
+def _program(root: Path) -> float:
+    """Run the program, and give how long the run itself took."""
+    done = subprocess.run(
+        command(f"--max-stories={WINDOW}", "-q", "--json"), cwd=root, check=True, capture_output=True
+    )
+    data = json.loads(done.stdout)["data"]
+    began, ended = (datetime.fromisoformat(data[name]) for name in ("started_at", "ended_at"))
+    return (ended - began).total_seconds()
 
 
 def _plain_worktrees(root: Path) -> None:

@@ -12,6 +12,7 @@ from runner.core.flow import (
     AMBIGUOUS,
     CORRECTED,
     DONE,
+    QUICK,
     UNKNOWN,
     Edition,
     Flow,
@@ -28,6 +29,7 @@ from runner.core.flow import (
     step,
     transition,
 )
+from runner.flows.catalogue import load_flow
 
 REVIEW = Question(
     kind=Kind.BOUNDARY, title="Is it right?", options=lettered(["Yes", "No"]), recommendation="A", why="w"
@@ -301,3 +303,11 @@ def test_a_position_is_a_plain_value() -> None:
     """Two looks at the same folders are equal, so that a correction is not made twice."""
     assert position(FLOW, _present("plan")) == position(FLOW, _present("plan"))
     assert isinstance(position(FLOW, _present()), Position)
+
+
+def test_the_quick_flow_is_the_one_in_its_file() -> None:
+    """What is known without reading the file is what the file says."""
+    read = load_flow("quick", Edition.ANY)
+    assert [(one.number, one.name, one.kind) for one in read.steps] == [
+        (one.number, one.name, one.kind) for one in QUICK.steps
+    ]
