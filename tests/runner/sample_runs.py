@@ -42,7 +42,7 @@ def working(name: str, at: float, *, attempt: int = 1, session: str = "", run: R
     """Bring a story into its session."""
     story = StoryId(name)
     branch = f"autopilot/{name}"
-    path = f"/work/repo.worktrees/{name}"
+    path = f"/srv/app.worktrees/{name}"
     session_id = session or f"{run}-{name}-{attempt}"
     return [
         event(at, ev.StoryStarted(story_id=story), run),

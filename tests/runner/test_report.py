@@ -105,7 +105,7 @@ def test_status_table_of_a_running_run() -> None:
         "○ ops-1        queued",
         "· ui-4         waiting                       for docs-2",
         "",
-        "kept: /work/repo.worktrees/checkout-17 (checkout-17)",
+        "kept: /srv/app.worktrees/checkout-17 (checkout-17)",
         "note: no git identity: committing as autopilot-multi",
     ]
 
@@ -134,7 +134,7 @@ def test_report_tells_verdict_branch_time_reason_and_next_command() -> None:
         "    next: autopilot-multi logs checkout-17",
         "",
         "1 done, 1 failed, 1 skipped in 47.4 s",
-        "kept: /work/repo.worktrees/checkout-17 (checkout-17)",
+        "kept: /srv/app.worktrees/checkout-17 (checkout-17)",
     ]
 
 

@@ -25,7 +25,7 @@ from tests.runner.sample_runs import (
     working,
 )
 
-TOP = Path("/work/repo")
+TOP = Path("/srv/app")
 
 STORY_FIELDS = {
     *("schema_version", "autopilot_run_id", "kind", "parent_run_id", "story_id", "started_at"),
@@ -111,9 +111,9 @@ def test_session_record_has_every_field() -> None:
 def test_paths_are_relative_to_the_repository() -> None:
     """No record gives away where the repository lies."""
     run = snapshot(mixed_events())
-    assert loops(run)[1]["worktree_path"] == "../repo.worktrees/checkout-17"
+    assert loops(run)[1]["worktree_path"] == "../app.worktrees/checkout-17"
     assert loops(run)[0]["worktree_path"] is None
-    assert "/work/" not in json.dumps([*loops(run), *sessions(run)])
+    assert "/srv/" not in json.dumps([*loops(run), *sessions(run)])
 
 
 def test_recoveries_count_only_what_the_story_outlived() -> None:
