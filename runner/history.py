@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from runner.core.flow import QUICK
 from runner.core.fold import fold
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
 from runner.core.story_json import digest
 from runner.journal import Journal
 
-RUNS_LOOKED_AT = 50
+RUNS_LOOKED_AT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId,
     found: dict[StoryId, Finished] = {}
     settled: set[StoryId] = set()
     for run_id in journal.runs()[:RUNS_LOOKED_AT]:
+        if len(settled) == len(wanted):
+            break
         run = fold(run_id, journal.events(run_id))
         for story in run.stories.values():
             if story.id not in wanted or story.id in settled or story.status is not Status.DONE:
@@ -39,9 +42,14 @@ def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId,
 
 
 def failures_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, dict[str, int]]:
-    """Count by story and step in how many runs after another, up to the newest, that step failed."""
-    wanted = {story.id for story in stories}
+    """Count by story and step in how many runs after another, up to the newest, that step failed.
+
+    Stories without a flow have no such circuit, and cost no look.
+    """
+    wanted = {story.id for story in stories if story.flow != QUICK.name}
     counts: dict[StoryId, dict[str, int]] = {}
+    if not wanted:
+        return counts
     broken: set[tuple[StoryId, str]] = set()
     for run_id in journal.runs()[:RUNS_LOOKED_AT]:
         for story in fold(run_id, journal.events(run_id)).stories.values():

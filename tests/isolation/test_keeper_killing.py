@@ -220,11 +220,21 @@ async def test_dead_server_is_an_error_and_running_sessions_go_on(keeper: Keeper
         assert (await session.wait()).returncode == 0
 
 
+def _readable_copy(root: Path, copy: Path) -> Path:
+    """Put what an ordinary user must read where it can: the checkout itself may be closed to others."""
+    for name in ("isolation", "tests/isolation"):
+        shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "tests" / "__init__.py").touch()
+    return copy
+
+
 async def start_coordinator(
     folder: Path, shape: str, token: str, grace: str, user: int | None
 ) -> trio.Process:
     arguments = [str(folder), shape, token, grace, *([] if user is None else [str(user)])]
     root = Path(keeper_scenes.__file__).parents[2]
+    if user is not None:
+        root = _readable_copy(root, folder / "source")
     return await trio.lowlevel.open_process(
         [sys.executable, "-m", "tests.isolation.keeper_scenes", *arguments],
         stdout=subprocess.PIPE,
