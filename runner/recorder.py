@@ -83,7 +83,11 @@ class Recorder:
         events = [
             Event(run_id=self.snapshot.run_id, at=at, body=body) for entry in batch for body in entry.bodies
         ]
-        await trio.to_thread.run_sync(self._store.append, events)
+        try:
+            await trio.to_thread.run_sync(self._store.append, events)
+        except BaseException:
+            self._waiting = batch + self._waiting  # whoever waits for one of them must hear of it too
+            raise
         for entry in batch:
             entry.recorded = True
         for event in events:

@@ -1,0 +1,116 @@
+"""The recorder: durable first, shared transactions, and nobody is told that something is safe too early."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+import trio
+import trio.testing
+
+from runner.core.errors import JournalError
+from runner.core.events import Event, Noted, RunEnded
+from runner.core.model import RunId, RunSnapshot
+from runner.recorder import Recorder
+
+
+class Store:
+    """Keeps transactions in memory; holds the first one up until told, and fails on demand."""
+
+    def __init__(self) -> None:
+        self.transactions: list[list[str]] = []
+        self.go = threading.Event()
+        self.broken = False
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Take a transaction."""
+        self.go.wait(10)
+        if self.broken:
+            raise JournalError("the disk is full")
+        self.transactions.append([event.body.message for event in events if isinstance(event.body, Noted)])
+
+
+def _recorder(store: Store) -> Recorder:
+    return Recorder(
+        store=store, snapshot=RunSnapshot(run_id=RunId("r"), started_at=0.0), wall_clock=lambda: 1.0
+    )
+
+
+def _messages(recorder: Recorder) -> list[str]:
+    return [note.message for note in recorder.snapshot.notes]
+
+
+async def test_what_waits_shares_one_transaction_in_order() -> None:
+    """While one transaction is written, the next gathers all who wait; none is torn apart."""
+    store = Store()
+    recorder = _recorder(store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.record, Noted(message="first"))
+        await trio.testing.wait_all_tasks_blocked()
+        for name in ("a", "b", "c"):
+            nursery.start_soon(recorder.record, Noted(message=f"{name}1"), Noted(message=f"{name}2"))
+            await trio.testing.wait_all_tasks_blocked()
+        assert _messages(recorder) == [], "nothing is shown before it is durable"
+        store.go.set()
+    assert store.transactions == [["first"], ["a1", "a2", "b1", "b2", "c1", "c2"]]
+    assert _messages(recorder) == ["first", "a1", "a2", "b1", "b2", "c1", "c2"]
+
+
+async def test_what_is_deferred_comes_with_the_next_record() -> None:
+    """It is neither lost nor a transaction of its own."""
+    store = Store()
+    store.go.set()
+    recorder = _recorder(store)
+    recorder.defer(Noted(message="later"))
+    assert store.transactions == []
+    await recorder.record(Noted(message="now"))
+    assert store.transactions == [["later", "now"]]
+
+
+async def test_a_failed_transaction_fails_everyone_in_it() -> None:
+    """No caller goes on as if its event were safe."""
+    store = Store()
+    recorder = _recorder(store)
+    failed: list[str] = []
+
+    async def record(name: str) -> None:
+        try:
+            await recorder.record(Noted(message=name))
+        except JournalError:
+            failed.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(record, "first")
+        await trio.testing.wait_all_tasks_blocked()
+        for name in ("a", "b"):
+            nursery.start_soon(record, name)
+        await trio.testing.wait_all_tasks_blocked()
+        store.broken = True
+        store.go.set()
+    assert sorted(failed) == ["a", "b", "first"]
+    assert _messages(recorder) == []
+
+
+async def test_a_cancelled_caller_takes_its_events_back() -> None:
+    """What was not yet on its way is not recorded behind the back of whoever gave up."""
+    store = Store()
+    recorder = _recorder(store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.record, Noted(message="first"))
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await recorder.record(Noted(message="given up"))
+        store.go.set()
+    assert store.transactions == [["first"]]
+
+
+@pytest.mark.parametrize("body", [Noted(message="x"), RunEnded(exit_code=0)])
+async def test_listeners_hear_of_every_event_with_the_new_state(body: Noted | RunEnded) -> None:
+    """A listener sees the snapshot after the event."""
+    store = Store()
+    store.go.set()
+    recorder = _recorder(store)
+    heard: list[tuple[object, bool]] = []
+    recorder.subscribe(lambda event, run: heard.append((event.body, run is recorder.snapshot)))
+    await recorder.record(body)
+    assert heard == [(body, True)]
