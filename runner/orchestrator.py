@@ -4,6 +4,7 @@ The window decides how many may run; shrinking it never evicts. A story's crash 
 that story's failure and cancels nobody. When `orchestrate` returns, nothing it started runs.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ class Orchestrator:
         self._tools = tools
         self._world = world
         self._changed = trio.Event()
-        self._active: set[StoryId] = set()
+        self._active: Counter[StoryId] = Counter()
         self._policy = ContinuePolicy(tools.settings.continue_)
 
     async def orchestrate(self) -> None:
@@ -141,11 +142,12 @@ class Orchestrator:
                 await recorder.record(finished(verdicts.failed(story.id, reason, next_=f"see {log}")))
             else:
                 await recorder.record(ev.Noted(story_id=story.id, message=f"{reason} (see {log})"))
+        else:
+            # The answer may have come while the story was on its way out.
+            await self._requeue_answered(story.id, leaving=1)
         finally:
-            self._active.discard(story.id)
+            self._active[story.id] -= 1
             self._wake()
-        # The answer may have come while the story was on its way out.
-        await self._requeue_answered(story.id)
 
     @property
     def _admitting(self) -> bool:
@@ -158,7 +160,8 @@ class Orchestrator:
             return True
         if self._awaiting_answers:
             return False
-        return all(story.status.final for story in self._tools.recorder.snapshot.stories.values())
+        stories = self._tools.recorder.snapshot.stories.values()
+        return not self._active.total() and all(story.status.final for story in stories)
 
     @property
     def _awaiting_answers(self) -> bool:
@@ -178,11 +181,12 @@ class Orchestrator:
         await self._tools.recorder.record(checked)
         await self._requeue_answered(event.story_id)
 
-    async def _requeue_answered(self, story_id: StoryId) -> None:
-        """Let a parked story go on once its question is answered."""
+    async def _requeue_answered(self, story_id: StoryId, *, leaving: int = 0) -> None:
+        """Let a parked story go on once its question is answered and its pipeline has left."""
         story = self._tools.recorder.snapshot.stories[story_id]
         answered = story.decision is not None and bool(story.decision.letter)
-        if story.status is Status.PARKED and answered and story_id not in self._active and self._admitting:
+        gone = self._active[story_id] <= leaving
+        if story.status is Status.PARKED and answered and gone and self._admitting:
             await self._tools.recorder.record(ev.StoryRequeued(story_id=story_id))
 
     def look_again(self) -> None:
@@ -219,7 +223,7 @@ class Orchestrator:
         recorder, settings = self._tools.recorder, self._tools.settings
         sample = await trio.to_thread.run_sync(self._world.sample)
         verdict = evaluate(sample, settings.tiers)
-        limit = ceiling(verdict.tier, settings.max_stories, len(self._active))
+        limit = ceiling(verdict.tier, settings.max_stories, self._active.total())
         run = recorder.snapshot
         window = limit if first else next_window(run.window, limit)
         if first or window != run.window or verdict.tier is not run.tier:
@@ -254,7 +258,7 @@ class Orchestrator:
         """End the run when no story has shown any life for too long."""
         limit = self._tools.settings.inactivity_timeout
         while True:
-            if self._awaiting_answers and not self._active:
+            if self._awaiting_answers and not self._active.total():
                 self._tools.recorder.touch()  # a person may think for as long as it takes
             quiet_until = self._tools.recorder.last_activity + limit
             if trio.current_time() < quiet_until:

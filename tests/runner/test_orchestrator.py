@@ -1,5 +1,6 @@
 """The orchestrator with real sessions; only the machine's samples are made up."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import trio
 
 from runner import orchestrator
 from runner.app import Ended, start_run
+from runner.attendance import Port
 from runner.core import events as ev
 from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId
+from runner.decisions import answer_event
 from runner.pipeline import Pipeline
 from runner.planning import RunRequest, make_plan
 from tests.acceptance.program import write_story, writes
@@ -191,3 +194,42 @@ async def test_a_story_that_is_never_done_ends_at_its_session_limit(repo: Path) 
     assert story.kill_switch.name == "max-sessions-reached"
     assert len(story.sessions) == 3
     assert story.commits == 3
+
+
+class Person:
+    """Someone at the desk who answers every question with one letter, as soon as it is asked."""
+
+    def __init__(self, letter: str) -> None:
+        self._letter = letter
+        self.answered = 0
+
+    def waits(self, run: RunSnapshot) -> bool:
+        """Wait for every question."""
+        return bool(run.open_decisions)
+
+    async def serve(self, port: Port) -> None:
+        """Answer whatever is open."""
+        while True:
+            for story in port.snapshot().open_decisions:
+                if story.status is Status.PARKED:
+                    await port.answer(answer_event(port.snapshot(), story.id, self._letter))
+                    self.answered += 1
+            await port.changed()
+
+
+async def test_an_answer_at_the_desk_lets_the_story_go_on_in_the_same_run(repo: Path) -> None:
+    """Acceptance 63: asked, answered, told to the next session, and what waits for it starts then."""
+    decision = {"question": "Which?", "options": ["Red", "Blue"], "recommendation": "A", "reason": "warm"}
+    result = json.dumps({"status": "needs-decision", "decision": decision})
+    ask = f"echo '{result}' > $AUTOPILOT_RESULT_FILE"
+    write_story(repo, "a", command=f"grep -q 'Blue' $AUTOPILOT_PROMPT_FILE && echo blue > a || {ask}")
+    write_story(repo, "b", command=writes("b"), depends_on=["a"])
+    plan = make_plan(RunRequest(directory=repo))
+    person, view = Person("B"), Watcher()
+    with trio.fail_after(60):
+        ended = await start_run(plan, view, desk=person)
+    assert ended.exit_code == 0
+    assert ended.run.count(Status.DONE) == 2
+    assert person.answered == 1
+    assert sum(isinstance(body, ev.StoryRequeued) for body in view.events) == 1
+    assert [memory.text for memory in ended.run.stories[StoryId("a")].memories] == ["Which?: B) Blue"]
