@@ -102,7 +102,7 @@ class StoryState:
             confidence=place.confidence,
             correction=place.correction.words if place.correction else "",
             question=question,
-            notes=(*notes, *self._skill_notes(state)),
+            notes=(*_summary(state), *notes, *self._skill_notes(state)),
         )
 
     def begin(self, place: Step, *, retries: int) -> Overflow:
@@ -231,6 +231,20 @@ def _vocabulary(flow: Flow) -> Vocabulary:
     numbers = [int(step.number) for step in flow.steps if step.number.isdigit()]
     names = frozenset(step.name for step in flow.steps)
     return Vocabulary(flows={flow.name: max(numbers, default=1)}, names=names)
+
+
+def _summary(state: StateFile | None) -> tuple[str, ...]:
+    """Say what the state file holds, before anything runs; a new story has nothing to tell."""
+    if state is None:
+        return ()
+    words = [f"state file ({state.dialect}): step {state.step} ({state.name}), {state.status}"]
+    if state.retry_count:
+        words.append(f"retried {state.retry_count} times")
+    if state.last_session is not None and state.last_session.reason:
+        words.append(f"last session ended by {state.last_session.reason}")
+    words += [f"decided: {text}" for text in state.decisions]
+    words += [f"blocker: {text}" for text in state.blockers]
+    return ("; ".join(words),)
 
 
 def _failure_question(state: StateFile) -> choose.Question:

@@ -41,11 +41,28 @@ def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
             f"{count(shown.count(Status.RUNNING), 'story', 'stories')} running · {machine(shown)}",
             colour="dim",
         )
-    lines += ["", *_stories(shown, look, now=now)]
+    urgent = _needs_a_person(shown, look)
+    lines += [*(["", *urgent] if urgent else []), "", *_stories(shown, look, now=now)]
     tail = _ending(shown, look)
     if not shown.ended and not alive:
         tail.append(f"hint: `autopilot-multi resume {shown.run_id}` goes on with it.")
     return "\n".join([*lines, *(["", *tail] if tail else [])]) + "\n"
+
+
+def _needs_a_person(run: RunSnapshot, look: Look) -> list[str]:
+    """Give what a person should see first: open questions, blockers, and what was retried before them."""
+    lines = []
+    for story in run.open_decisions:
+        title = neutral(str(story.decision.question.get("title", ""))) if story.decision else ""
+        lines += look.wrapped(
+            f"decision: {story.id}: {title} (autopilot-multi decide {story.id})", colour="yellow"
+        )
+    for story in run.stories.values():
+        if story.status is Status.FAILED:
+            told = [memory for memory in story.memories if memory.topic in {"blocker", "retry"}]
+            for memory in sorted(told, key=lambda memory: memory.topic):
+                lines += look.wrapped(f"{memory.topic}: {story.id}: {neutral(memory.text)}", colour="yellow")
+    return lines
 
 
 def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:

@@ -72,6 +72,9 @@ def test_a_step_that_fails_is_retried_three_times_then_failed(repo: Path, memory
     assert len([line for line in sessions(memory) if line.startswith("a-")]) == 4
     shown = run(repo, "status", "--json")
     assert shown.story("b")["retry_count"] == 3
+    table = run(repo, "status").out
+    assert table.index("blocker: b: ") < table.index("STORY"), "what needs a person comes first"
+    assert table.count("retry: b: ") == 4
 
 
 def test_a_failed_step_is_presented_on_re_entry_and_never_retried_silently(repo: Path, memory: Path) -> None:
@@ -83,6 +86,8 @@ def test_a_failed_step_is_presented_on_re_entry_and_never_retried_silently(repo:
     parked = run(repo, "--json")
     assert parked.code == 5
     assert len(sessions(memory)) == before, "nothing ran"
+    assert "state file (autodev): step 1 (Problem), failed; retried 3 times" in parked.err
+    assert "decision: a: Problem — 3 consecutive failures" in run(repo, "status").out
     assert {parked.story(name)["status"] for name in ("a", "b")} == {"parked"}
     assert run(repo, "decide", "a", "A").code == 0
     assert run(repo, "decide", "b", "B").code == 0
