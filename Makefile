@@ -43,7 +43,7 @@ bench: $(READY) ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.bench
 
 chaos: $(READY) ## kills, faults and many repetitions
-	@$(BIN)/python -m pytest -q -m chaos
+	@$(BIN)/python -m pytest -q -n 2 -m chaos
 
 agents: $(READY) ## real agent programs
 	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5
