@@ -35,7 +35,7 @@ from runner.core.model import (
 )
 from runner.hooks import run_hook
 from runner.session import SessionVerdict
-from runner.stepping import DONE_NUMBER, Stepping
+from runner.stepping import DONE_NUMBER, Stepping, open_stepping
 from runner.stopping import Level
 from runner.story_sessions import StorySessions, succeeded
 from runner.tools import Tools
@@ -67,9 +67,7 @@ class Pipeline:
         """Open the workspace, do the work, record the verdict, close what may be closed."""
         try:
             async with self._workspace() as opened:
-                stepping = await offload(
-                    partial(Stepping, story=self._story, tools=self._tools), opened.workspace
-                )
+                stepping = await open_stepping(opened.workspace, self._story, self._tools)
                 result = await self._carry(opened.workspace, stepping)
                 await self._finish(result)
                 opened.finished = result.verdict in {Status.DONE, Status.NO_WORK}
@@ -98,7 +96,7 @@ class Pipeline:
             story_id=story.id,
             branch=branch,
             path=path,
-            parents=await offload(self._parents),
+            parents=await offload(self._parents) if story.depends_on else (tools.recorder.snapshot.base,),
         )
         async with open_workspace(
             self._repository,
@@ -211,7 +209,10 @@ class Pipeline:
         """Commit what the session left; repeating it after a crash finds it done."""
         commit = partial(checkpoint, self._repository, workspace.path, base=workspace.base)
         made = await offload(commit, workspace.branch, self._message(), at)
-        await self._record(ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits))
+        # The commit itself is durable: a resume that does not know of it finds it.
+        self._tools.recorder.defer(
+            ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits)
+        )
 
     def _message(self) -> str:
         now = self._now
@@ -226,7 +227,9 @@ class Pipeline:
 
     async def _conclude(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
         """Judge the committed work by its claim, its artifacts and its commands; then the next step."""
-        failure = await offload(self._objection, workspace, stepping)
+        failure = None
+        if self._story.owns or stepping.keeps_file:
+            failure = await offload(self._objection, workspace, stepping)
         if failure is not None:
             await self._record(failure)
             await stepping.attempt_failed(failure.reason)

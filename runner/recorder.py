@@ -28,8 +28,9 @@ class EventStore(Protocol):
 class _Entry:
     """What one caller wants recorded; its events are never torn apart."""
 
-    bodies: tuple[Body, ...]
+    events: list[Event]
     recorded: bool = False
+    published: bool = False
 
 
 class Recorder:
@@ -63,7 +64,7 @@ class Recorder:
 
         What several stories record at once shares one transaction, since each costs a flush of the disk.
         """
-        entry = _Entry(bodies)
+        entry = _Entry(self._events(bodies))
         self._waiting.append(entry)
         try:
             async with self._lock:
@@ -74,15 +75,23 @@ class Recorder:
                 self._waiting.remove(entry)
 
     def defer(self, *bodies: Body) -> None:
-        """Have these recorded with whatever is recorded next; for what a resume finds out anyway."""
-        self._waiting.append(_Entry(bodies))
+        """Let the run's state follow now, and record these with whatever is recorded next.
+
+        Only for the end of an act that a resume finds done anyway: its intent is durable already.
+        """
+        entry = _Entry(self._events(bodies))
+        self._waiting.append(entry)
+        entry.published = True
+        for event in entry.events:
+            self._publish(event)
+
+    def _events(self, bodies: tuple[Body, ...]) -> list[Event]:
+        at = self._wall_clock()
+        return [Event(run_id=self.snapshot.run_id, at=at, body=body) for body in bodies]
 
     async def _record_waiting(self) -> None:
         batch, self._waiting = self._waiting, []
-        at = self._wall_clock()
-        events = [
-            Event(run_id=self.snapshot.run_id, at=at, body=body) for entry in batch for body in entry.bodies
-        ]
+        events = [event for entry in batch for event in entry.events]
         try:
             await trio.to_thread.run_sync(self._store.append, events)
         except BaseException:
@@ -90,7 +99,7 @@ class Recorder:
             raise
         for entry in batch:
             entry.recorded = True
-        for event in events:
+        for event in [event for entry in batch if not entry.published for event in entry.events]:
             self._publish(event)
 
     def show(self, body: Body) -> None:

@@ -331,6 +331,12 @@ class Stepping:
         return tuple(ev.Remembered(story_id=self._story.id, topic=topic, text=text) for topic, text in kept)
 
 
+async def open_stepping(workspace: Workspace, story: Story, tools: Tools) -> Stepping:
+    """Begin a story's way through its flow; reads its state file, if the flow has one."""
+    begin = partial(Stepping, workspace, story=story, tools=tools)
+    return begin() if story.flow == QUICK.name else await offload(begin)
+
+
 def _open_state(workspace: Workspace, story: Story, tools: Tools) -> "StoryState":
     """Open the state file of a story that follows a flow; loaded here, since most stories do not."""
     from runner.story_state import StoryState

@@ -56,14 +56,16 @@ async def test_what_waits_shares_one_transaction_in_order() -> None:
 
 
 async def test_what_is_deferred_comes_with_the_next_record() -> None:
-    """It is neither lost nor a transaction of its own."""
+    """It shows at once, is neither lost nor a transaction of its own, and is told only once."""
     store = Store()
     store.go.set()
     recorder = _recorder(store)
     recorder.defer(Noted(message="later"))
     assert store.transactions == []
+    assert _messages(recorder) == ["later"]
     await recorder.record(Noted(message="now"))
     assert store.transactions == [["later", "now"]]
+    assert _messages(recorder) == ["later", "now"]
 
 
 async def test_a_failed_transaction_fails_everyone_in_it() -> None:
