@@ -35,7 +35,7 @@ from runner.core.story_json import digest, from_json, to_json
 from runner.core.tiers import evaluate
 from runner.crash import write_crash_log
 from runner.groups import unwrapped
-from runner.history import failures_before
+from runner.history import past_of
 from runner.journal import Journal, Request
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
 from runner.pipeline import finished
@@ -255,7 +255,7 @@ async def _coordinate(
             populate=trio.CapacityLimiter(os.cpu_count() or 1),
             deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
             retry_failed=crew.retry_failed,
-            earlier_failures=await offload(failures_before, journal, crew.order),
+            past=await offload(past_of, journal, crew.order),
         )
         await tidy(tools)
         world = replace(

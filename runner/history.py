@@ -1,7 +1,7 @@
 """What earlier runs in this repository have already brought to its end."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from runner.core.flow import QUICK
 from runner.core.fold import fold
@@ -19,6 +19,19 @@ class Finished:
     run_id: RunId
     commit: str | None
     commits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What earlier runs say of a story's flow, besides its state file.
+
+    `failures` counts by step in how many runs after another, up to the newest, it failed; `reason` is the
+    newest of them. `skipped` are the steps that a person chose to leave out.
+    """
+
+    failures: Mapping[str, int] = field(default_factory=dict)
+    reason: str = ""
+    skipped: tuple[str, ...] = ()
 
 
 def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Finished]:
@@ -41,26 +54,26 @@ def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId,
     return found
 
 
-def failures_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, dict[str, int]]:
-    """Count by story and step in how many runs after another, up to the newest, that step failed.
-
-    Stories without a flow have no such circuit, and cost no look.
-    """
+def past_of(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Past]:
+    """Tell what earlier runs left behind for stories that follow a flow; others have no such past."""
     wanted = {story.id for story in stories if story.flow != QUICK.name}
-    counts: dict[StoryId, dict[str, int]] = {}
-    if not wanted:
-        return counts
+    found: dict[StoryId, Past] = {}
     broken: set[tuple[StoryId, str]] = set()
+    if not wanted:
+        return found
     for run_id in journal.runs()[:RUNS_LOOKED_AT]:
         for story in fold(run_id, journal.events(run_id)).stories.values():
-            if story.id not in wanted or not story.sessions:
+            if story.id not in wanted or not story.started_at:
                 continue
+            past = found.get(story.id, Past())
             broken.update((story.id, number) for number in story.finished_steps)
+            skipped = (*past.skipped, *(one for one in story.skipped_steps if one not in past.skipped))
+            found[story.id] = replace(past, skipped=skipped)
             number = story.place.number
-            if story.status is Status.FAILED and (story.id, number) not in broken:
-                steps = counts.setdefault(story.id, {})
-                steps[number] = steps.get(number, 0) + 1
-    return counts
+            if story.status is Status.FAILED and story.sessions and (story.id, number) not in broken:
+                failures = {**past.failures, number: past.failures.get(number, 0) + 1}
+                found[story.id] = Past(failures=failures, reason=past.reason or story.reason, skipped=skipped)
+    return found
 
 
 def unfinished_of_newest(journal: Journal) -> tuple[StoryId, ...]:

@@ -22,6 +22,7 @@ from runner.core.flow import QUICK, FlowStep, step, transition
 from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StoryResult, StorySnapshot
 from runner.core.stuck import Recovery, question_digest, recovery
 from runner.decisions import recommended
+from runner.history import Past
 from runner.tools import Tools
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class Stepping:
         return self._tools.recorder.snapshot.stories[self._story.id]
 
     @property
+    def _past(self) -> Past:
+        return self._tools.past.get(self._story.id, Past())
+
+    @property
     def _work_steps(self) -> tuple[FlowStep, ...]:
         return tuple(one for one in self._flow.steps if one.kind is SessionKind.WORK)
 
@@ -115,7 +120,8 @@ class Stepping:
             return
         find = partial(
             self._state.find,
-            skipped=self._now.skipped_steps,
+            skipped=(*self._now.skipped_steps, *self._past.skipped),
+            failure=self._past.reason,
             threshold=self._tools.settings.confidence_threshold,
         )
         found = await offload(find)
@@ -133,13 +139,13 @@ class Stepping:
             await self.ask(question)
 
     def _question_at_start(self, found: "Found") -> choose.Question | None:
-        failures = self._tools.earlier_failures.get(self._story.id, {}).get(found.place.number, 0)
+        failures = self._past.failures.get(found.place.number, 0)
         if failures >= CIRCUIT:
             return choose.skill_failed(
                 number=found.place.number,
                 name=found.place.name,
                 sub_step="",
-                reason=f"failed in {failures} runs",
+                reason=f"failed in {failures} runs, last by {self._past.reason}",
                 across_runs=True,
             )
         asked = found.question

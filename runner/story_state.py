@@ -68,8 +68,11 @@ class StoryState:
         self._lock = workspace / ".orchestrator" / "state.lock"
         self._vocabulary = _vocabulary(self.flow)
 
-    def find(self, *, skipped: tuple[str, ...], threshold: float) -> Found:
-        """Read the file first, cross-check it with the folders, trust the folders, correct the file."""
+    def find(self, *, skipped: tuple[str, ...], threshold: float, failure: str = "") -> Found:
+        """Read the file first, cross-check it with the folders, trust the folders, correct the file.
+
+        `failure` is why the story failed last, for dialects that do not keep it.
+        """
         state = self._load()
         cycle = state.cycle or 1 if state else 1
         detected = scan(self._workspace, self.flow, cycle=cycle, skipped=skipped)
@@ -88,7 +91,7 @@ class StoryState:
             self._change(lambda now: enter_again(now, _ref(here)))
         question = None
         if state is not None and state.needs_person and place.correction is None:
-            question = _failure_question(state)
+            question = _failure_question(state, failure)
         elif place.confidence < threshold:
             candidates = [f"{here.number} ({here.name})"] if here is not FLOW_DONE else []
             question = choose.low_confidence(
@@ -247,8 +250,8 @@ def _summary(state: StateFile | None) -> tuple[str, ...]:
     return ("; ".join(words),)
 
 
-def _failure_question(state: StateFile) -> choose.Question:
-    reason = state.retry_log[-1].reason if state.retry_log else ""
+def _failure_question(state: StateFile, failure: str) -> choose.Question:
+    reason = state.retry_log[-1].reason if state.retry_log else failure
     return choose.skill_failed(number=state.step, name=state.name, sub_step="", reason=reason)
 
 

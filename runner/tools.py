@@ -10,6 +10,7 @@ from isolation.keeper import Keeper
 from isolation.repository import Repository
 from runner.core.model import StoryId
 from runner.core.settings import Settings
+from runner.history import Past
 from runner.recorder import Recorder
 from runner.stopping import StopControl
 
@@ -19,7 +20,7 @@ class Tools:
     """The run's one repository, keeper, recorder and stop control; `populate` limits checkouts at once.
 
     `deadline` is on trio's clock. `retry_failed` is a person's word that failed steps may be tried again;
-    `earlier_failures` counts, by story and step, in how many runs before this one a step failed.
+    `past` is what earlier runs say of stories that follow a flow.
     """
 
     repository: Repository
@@ -31,4 +32,4 @@ class Tools:
     populate: trio.CapacityLimiter
     deadline: float
     retry_failed: bool = False
-    earlier_failures: Mapping[StoryId, Mapping[str, int]] = field(default_factory=dict)
+    past: Mapping[StoryId, Past] = field(default_factory=dict)

@@ -89,12 +89,18 @@ def test_a_failed_step_is_presented_on_re_entry_and_never_retried_silently(repo:
     assert "state file (autodev): step 1 (Problem), failed; retried 3 times" in parked.err
     assert "decision: a: Problem — 3 consecutive failures" in run(repo, "status").out
     assert {parked.story(name)["status"] for name in ("a", "b")} == {"parked"}
+    assert (
+        "Last failure reason: gave up after 4 attempts: session: exit code 1" in run(repo, "decide", "a").out
+    )
     assert run(repo, "decide", "a", "A").code == 0
     assert run(repo, "decide", "b", "B").code == 0
     ran = run(repo, "resume", "--json")
     assert ran.story("a")["status"] in {"done", "parked"}
     assert "a-1 attempt 1" in sessions(memory)[before:]
     assert not any(line.startswith("b-1 ") for line in sessions(memory)[before:]), "b skipped its first step"
+    again = run(repo, "--json")
+    assert not any(line.startswith("b-1 ") for line in sessions(memory)[before:]), "also in the next run"
+    assert "consecutive failures" not in again.story("b")["reason"]
 
 
 def test_success_resets_the_retries(repo: Path, memory: Path) -> None:
