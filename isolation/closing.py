@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from isolation.checkout import Look, admin_dir, look
@@ -22,19 +23,22 @@ TRASH = ".trash"
 _GITLINK = "160000"
 
 
-async def close(repository: Repository, workspace: Workspace) -> Closing:
-    """Remove a finished story's worktree, unless something in it exists nowhere else."""
-    return await offload(close_path, repository, workspace.path, workspace.branch)
+async def close(repository: Repository, workspace: Workspace, *, sweep: bool = True) -> Closing:
+    """Remove a finished story's worktree, unless something in it exists nowhere else.
+
+    Without `sweep` the tree is only moved to the trash, which costs next to nothing.
+    """
+    return await offload(partial(close_path, sweep=sweep), repository, workspace.path, workspace.branch)
 
 
-def close_path(repository: Repository, path: Path, branch: str | None) -> Closing:
+def close_path(repository: Repository, path: Path, branch: str | None, *, sweep: bool = True) -> Closing:
     """Do the same, blocking; without a branch, what HEAD is at must be in some branch or tag."""
     try:
         if not path.exists():
             with metadata_lock(repository.common_dir):
                 clear_missing(repository, path)
             return Closing(removed=True, reason="its folder was already gone")
-        reason = reason_to_keep(repository, path, branch) or discard(repository, path)
+        reason = reason_to_keep(repository, path, branch) or discard(repository, path, sweep=sweep)
     except IsolationError as error:
         reason = error.message
     return Closing(removed=not reason, reason=reason)
@@ -58,7 +62,7 @@ def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> st
     )
 
 
-def discard(repository: Repository, path: Path) -> str:
+def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
     """Take a worktree away without another look at its content; say why when it had to stay."""
     trash = path.parent / TRASH
     aside = trash / f"{path.name}-{secrets.token_hex(6)}"
@@ -75,7 +79,8 @@ def discard(repository: Repository, path: Path) -> str:
         except RepositoryError as error:
             aside.rename(path)
             return error.message
-    sweep_trash(path.parent, only=aside)
+    if sweep:
+        sweep_trash(path.parent, only=aside)
     return ""
 
 
@@ -89,6 +94,16 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
     with suppress(OSError):
         trash.rmdir()
         root.rmdir()
+
+
+def thin_trash(root: Path, *, most: int) -> None:
+    """Delete what was moved aside once there is more of it than `most`; the folder itself stays."""
+    trash = root / TRASH
+    if trash.is_symlink() or not trash.is_dir():
+        return
+    trees = list(trash.iterdir())
+    for tree in trees if len(trees) > most else []:
+        _delete(tree)
 
 
 def _unreachable(repository: Repository, seen: Look, branch: str | None) -> str:

@@ -37,6 +37,7 @@ async def open_workspace(
     limiter: "trio.CapacityLimiter",
     symlink_directories: Sequence[str] = (),
     torn: bool = False,
+    sweep: bool = True,
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's worktree, with the ignored files it needs, and close or keep it at the end."""
     require_inside(symlink_directories)
@@ -49,6 +50,6 @@ async def open_workspace(
         opened.closing = Closing(removed=False, reason="story not finished")
         raise
     if opened.finished:
-        opened.closing = await close(repository, workspace)
+        opened.closing = await close(repository, workspace, sweep=sweep)
     else:
         opened.closing = Closing(removed=False, reason="story not finished")

@@ -19,6 +19,7 @@ from typing import Protocol
 import trio
 
 from isolation import lease
+from isolation.closing import sweep_trash
 from isolation.errors import KeeperError
 from isolation.keeper import open_keeper, wait_for_old_keepers
 from isolation.layout import journal_path, keepers_lock_path, run_dir
@@ -269,6 +270,7 @@ async def _coordinate(
     code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
     await recorder.record(ev.RunEnded(exit_code=code))
     await offload(_write_records, recorder.snapshot, repository.top)
+    await offload(sweep_trash, root_of(repository, crew.settings))
     return Ended(run=recorder.snapshot, exit_code=code)
 
 

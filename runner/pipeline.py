@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from isolation import claims
+from isolation.closing import thin_trash
 from isolation.commits import checkpoint, named
 from isolation.errors import IsolationError
 from isolation.layout import worktree_path
@@ -39,6 +40,9 @@ from runner.stepping import DONE_NUMBER, Stepping, open_stepping
 from runner.stopping import Level
 from runner.story_sessions import StorySessions, succeeded
 from runner.tools import Tools
+
+MOST_TRASH = 8
+"""How many finished worktrees may wait for their deletion; each may be large."""
 
 
 class Pipeline:
@@ -82,6 +86,7 @@ class Pipeline:
         if opened.closing is not None:
             removed, reason = opened.closing.removed, opened.closing.reason
             await self._record(ev.WorkspaceClosed(story_id=self._story.id, removed=removed, reason=reason))
+            await offload(partial(thin_trash, most=MOST_TRASH), self._tools.worktree_root)
 
     async def _finish(self, result: StoryResult) -> None:
         await self._record(finished(result))
@@ -103,6 +108,7 @@ class Pipeline:
             request,
             symlink_directories=tools.settings.symlink_directories,
             torn=self._torn,
+            sweep=False,  # the trash is emptied when nobody waits for the disk
             limiter=tools.populate,
         ) as opened:
             workspace = opened.workspace

@@ -159,3 +159,17 @@ def test_trash_of_a_crashed_run_is_swept_without_following_links(
     assert not root.exists()
     assert (kept / "file").exists()
     assert kept.stat().st_mode & 0o777 == 0o755
+
+
+async def test_trash_may_wait_but_not_pile_up(repository: Repository) -> None:
+    """A close without a sweep only moves the tree aside; too many of them are deleted, few are left."""
+    root = worktree_root(repository.common_dir)
+    for name in ("one", "two"):
+        workspace = await make(repository, name)
+        assert (await closing.close(repository, workspace, sweep=False)).removed
+        assert not workspace.path.exists()
+    trash = root / closing.TRASH
+    closing.thin_trash(root, most=2)
+    assert len(list(trash.iterdir())) == 2
+    closing.thin_trash(root, most=1)
+    assert list(trash.iterdir()) == []
