@@ -3,7 +3,7 @@
 The ideal is 1.0 s of work. Workspace time is what plain git needs to add and remove 30 worktrees one
 after another, measured in the same round; the gate is 1.25 times (ideal + workspace time) for the run
 itself, from its first record to its last. The start of the interpreter is printed beside it and has a
-benchmark of its own. The median of three interleaved rounds counts, since machines are noisy.
+benchmark of its own. The median of five interleaved rounds counts, since machines are noisy.
 """
 
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.acceptance.program import command, write_story
 from tests.conftest import git
 
-STORIES, WINDOW, SECONDS, ROUNDS = 30, 3, 0.1, 3
+STORIES, WINDOW, SECONDS, ROUNDS = 30, 3, 0.1, 5
 GATE = 1.25
 
 
