@@ -250,6 +250,11 @@ class Repository:
             raise failure(args, output)
         return output.returncode == 0
 
+    def trees(self, commits: tuple[str, ...]) -> tuple[str, ...]:
+        """Give the id of what each commit holds."""
+        names = (f"{commit}^{{tree}}" for commit in commits)
+        return tuple(self.run("rev-parse", *names).stdout.split())
+
     def count_commits(self, base: str, tip: str) -> int:
         """Count the commits that `tip` has and `base` has not."""
         if tip == base:

@@ -41,6 +41,7 @@ from runner.journal import Journal, Request
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
 from runner.pipeline import finished
 from runner.planning import Plan, root_of
+from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.settings_json import from_json as settings_from_json
 from runner.settings_json import to_json as settings_to_json
@@ -255,6 +256,7 @@ async def _coordinate(
             worktree_root=root_of(repository, crew.settings),
             populate=trio.CapacityLimiter(os.cpu_count() or 1),
             deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
+            purse=Purse(crew.settings, lambda: recorder.snapshot),
             retry_failed=crew.retry_failed,
             past=await offload(past_of, journal, crew.order),
         )

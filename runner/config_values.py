@@ -18,7 +18,18 @@ from runner.core.model import ContinuePolicy
 from runner.core.names import did_you_mean, shown
 from runner.core.settings import BOUNDS, AgentSettings, HookSettings, Settings, TierSettings, TierThresholds
 
-INTEGERS = frozenset({"max-stories", "max-sessions", "token-budget", "log-cap-mb", "agents-per-wave"})
+INTEGERS = frozenset(
+    {
+        "max-stories",
+        "max-sessions",
+        "token-budget",
+        "story-token-budget",
+        "session-tokens",
+        "log-cap-mb",
+        "agents-per-wave",
+        "peer-abort",
+    }
+)
 FLOATS = frozenset(
     {
         "max-hours",
@@ -26,9 +37,15 @@ FLOATS = frozenset(
         "stall-seconds",
         "confidence-threshold",
         "cost-budget",
+        "story-cost-budget",
+        "session-cost",
         "grace-seconds",
     }
 )
+SPENDING = frozenset(key for key in INTEGERS | FLOATS if key.endswith("-budget")) | {
+    "session-tokens",
+    "session-cost",
+}
 TABLES = frozenset({"hooks", "agents", "tiers"})
 TIERS = ("green", "warn", "degraded")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -42,6 +59,10 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 _EXAMPLES: Mapping[str, str] = {
     "token-budget": "2000000",
     "cost-budget": "25",
+    "story-token-budget": "200000",
+    "story-cost-budget": "3",
+    "session-tokens": "80000",
+    "session-cost": "1.5",
     "verify": "make test",
     "symlink-directories": "node_modules",
     "model": "opus",
@@ -144,6 +165,8 @@ Text = Annotated[str, AfterValidator(_filled)]
 Texts = Annotated[list[Text], BeforeValidator(_listed)]
 Folders = Annotated[list[Annotated[Text, AfterValidator(_inside)]], BeforeValidator(_listed)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Tokens = Annotated[int | None, BeforeValidator(_off), AfterValidator(_positive)]
+Dollars = Annotated[Number | None, BeforeValidator(_off), AfterValidator(_positive)]
 NotNegative = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 
 
@@ -191,8 +214,14 @@ class _Values(_Table):
     inactivity_timeout: Number = 0
     stall_seconds: Number = 0
     confidence_threshold: Number = 0
-    token_budget: Annotated[int | None, BeforeValidator(_off), AfterValidator(_positive)] = None
-    cost_budget: Annotated[Number | None, BeforeValidator(_off), AfterValidator(_positive)] = None
+    token_budget: Tokens = None
+    cost_budget: Dollars = None
+    story_token_budget: Tokens = None
+    story_cost_budget: Dollars = None
+    session_tokens: Tokens = None
+    session_cost: Dollars = None
+    peer_abort: int = 0
+    selector: str = ""
     bg_isolation: Literal["worktree", "none"] = "worktree"
     base: Text = ""
     continue_: Literal["never", "dependencies-successful", "always"] = "never"
@@ -320,7 +349,7 @@ def _wanted(keys: tuple[str, ...]) -> str:
     key = keys[0]
     if key in _CHOICES:
         return " or ".join(f'"{choice}"' for choice in _CHOICES[key])
-    if key in {"token-budget", "cost-budget"}:
+    if key in SPENDING:
         kind = "a whole number" if key in INTEGERS else "a number"
         return f"{kind} above 0, or off"
     if key in BOUNDS:

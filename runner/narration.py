@@ -58,6 +58,8 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
             return f"committed {body.commit[:_SHORT]} ({count(body.commits, 'commit')})"
         case ev.AttemptFailed():
             return f"attempt {body.attempt} of {ATTEMPTS} failed: {body.reason}"
+        case ev.SpiralSeen() | ev.StallSeen() | ev.SelectionMade() | ev.LoopEnded():
+            return _looped(body)
         case ev.StoryFinished():
             return f"{label(Status(body.verdict))}: {body.reason}" + (
                 f"; next: {body.next}" if body.next else ""
@@ -85,6 +87,21 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
             | ev.OutputSeen()
         ):
             return None
+        case _:
+            assert_never(body)
+
+
+def _looped(body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded) -> str:
+    match body:
+        case ev.SpiralSeen():
+            return f"goes round in circles: {body.reason}" + ("; begins anew" if body.retries else "")
+        case ev.StallSeen():
+            return f"no sign of life for {span(body.seconds)}; ended after as long again"
+        case ev.SelectionMade():
+            because = f": {body.rationale}" if body.rationale else ""
+            return f"next: {body.mode or 'nothing'}, confidence {body.confidence:.2f}{because}"
+        case ev.LoopEnded():
+            return f"{body.name}: {body.detail}"
         case _:
             assert_never(body)
 

@@ -15,10 +15,9 @@ from runner import verdicts
 from runner.agents.protocol import Agent
 from runner.core import events as ev
 from runner.core.errors import JournalError, RunnerError
-from runner.core.loop import HINTS
+from runner.core.loop import COHORT, SPIRAL, switch
 from runner.core.model import (
     ContinuePolicy,
-    KillSwitch,
     ResourceSample,
     RunSnapshot,
     Status,
@@ -197,16 +196,18 @@ class Orchestrator:
         """Give every story that never started the verdict that it was stopped, and say by what."""
         snapshot = self._tools.recorder.snapshot
         left = [story for story in snapshot.stories.values() if not story.status.final]
-        switch = snapshot.kill_switch or _switch("user-abort", "a person asked to stop")
-        bodies = [finished(verdicts.stopped(story.id, snapshot.run_id, switch)) for story in left]
+        ended_by = snapshot.kill_switch or switch("user-abort", "a person asked to stop")
+        if ended_by.name == SPIRAL:
+            ended_by = switch(COHORT, f"ended with its cohort: {ended_by.detail}")
+        bodies = [finished(verdicts.stopped(story.id, snapshot.run_id, ended_by)) for story in left]
         if bodies:
             await self._tools.recorder.record(*bodies)
 
     async def _end_admission(self, name: str, detail: str) -> None:
         if self._tools.recorder.snapshot.kill_switch is None:
-            switch = _switch(name, detail)
+            found = switch(name, detail)
             await self._tools.recorder.record(
-                ev.AdmissionEnded(name=switch.name, detail=switch.detail, hint=switch.hint)
+                ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint)
             )
 
     async def _watch_stops(self) -> None:
@@ -222,6 +223,7 @@ class Orchestrator:
         """Let the window follow the machine; a change is an event."""
         recorder, settings = self._tools.recorder, self._tools.settings
         sample = await trio.to_thread.run_sync(self._world.sample)
+        self._tools.latest.sample = sample
         verdict = evaluate(sample, settings.tiers)
         limit = ceiling(verdict.tier, settings.max_stories, self._active.total())
         run = recorder.snapshot
@@ -276,7 +278,3 @@ class Orchestrator:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-
-def _switch(name: str, detail: str) -> KillSwitch:
-    return KillSwitch(name=name, detail=detail, hint=HINTS.get(name, ""))

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 
-import trio
-
 from isolation import claims
 from isolation.closing import thin_trash
 from isolation.commits import checkpoint, named
@@ -22,8 +20,10 @@ from isolation.workspace import OpenWorkspace, open_workspace
 from runner import verdicts
 from runner.agents.protocol import Agent
 from runner.core import events as ev
+from runner.core.budget import Amount
+from runner.core.choose import Question
 from runner.core.errors import JournalError, RunnerError
-from runner.core.loop import HINTS, LoopFacts, before_session
+from runner.core.loop import switch
 from runner.core.model import (
     MAX_RETRIES,
     KillSwitch,
@@ -35,9 +35,9 @@ from runner.core.model import (
     StorySnapshot,
 )
 from runner.hooks import run_hook
+from runner.loop import StoryLoop
 from runner.session import SessionVerdict
 from runner.stepping import DONE_NUMBER, Stepping, open_stepping
-from runner.stopping import Level
 from runner.story_sessions import StorySessions, succeeded
 from runner.tools import Tools
 
@@ -58,6 +58,7 @@ class Pipeline:
         self._record = tools.recorder.record
         self._repository = tools.repository
         self._sessions = StorySessions(story=story, agent=agent, tools=tools)
+        self._loop = StoryLoop(story=story, tools=tools)
 
     @property
     def _now(self) -> StorySnapshot:
@@ -145,33 +146,51 @@ class Pipeline:
         if stepping.keeps_file and not self._now.placed:
             await stepping.find_place()
         while True:
-            now, ended = self._now, None
-            if now.decision is not None:
-                ended = await stepping.act_on_answer()
-            elif now.checkpoint_planned_at is not None:
-                await self._checkpoint(workspace, now.checkpoint_planned_at)
-            elif now.place.number == DONE_NUMBER:
-                return self._passed(workspace)
-            elif now.attempt > MAX_RETRIES + 1:
-                tries = f"gave up after {MAX_RETRIES + 1} attempts"
-                ended = verdicts.failed(self._story.id, f"{tries}: {now.reason}")
-            elif not now.implemented:
-                ended = await self._work(workspace, stepping)
-            else:
-                ended = await self._conclude(workspace, stepping)
+            ended = await self._advance(workspace, stepping)
             if ended is not None:
                 return ended
 
+    async def _advance(  # noqa: PLR0911  one return a thing to do
+        self, workspace: Workspace, stepping: Stepping
+    ) -> StoryResult | None:
+        """Do the one thing that comes next; what was begun is finished first."""
+        now = self._now
+        if now.decision is not None:
+            return await stepping.act_on_answer()
+        if now.checkpoint_planned_at is not None:
+            await self._checkpoint(workspace, now.checkpoint_planned_at)
+            return None
+        if now.ending is not None:
+            return self._stopped(now.ending)
+        if now.place.number == DONE_NUMBER:
+            return self._passed(workspace)
+        if now.attempt > MAX_RETRIES + 1:
+            tries = f"gave up after {MAX_RETRIES + 1} attempts"
+            return verdicts.failed(self._story.id, f"{tries}: {now.reason}")
+        if not now.implemented:
+            return await self._work(workspace, stepping)
+        return await self._conclude(workspace, stepping)
+
     async def _work(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
-        """Run one work session; a result ends the story, None goes on."""
-        switch = self._switch()
-        if switch is not None:
-            return verdicts.stopped(self._story.id, self._run_id, switch)
+        """Run one work session, if it may start; a result ends the story, None goes on."""
+        turn = await self._loop.iterate(workspace, partial(self._session, workspace, stepping))
+        if isinstance(turn, KillSwitch):
+            return self._stopped(turn)
+        if isinstance(turn, Question):
+            await stepping.ask(turn)
+            return None
+        return turn
+
+    async def _session(
+        self, workspace: Workspace, stepping: Stepping, allowance: Amount
+    ) -> StoryResult | None:
         if not await self._hook("before_run", workspace):
             return verdicts.failed(self._story.id, "hook before_run failed")
         if not await stepping.begin():
             return None
-        verdict = await self._sessions.work(workspace, stepping.brief(), then=self._after_work)
+        verdict = await self._sessions.work(
+            workspace, stepping.brief(), allowance=allowance, then=self._after_work
+        )
         await self._hook("after_run", workspace)
         if verdict.result.complaint:
             await self._record(ev.Noted(story_id=self._story.id, message=verdict.result.complaint))
@@ -179,33 +198,40 @@ class Pipeline:
 
     async def _follow_up(self, verdict: SessionVerdict, stepping: Stepping) -> StoryResult | None:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
+        if self._now.ending is not None:
+            return None  # the loop ends once the work is committed
         match verdict.outcome:
             case Outcome.STOPPED:
                 return self._stopped_by_person()
             case Outcome.STALLED:
-                return self._stopped("stall-timeout", verdict.detail)
+                return self._stopped(switch("stall-timeout", verdict.detail))
             case Outcome.ASKS:
                 await stepping.ask_for_agent(verdict.result.decision or {"question": verdict.detail})
-            case Outcome.FAILED:
+            case Outcome.FAILED if not _spiralled(verdict):
                 await stepping.attempt_failed(self._now.reason)
             case Outcome.STUCK:
                 await stepping.recover(verdict.detail, Outcome.STUCK)
-            case Outcome.OK | Outcome.PARTIAL:
+            case Outcome.OK | Outcome.PARTIAL | Outcome.FAILED:
                 pass
         return None
 
     def _after_work(self, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
+        """Give what follows from a session's end, to be recorded with it."""
+        judged = self._loop.ended(verdict)
+        ends = any(isinstance(body, ev.LoopEnded) for body in judged)
+        if judged and not ends:
+            return judged  # it begins anew, so its work is not taken
         if succeeded(verdict):
-            return (ev.CheckpointPlanned(story_id=self._story.id),)
-        if verdict.outcome is Outcome.FAILED:
-            return (self._failure(f"session: {verdict.detail}", verdict.output),)
-        return ()
+            return (ev.CheckpointPlanned(story_id=self._story.id), *judged)
+        if verdict.outcome is Outcome.FAILED and not ends:
+            return self._loop.failed(self._failure(f"session: {verdict.detail}", verdict.output))
+        return judged
 
     def _after_verify(self, command: str, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
         if verdict.outcome is not Outcome.FAILED:
             return ()
         reason = f"verify `{command}`: {verdict.detail}"
-        return (self._failure(reason, f"$ {command}\n{verdict.output}"),)
+        return self._loop.failed(self._failure(reason, f"$ {command}\n{verdict.output}"))
 
     def _failure(self, reason: str, output: str) -> ev.AttemptFailed:
         attempt = self._now.attempt
@@ -219,6 +245,9 @@ class Pipeline:
         self._tools.recorder.defer(
             ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits)
         )
+        spiral = await self._loop.look_at_trees() if self._now.ending is None else ()
+        if spiral:
+            await self._record(*spiral)
 
     def _message(self) -> str:
         now = self._now
@@ -237,7 +266,7 @@ class Pipeline:
         if self._story.owns or stepping.keeps_file:
             failure = await offload(self._objection, workspace, stepping)
         if failure is not None:
-            await self._record(failure)
+            await self._record(*self._loop.failed(failure))
             await stepping.attempt_failed(failure.reason)
             return None
         if stepping.verifies:
@@ -274,8 +303,9 @@ class Pipeline:
     async def _verify(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
         """Run what is left of the verify commands; afterwards `implemented` tells whether all passed."""
         for command in self._sessions.verify_commands[self._now.verified :]:
-            if self._tools.control.level(self._story.id) >= Level.FINISH:
-                return self._stopped_by_person()
+            halted = self._loop.halted()
+            if halted is not None:
+                return self._stopped(halted)
             verdict = await self._sessions.verify(
                 workspace, command, then=partial(self._after_verify, command)
             )
@@ -283,7 +313,7 @@ class Pipeline:
                 case Outcome.STOPPED:
                     return self._stopped_by_person()
                 case Outcome.STALLED:
-                    return self._stopped("stall-timeout", f"`{command}`: {verdict.detail}")
+                    return self._stopped(switch("stall-timeout", f"`{command}`: {verdict.detail}"))
                 case Outcome.FAILED:
                     await stepping.attempt_failed(self._now.reason)
                     return None
@@ -306,32 +336,19 @@ class Pipeline:
             return verdicts.done(self._story.id, commit=commit, commits=0, reason=reason)
         return verdicts.no_work(self._story.id, commit=commit)
 
-    def _switch(self) -> KillSwitch | None:
-        """Ask the loop whether one more session may start."""
-        tools, run = self._tools, self._tools.recorder.snapshot
-        facts = LoopFacts(
-            aborted=tools.control.level(self._story.id) >= Level.FINISH,
-            sessions_used=self._now.session_limit_used,
-            max_sessions=tools.settings.max_sessions,
-            overdue=trio.current_time() >= tools.deadline,
-            max_hours=tools.settings.max_hours,
-            tokens_used=run.usage.tokens,
-            token_budget=tools.settings.token_budget,
-            cost_used=run.usage.cost_usd,
-            cost_budget=tools.settings.cost_budget,
-            tier=run.tier,
-        )
-        return before_session(facts)
-
     def _stopped_by_person(self) -> StoryResult:
-        return self._stopped("user-abort", "a person asked to stop")
+        return self._stopped(switch("user-abort", "a person asked to stop"))
 
-    def _stopped(self, name: str, detail: str) -> StoryResult:
-        switch = KillSwitch(name=name, detail=detail, hint=HINTS[name])
-        return verdicts.stopped(self._story.id, self._run_id, switch)
+    def _stopped(self, found: KillSwitch) -> StoryResult:
+        return verdicts.stopped(self._story.id, self._run_id, found)
 
     async def _hook(self, name: str, workspace: Workspace) -> bool:
         return await run_hook(name, workspace=workspace, story_id=self._story.id, tools=self._tools)
+
+
+def _spiralled(verdict: SessionVerdict) -> bool:
+    """Tell whether the session said so itself; then it was no failed attempt."""
+    return verdict.result.summary.get("spiral", 0) > 0
 
 
 def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:

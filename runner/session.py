@@ -14,10 +14,12 @@ from isolation.errors import KeeperError
 from isolation.keeper import Keeper, Session
 from isolation.model import Exit, SessionSpec
 from runner.agents.result import Result, load_result
-from runner.core.events import OutputSeen
+from runner.core.events import OutputSeen, StallSeen
+from runner.core.life import Signs, announced_wait, sign_of_life
 from runner.core.model import Outcome, StoryId
 from runner.core.screen import LineTail
 from runner.core.stuck import Stuck
+from runner.files_changed import changed_since
 from runner.recorder import Recorder
 from runner.session_log import SessionLog, read_tail
 from runner.stopping import Level, StopControl
@@ -25,15 +27,16 @@ from runner.stopping import Level, StopControl
 SHOW_EVERY = 0.1
 LOOK_EVERY = 1.0
 FAILURE_TAIL_BYTES = 4096
-BUSY_SHARE = 0.01
-"""A tree that uses less than this share of a core is not called alive for it."""
+LOOK_FOR_LIFE = 15.0
+LOOKS_A_WINDOW = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOrder:
     """All that one session needs; `result_file` only where a result is expected.
 
-    `progress` tells from the time now and that of the last output whether the session is stuck.
+    `progress` tells from the time now and that of the last output whether the session is stuck. Signs of
+    life are looked for at least every `look_seconds`. A session of the journal has its `session_id`.
     """
 
     story_id: StoryId
@@ -44,6 +47,8 @@ class SessionOrder:
     stall_seconds: float
     result_file: Path | None = None
     progress: Callable[[float, float], Stuck | None] | None = None
+    session_id: str = ""
+    look_seconds: float = LOOK_FOR_LIFE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +67,6 @@ class SessionVerdict:
 class _Life:
     """What is watched while a session runs."""
 
-    bytes_seen: int = 0
-    cpu_seconds: float = 0.0
-    silent_windows: int = 0
     ended_by: Outcome | None = None
     why: str = ""
     printed_at: float = 0.0
@@ -85,12 +87,13 @@ async def run_session(
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     life, tail = _Life(), LineTail()
     with SessionLog(order.log, cap=order.log_cap) as log:
+        ear = _Ear(log=log, tail=tail, life=life)
         try:
             async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:
                 nursery.start_soon(_obey, order, session, control, life)
-                nursery.start_soon(_watch, order, session, log, life)
+                nursery.start_soon(_watch, order, session, ear, recorder)
                 nursery.start_soon(_watch_progress, order, session, life)
-                await _drain(order, session, _Ear(log=log, tail=tail, life=life), recorder)
+                await _drain(order, session, ear, recorder)
                 ended = await session.wait()
                 nursery.cancel_scope.cancel()
         except KeeperError as error:
@@ -124,18 +127,44 @@ async def _obey(order: SessionOrder, session: Session, control: StopControl, lif
     session.kill()
 
 
-async def _watch(order: SessionOrder, session: Session, log: SessionLog, life: _Life) -> None:
-    """End the session when it has shown no life for two whole windows."""
+async def _watch(order: SessionOrder, session: Session, ear: _Ear, recorder: Recorder) -> None:
+    """End the session when it has shown no sign of life for two whole windows."""
+    looked_at = alive_at = trio.current_time()
+    before, warned = _signs(session, ear), False
     while True:
-        await trio.sleep(order.stall_seconds)
-        if _alive(order, session, log, life):
-            life.silent_windows = 0
-            continue
-        life.silent_windows += 1
-        if life.silent_windows > 1:
-            life.ended_by = life.ended_by or Outcome.STALLED
+        await trio.sleep(min(order.stall_seconds / LOOKS_A_WINDOW, order.look_seconds, LOOK_FOR_LIFE))
+        now, signs = trio.current_time(), _signs(session, ear)
+        alive = bool(sign_of_life(before, signs, seconds=now - looked_at)) or _awaited(ear, now)
+        before, looked_at, silent = signs, now, now - alive_at
+        if not alive and silent >= order.stall_seconds:
+            # Looking at every file costs something, so it is the last thing to be asked.
+            since = recorder.now() - silent
+            alive = await trio.to_thread.run_sync(changed_since, order.spec.cwd, since)
+        if alive:
+            alive_at, warned = now, False
+            recorder.touch()
+        elif silent >= 2 * order.stall_seconds:
+            ear.life.ended_by = ear.life.ended_by or Outcome.STALLED
             session.stop(grace=order.grace)
             return
+        elif silent >= order.stall_seconds and not warned:
+            warned = True
+            if order.session_id:
+                seen = StallSeen(story_id=order.story_id, session_id=order.session_id, seconds=silent)
+                await recorder.record(seen)
+
+
+def _signs(session: Session, ear: _Ear) -> Signs:
+    usage = session.usage()
+    if usage is None:
+        return Signs(printed=ear.log.bytes_seen)
+    return Signs(printed=ear.log.bytes_seen, cpu_seconds=usage.cpu_seconds, processes=usage.processes)
+
+
+def _awaited(ear: _Ear, now: float) -> bool:
+    """Tell whether the session has announced that it waits until later than now."""
+    wait = announced_wait(ear.tail.line)
+    return wait > 0 and now < ear.life.printed_at + wait
 
 
 async def _watch_progress(order: SessionOrder, session: Session, life: _Life) -> None:
@@ -149,16 +178,6 @@ async def _watch_progress(order: SessionOrder, session: Session, life: _Life) ->
             life.ended_by, life.why = life.ended_by or Outcome.STUCK, stuck.reason
             session.stop(grace=order.grace)
             return
-
-
-def _alive(order: SessionOrder, session: Session, log: SessionLog, life: _Life) -> bool:
-    """Tell whether it printed or worked since the last look."""
-    usage = session.usage()
-    cpu = usage.cpu_seconds if usage else life.cpu_seconds
-    busy = cpu - life.cpu_seconds >= BUSY_SHARE * order.stall_seconds
-    printed = log.bytes_seen != life.bytes_seen
-    life.bytes_seen, life.cpu_seconds = log.bytes_seen, cpu
-    return printed or busy
 
 
 def _judge(

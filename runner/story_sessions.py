@@ -13,16 +13,18 @@ import trio
 
 from isolation.layout import autopilot_dir, story_dir
 from isolation.model import SessionSpec, Workspace
-from isolation.repository import scrubbed
 from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, Job
 from runner.core import events as ev
+from runner.core.budget import Amount
 from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
 from runner.core.stuck import Stuck
 from runner.core.tiers import agents_per_wave
 from runner.progress import ArtifactWatch
 from runner.prompt import PromptFacts, render
+from runner.selector import DEFAULT_MODE
 from runner.session import SessionOrder, SessionVerdict, run_session
+from runner.session_environment import environment_of
 from runner.stepping import Brief
 from runner.tools import Tools
 
@@ -45,8 +47,10 @@ class StorySessions:
         """Give the commands that decide about this story: its own, else the run's."""
         return self._story.verify or self._tools.settings.verify
 
-    async def work(self, workspace: Workspace, brief: Brief, *, then: Consequences) -> SessionVerdict:
-        """Let the agent work on the current step."""
+    async def work(
+        self, workspace: Workspace, brief: Brief, *, allowance: Amount, then: Consequences
+    ) -> SessionVerdict:
+        """Let the agent work on the current step; it is told what it may spend."""
         now, step = self._now, brief.step
         name = self._name(step)
         exchange = workspace.path / EXCHANGE
@@ -77,6 +81,8 @@ class StorySessions:
             "AUTOPILOT_STATE_FILE": brief.state_file,
             "AUTOPILOT_RESULT_FILE": str(result_file),
             "AUTOPILOT_PROMPT_FILE": str(prompt),
+            "AUTOPILOT_MODE": now.mode or DEFAULT_MODE,
+            **_spending(allowance),
             **launch.env,
         }
         spec = SessionSpec(argv=launch.argv, cwd=workspace.path, env=environment, prompt=prompt)
@@ -131,6 +137,8 @@ class StorySessions:
             stall_seconds=settings.stall_seconds,
             result_file=result_file,
             progress=progress,
+            session_id=session_id,
+            look_seconds=settings.inactivity_timeout / 4,
         )
         verdict = await run_session(
             order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control
@@ -153,15 +161,9 @@ class StorySessions:
         return agents_per_wave(self._tools.recorder.snapshot.tier, self._tools.settings.agents_per_wave)
 
     def _environment(self, workspace: Workspace, step: Step) -> dict[str, str]:
-        snapshot = self._tools.recorder.snapshot
-        return scrubbed(os.environ) | {
-            "AUTOPILOT_RUN_ID": snapshot.run_id,
-            "AUTOPILOT_STORY_ID": self._story.id,
-            "AUTOPILOT_STEP": f"{step.number} {step.name}",
-            "AUTOPILOT_ATTEMPT": str(self._now.attempt),
+        return environment_of(self._now, workspace, self._tools.recorder.snapshot, step=step) | {
             "AUTOPILOT_AGENTS_PER_WAVE": str(self._agents_per_wave()),
             "AUTOPILOT_OWNS": "\n".join(self._story.owns),
-            "AUTOPILOT_BASE": workspace.base,
         }
 
 
@@ -181,6 +183,16 @@ def _ended(story: Story, session_id: str, verdict: SessionVerdict) -> ev.Session
         summary=verdict.result.summary,
         effectiveness=verdict.result.effectiveness,
     )
+
+
+def _spending(allowance: Amount) -> dict[str, str]:
+    """Tell a session what is set aside for it, where there is a budget."""
+    told = {}
+    if allowance.tokens is not None:
+        told["AUTOPILOT_TOKEN_ALLOWANCE"] = f"{allowance.tokens:.0f}"
+    if allowance.cost is not None:
+        told["AUTOPILOT_COST_ALLOWANCE"] = f"{allowance.cost:.4f}"
+    return told
 
 
 def succeeded(verdict: SessionVerdict) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from runner.core.errors import SystemFaultError
 from runner.core.fold import EXIT_DECISIONS, EXIT_DONE
 from runner.core.instants import iso, iso_or_none
+from runner.core.loop import COHORT, SPIRAL
 from runner.core.model import (
     KillSwitch,
     Outcome,
@@ -30,7 +31,6 @@ from runner.core.model import (
 SCHEMA_VERSION = 1
 LOOP_KEY = ("autopilot_run_id", "kind")
 SESSION_KEY = ("session_id",)
-COHORT_SWITCH = "cohort-aborted"
 BACKLOG_DONE = "backlog-done"
 
 _AGENT_OUTCOMES = ("complete", "partial", "failed", "spiral")
@@ -65,7 +65,7 @@ def story_record(run: RunSnapshot, story: StorySnapshot, *, top: Path) -> dict[s
         "stall_recovery_count": _stalls(story),
         "spiral_recovery_count": _spirals(story),
         "blocked_by": list(story.blocked_by),
-        "aborted_by_cohort": switch is not None and switch.name == COHORT_SWITCH,
+        "aborted_by_cohort": switch is not None and switch.name == COHORT,
         "verdict": story.status.value,
     }
 
@@ -74,7 +74,7 @@ def run_record(run: RunSnapshot) -> dict[str, Any]:
     """Build the run's own line; its counts are those of its stories' lines."""
     switch = run.kill_switch
     stories = run.stories.values()
-    cohort = any(story.kill_switch and story.kill_switch.name == COHORT_SWITCH for story in stories)
+    cohort = any(story.kill_switch and story.kill_switch.name == COHORT for story in stories)
     return {
         "schema_version": SCHEMA_VERSION,
         "autopilot_run_id": run.run_id,
@@ -194,13 +194,15 @@ def _completed(story: StorySnapshot) -> int:
 
 
 def _stalls(story: StorySnapshot) -> int:
-    """Count the stalls after which the story went on."""
-    return sum(1 for session in story.sessions[:-1] if session.outcome is Outcome.STALLED)
+    """Count the silences after which the story went on, in the same session or in a later one."""
+    ended = sum(1 for session in story.sessions[-1:] if session.outcome is Outcome.STALLED)
+    return max(0, story.stalls - ended)
 
 
 def _spirals(story: StorySnapshot) -> int:
     """Count the spirals after which the story went on."""
-    return sum(1 for session in story.sessions[:-1] if session.summary.get("spiral", 0) > 0)
+    ended = story.kill_switch is not None and story.kill_switch.name == SPIRAL
+    return max(0, story.spirals - ended)
 
 
 def _completion(effect: Mapping[str, float]) -> float | None:

@@ -8,11 +8,19 @@ import trio
 
 from isolation.keeper import Keeper
 from isolation.repository import Repository
-from runner.core.model import StoryId
+from runner.core.model import ResourceSample, StoryId
 from runner.core.settings import Settings
 from runner.history import Past
+from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.stopping import StopControl
+
+
+@dataclass(slots=True)
+class Latest:
+    """The newest look at the machine; written by whoever keeps the window."""
+
+    sample: ResourceSample = field(default_factory=ResourceSample)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,5 +39,7 @@ class Tools:
     worktree_root: Path
     populate: trio.CapacityLimiter
     deadline: float
+    purse: Purse
+    latest: Latest = field(default_factory=Latest)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)

@@ -21,6 +21,8 @@ _NUMBERS: Mapping[str, tuple[str, str]] = {
 _BUDGETS: Mapping[str, tuple[str, str]] = {
     "token-budget": ("N", "start no session once the run has used N tokens"),
     "cost-budget": ("USD", "start no session once the run has cost this much"),
+    "story-token-budget": ("N", "the same for each story alone"),
+    "story-cost-budget": ("USD", "the same for each story alone"),
 }
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "bg-isolation": ("MODE", "where stories work: worktree (each in its own) or none"),
@@ -33,6 +35,7 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     "dialect": ("NAME", "the form of new state files: rich, pointer or autodev"),
     "decide-default": ("HOW", "what becomes of decisions: ask, or recommended for the unattended"),
     "model": ("NAME", "the model that the agent is to use"),
+    "selector": ("CMD", "a command that says before each session what comes next, and how sure that is"),
 }
 
 

@@ -160,6 +160,44 @@ class AttemptFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpiralSeen:
+    """A session went round in circles; with `retries` the step begins anew in a fresh one."""
+
+    story_id: StoryId
+    reason: str
+    retries: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallSeen:
+    """A session has shown no sign of life for a whole window; after a second one it is ended."""
+
+    story_id: StoryId
+    session_id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionMade:
+    """The user's selector said what comes next, and how sure it is."""
+
+    story_id: StoryId
+    mode: str
+    confidence: float
+    rationale: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopEnded:
+    """A kill-switch ends the story's loop; its work is still committed before its verdict."""
+
+    story_id: StoryId
+    name: str
+    detail: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoryFinished:
     """The story's verdict."""
 
@@ -273,6 +311,10 @@ Body: TypeAlias = (
     | CheckpointPlanned
     | Checkpointed
     | AttemptFailed
+    | SpiralSeen
+    | StallSeen
+    | SelectionMade
+    | LoopEnded
     | StoryFinished
     | PlaceFound
     | StepFinished

@@ -192,6 +192,10 @@ class StorySnapshot:
     begun and never reported as open. `place` is the step that the work is at, `step` what the newest
     session is for; `placed` tells that the place was found in this run. `decision` is the question that
     holds the story up, answered or not, until it is acted upon.
+
+    `loop_sessions` counts the work sessions of this loop. `failures` and `checkpoints` are what attempts of
+    the current step left behind. `settled` tells that a person has said where to go on, `ending` why the
+    loop is at its end although the verdict is still to come.
     """
 
     id: StoryId
@@ -223,6 +227,14 @@ class StorySnapshot:
     verified: int = 0
     last_failure: str = ""
     session_limit_used: int = 0
+    loop_sessions: int = 0
+    failures: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    spirals: int = 0
+    stalls: int = 0
+    mode: str = ""
+    settled: bool = False
+    ending: KillSwitch | None = None
     sessions: tuple[SessionRecord, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None
@@ -268,6 +280,7 @@ class RunSnapshot:
     tier: Tier = Tier.UNKNOWN
     tier_reason: str = ""
     kill_switch: KillSwitch | None = None
+    cohort_spirals: int = 0
     exit_code: int | None = None
     dry_run: bool = False
     options: Mapping[str, object] = field(default_factory=dict)

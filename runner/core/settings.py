@@ -28,6 +28,7 @@ BOUNDS: Mapping[str, Bounds] = {
     "grace-seconds": Bounds(low=0, high=300, unit="s"),
     "log-cap-mb": Bounds(low=1, high=4096, unit="MB"),
     "agents-per-wave": Bounds(low=1, high=50),
+    "peer-abort": Bounds(low=0, high=1000),
 }
 
 
@@ -85,6 +86,12 @@ class Settings:
     confidence_threshold: float = 0.85
     token_budget: int | None = None
     cost_budget: float | None = None
+    story_token_budget: int | None = None
+    story_cost_budget: float | None = None
+    session_tokens: int | None = None
+    session_cost: float | None = None
+    peer_abort: int = 6
+    selector: str = ""
     bg_isolation: str = "worktree"
     base: str = "HEAD"
     continue_: ContinuePolicy = ContinuePolicy.DEPENDENCIES_SUCCESSFUL

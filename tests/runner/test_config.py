@@ -56,7 +56,9 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
     places.project(
         'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
-        "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nbg-isolation = 'none'\n"
+        "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nstory-token-budget = 9\n"
+        "story-cost-budget = 2\nsession-tokens = 5\nsession-cost = 0.5\npeer-abort = 3\nselector = 'pick'\n"
+        "bg-isolation = 'none'\n"
         "base = 'main'\ncontinue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
@@ -171,12 +173,12 @@ def test_an_unknown_variable_is_noted_and_an_empty_one_ignored(places: Places) -
 
 def test_keys_of_other_programs_in_the_block_are_noted(places: Places) -> None:
     """The block is shared: what is not ours is no error there; a wrong value of ours is."""
-    places.block("peer-abort: 3", "max_stories: 2", "max-sessions: 4", "token-budget: off")
+    places.block("peer-patience: 3", "max_stories: 2", "max-sessions: 4", "token-budget: off")
     loaded = places.load()
     assert loaded.settings.max_sessions == 4
     assert loaded.origins["token-budget"] == "AGENTS.md"
     first, second = loaded.notes
-    assert first.startswith("AGENTS.md: the key 'peer-abort' of the 'autopilot:' block is unknown here")
+    assert first.startswith("AGENTS.md: the key 'peer-patience' of the 'autopilot:' block is unknown here")
     assert second.endswith("has no effect; did you mean 'max-stories'?")
     places.block("max-stories: seven")
     error = places.complaint()

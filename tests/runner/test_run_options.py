@@ -81,7 +81,7 @@ def test_help_shows_defaults_and_bounds() -> None:
 
 def test_every_flag_is_a_setting() -> None:
     """What `flags_of` can give, the settings know; every bounded number but the internal ones has a flag."""
-    given = [f"--{name}=1" for name in BOUNDS if name not in {"log-cap-mb", "agents-per-wave"}]
+    given = [f"--{name}=1" for name in BOUNDS if name not in {"log-cap-mb", "agents-per-wave", "peer-abort"}]
     assert set(flags_of(parser().parse_args(given))) <= set(KEYS)
 
 

@@ -117,11 +117,18 @@ def test_paths_are_relative_to_the_repository() -> None:
 
 
 def test_recoveries_count_only_what_the_story_outlived() -> None:
-    """A stall that was followed by another session is a recovery; the last one is not."""
+    """A silence or spiral that the story outlived is a recovery; the one that ended it is not."""
+    story = StoryId("a")
     events = [started("a")]
     for attempt in (1, 2):
         events += working("a", attempt, attempt=attempt)
+        events.append(event(attempt + 0.3, ev.StallSeen(story_id=story, session_id="x", seconds=60)))
+        spiral = ev.SpiralSeen(story_id=story, reason="circles", retries=attempt == 1)
+        events.append(event(attempt + 0.4, spiral))
         events.append(session_ended("a", attempt + 0.5, attempt=attempt, outcome="stalled"))
+    switch = {"name": "spiral", "detail": "twice", "hint": "look"}
+    over = ev.StoryFinished(story_id=story, verdict="stopped", reason="twice", kill_switch=switch)
+    events.append(event(9, over))
     record = loops(snapshot(events))[0]
     assert (record["stall_recovery_count"], record["spiral_recovery_count"]) == (1, 1)
     assert record["iterations_completed"] == 0

@@ -1,0 +1,49 @@
+"""Does a session still live? Told from many signs, so that silence alone is never taken for death.
+
+Output, processor time, processes that come and go, files and commits count; so does a wait that the
+session has announced. Only one that shows none of these for two whole windows has stalled.
+"""
+
+import re
+from dataclasses import dataclass
+
+BUSY_SHARE = 0.01
+"""A tree that uses less than this share of a core is not called alive for it."""
+
+LONGEST_WAIT = 6 * 3600.0
+"""An announced wait counts up to this; nobody waits longer for a service."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_WAIT = re.compile(
+    r"(?:retry(?:ing)?|try(?:ing)? again|wait(?:ing)?|backing off|back off|resets?|sleep(?:ing)?)\b"
+    r"[^\d\n]{0,60}?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)?\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """What can be seen of a session at one instant; only differences mean something."""
+
+    printed: int = 0
+    cpu_seconds: float = 0.0
+    processes: int = 0
+
+
+def sign_of_life(before: Signs, now: Signs, *, seconds: float) -> str:
+    """Name what shows that the session lived through these seconds; empty when nothing does."""
+    if now.printed != before.printed:
+        return "output"
+    if now.cpu_seconds - before.cpu_seconds >= BUSY_SHARE * seconds:
+        return "processor time"
+    return "processes" if now.processes != before.processes else ""
+
+
+def announced_wait(line: str) -> float:
+    """Give the seconds that a session says it will wait, such as `retrying in 300 s`; 0 when it does not."""
+    found = _WAIT.search(line)
+    if found is None:
+        return 0.0
+    unit = (found.group(2) or "s").lower()
+    scale = _UNITS["ms" if unit.startswith(("ms", "milli")) else unit[0]]
+    return min(LONGEST_WAIT, float(found.group(1)) * scale)

@@ -1,0 +1,41 @@
+"""Does an agent go round in circles? Told from what its attempts left behind, not from what it says.
+
+Two shapes count: the same change made, undone and made again, and the same command that fails with
+the same output three times. What differs from run to run without meaning anything, such as times
+and addresses, is not looked at; counts are, since fewer failures are progress.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+SAME_FAILURES = 3
+_TURN = 4  # before, changed, undone, changed again
+
+_NOISE = (
+    (re.compile(r"0x[0-9a-fA-F]+"), "0x"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]?"), ""),
+    (re.compile(r"\d{1,2}:\d\d(:\d\d)?([.,]\d+)?Z?"), "<time>"),
+    (re.compile(r"\d+(\.\d+)?\s*(µs|ms|s|secs?|seconds?|mins?|minutes?)\b"), "<time>"),
+    (re.compile(r"/tmp/[\w./-]+"), "<temporary>"),  # noqa: S108  a pattern, not a file
+)
+
+
+def failure_digest(reason: str, output: str) -> str:
+    """Give what identifies a failure, whatever the clock said."""
+    text = f"{reason}\n{output}"
+    for pattern, instead in _NOISE:
+        text = pattern.sub(instead, text)
+    return hashlib.sha256(" ".join(text.split()).encode(errors="replace")).hexdigest()
+
+
+def same_failure(digests: Sequence[str]) -> bool:
+    """Tell whether the newest failures of a step were all the same."""
+    newest = digests[-SAME_FAILURES:]
+    return len(newest) == SAME_FAILURES and len(set(newest)) == 1
+
+
+def undone_and_redone(trees: Sequence[str]) -> bool:
+    """Tell from the contents after each session, the first one's start in front, whether they alternate."""
+    turns = [tree for number, tree in enumerate(trees) if not number or tree != trees[number - 1]]
+    return len(turns) >= _TURN and turns[-1] == turns[-3] and turns[-2] == turns[-4]

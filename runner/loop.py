@@ -1,0 +1,245 @@
+"""The loop of one story: asks before and after each session whether it goes on.
+
+`core.loop` decides; this driver gathers what it decides on and gives the answer the form that is
+recorded. What it is told comes through small protocols, so that each can be something else.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import trio
+
+from isolation.model import Workspace
+from isolation.repository import offload
+from runner.core import choose
+from runner.core import events as ev
+from runner.core.budget import Amount
+from runner.core.loop import (
+    COHORT,
+    SPIRAL,
+    After,
+    AfterFacts,
+    LoopFacts,
+    after_session,
+    before_session,
+    parks,
+    switch,
+)
+from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Story, StoryResult, StorySnapshot, Tier
+from runner.core.spiral import failure_digest, same_failure, undone_and_redone
+from runner.selector import Selector, selector_for
+from runner.session import SessionVerdict
+from runner.stopping import Level
+from runner.tools import Tools
+
+
+class ResourceEvaluator(Protocol):
+    """Judges the machine."""
+
+    def __call__(self) -> Tier:
+        """Give the tier of now."""
+
+
+class PeerCounter(Protocol):
+    """Counts the agent sessions on this machine that are not ours."""
+
+    def __call__(self) -> int | None:
+        """Give the newest count; None is unknown."""
+
+
+class Abort(Protocol):
+    """Knows whether a person asked to stop."""
+
+    def __call__(self) -> bool:
+        """Tell whether nothing new may start for this story."""
+
+
+class SessionRunner(Protocol):
+    """Runs one session to its end, and says whether that was the story's end too."""
+
+    async def __call__(self, allowance: Amount) -> StoryResult | None:
+        """Run it; it should spend no more than its allowance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Senses:
+    """What the loop is told from outside."""
+
+    selector: Selector
+    tier: ResourceEvaluator
+    peers: PeerCounter
+    aborted: Abort
+
+
+class StoryLoop:
+    """One story's loop; the run's snapshot is its memory."""
+
+    def __init__(self, *, story: Story, tools: Tools, senses: Senses | None = None) -> None:
+        self._story = story
+        self._tools = tools
+        self._senses = senses or _senses(story, tools)
+
+    @property
+    def _now(self) -> StorySnapshot:
+        return self._tools.recorder.snapshot.stories[self._story.id]
+
+    async def admit(self, workspace: Workspace) -> KillSwitch | choose.Question | Amount:
+        """Give what the next session may spend, or the reason why it must not start.
+
+        A question is one that a person must answer first. Waits while the budget is in others' hands.
+        """
+        found = before_session(self._facts())
+        if found is not None:
+            return found
+        objection = await self._doubt(workspace)
+        if objection is not None:
+            return objection
+        while True:
+            part = self._tools.purse.take(self._story.id)
+            if part is not None:
+                return part
+            await self._budget_or_stop()
+            found = before_session(self._facts())
+            if found is not None:
+                return found
+
+    async def iterate(
+        self, workspace: Workspace, run_session: SessionRunner
+    ) -> KillSwitch | choose.Question | StoryResult | None:
+        """Run one session, if it may start; what it had set aside comes back with its end."""
+        admitted = await self.admit(workspace)
+        if not isinstance(admitted, Amount):
+            return admitted
+        try:
+            return await run_session(admitted)
+        finally:
+            self._tools.purse.give_back(self._story.id)
+
+    def halted(self) -> KillSwitch | None:
+        """Tell why not even a verify command may start any more."""
+        if self._senses.aborted():
+            return switch("user-abort", "a person asked to stop")
+        cohort = self._cohort()
+        return switch(COHORT, cohort) if cohort else None
+
+    def ended(self, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
+        """Judge a work session that ran to its end; nothing to record means that the loop goes on."""
+        if verdict.outcome in {Outcome.STOPPED, Outcome.STALLED}:
+            return ()
+        summary, effect = verdict.result.summary, verdict.result.effectiveness
+        spiralled = summary.get("spiral", 0) > 0
+        more = verdict.outcome is not Outcome.OK
+        facts = AfterFacts(
+            spiral="the session reported a spiral" if spiralled else "",
+            spirals_before=self._tools.recorder.snapshot.cohort_spirals,
+            failed_agents=summary.get("failed"),
+            planned=effect.get("planned_issues"),
+            carryover=effect.get("carryover"),
+            aborted=more and self._senses.aborted(),
+        )
+        return self._recorded(facts, after_session(facts))
+
+    def failed(self, failure: ev.AttemptFailed) -> tuple[ev.Body, ...]:
+        """Judge a failed attempt: the same failure again and again is a spiral.
+
+        A plain command repeats itself by nature, and the last attempt is not retried in any case.
+        """
+        digests = (*self._now.failures, failure_digest(failure.reason, failure.output))
+        if self._story.command or failure.attempt > MAX_RETRIES or not same_failure(digests):
+            return (failure,)
+        return failure, *self._spiral(f"the same failure {len(digests)} times: {failure.reason}")
+
+    async def look_at_trees(self) -> tuple[ev.Body, ...]:
+        """Judge what the checkpoints of this step hold: a change undone and redone is a spiral."""
+        now = self._now
+        commits = tuple(commit for commit in (now.base, *now.checkpoints) if commit)
+        if self._story.command or len(now.checkpoints) <= 2:  # noqa: PLR2004  changed, undone, changed again
+            return ()
+        trees = await offload(self._tools.repository.trees, commits)
+        return self._spiral("the same change was undone and made again") if undone_and_redone(trees) else ()
+
+    def _spiral(self, words: str) -> tuple[ev.Body, ...]:
+        facts = AfterFacts(spiral=words, spirals_before=self._tools.recorder.snapshot.cohort_spirals)
+        return self._recorded(facts, after_session(facts))
+
+    def _recorded(self, facts: AfterFacts, after: After) -> tuple[ev.Body, ...]:
+        story_id = self._story.id
+        bodies: list[ev.Body] = []
+        if facts.spiral:
+            bodies.append(ev.SpiralSeen(story_id=story_id, reason=facts.spiral, retries=after.retries))
+        found = after.switch
+        if found is not None:
+            bodies.append(
+                ev.LoopEnded(story_id=story_id, name=found.name, detail=found.detail, hint=found.hint)
+            )
+            if after.ends_cohort:
+                detail = f"{story_id}: {found.detail}"
+                bodies.append(ev.AdmissionEnded(name=SPIRAL, detail=detail, hint=found.hint))
+        return tuple(bodies)
+
+    async def _doubt(self, workspace: Workspace) -> KillSwitch | choose.Question | None:
+        """Ask the selector; too little confidence ends the loop, or asks a person before it began."""
+        now, settings = self._now, self._tools.settings
+        if now.settled:
+            return None
+        selection = await self._senses.selector.select(now, workspace)
+        facts = replace(self._facts(), confidence=selection.confidence)
+        found = before_session(facts)
+        if found is None or not parks(found, facts):
+            return found
+        return choose.low_confidence(
+            confidence=selection.confidence,
+            threshold=settings.confidence_threshold,
+            candidates=[f"{now.place.number} ({now.place.name})"],
+            rationale=[selection.rationale],
+        )
+
+    async def _budget_or_stop(self) -> None:
+        """Wait until a part of the budget comes back, or a person asks to stop."""
+        async with trio.open_nursery() as nursery:
+
+            async def stopped() -> None:
+                await self._tools.control.wait_for(self._story.id, Level.FINISH)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(stopped)
+            await self._tools.purse.changed()
+            nursery.cancel_scope.cancel()
+
+    def _cohort(self) -> str:
+        ended_by = self._tools.recorder.snapshot.kill_switch
+        return f"ended with its cohort: {ended_by.detail}" if ended_by and ended_by.name == SPIRAL else ""
+
+    def _facts(self) -> LoopFacts:
+        tools, run, now = self._tools, self._tools.recorder.snapshot, self._now
+        settings = tools.settings
+        return LoopFacts(
+            aborted=self._senses.aborted(),
+            cohort=self._cohort(),
+            sessions_used=now.session_limit_used,
+            max_sessions=settings.max_sessions,
+            overdue=trio.current_time() >= tools.deadline,
+            max_hours=settings.max_hours,
+            tokens_used=run.usage.tokens,
+            token_budget=settings.token_budget,
+            cost_used=run.usage.cost_usd,
+            cost_budget=settings.cost_budget,
+            story_tokens_used=now.usage.tokens,
+            story_token_budget=settings.story_token_budget,
+            story_cost_used=now.usage.cost_usd,
+            story_cost_budget=settings.story_cost_budget,
+            tier=self._senses.tier(),
+            peers=self._senses.peers(),
+            peer_limit=settings.peer_abort,
+            confidence_threshold=settings.confidence_threshold,
+            iteration=now.loop_sessions + 1,
+        )
+
+
+def _senses(story: Story, tools: Tools) -> Senses:
+    return Senses(
+        selector=selector_for(tools),
+        tier=lambda: tools.recorder.snapshot.tier,
+        peers=lambda: tools.latest.sample.peers,
+        aborted=lambda: tools.control.level(story.id) >= Level.FINISH,
+    )
