@@ -207,8 +207,9 @@ class StoryLoop:
             nursery.cancel_scope.cancel()
 
     def _cohort(self) -> str:
-        ended_by = self._tools.recorder.snapshot.kill_switch
-        return f"ended with its cohort: {ended_by.detail}" if ended_by and ended_by.name == SPIRAL else ""
+        # Not told from the run's own switch: the time may have been over before.
+        spirals = self._tools.recorder.snapshot.cohort_spirals
+        return f"ended with its cohort: {spirals} sessions went round in circles" if spirals > 1 else ""
 
     def _facts(self) -> LoopFacts:
         tools, run, now = self._tools, self._tools.recorder.snapshot, self._now

@@ -1,0 +1,169 @@
+"""One simulated run from a seed: a random backlog, a random machine, a person who may lose patience."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import trio
+import trio.testing
+
+from runner.agents.protocol import Job, Launch
+from runner.core import events as ev
+from runner.core.fold import exit_code
+from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
+from runner.core.settings import Settings
+from runner.core.story_json import to_json
+from runner.orchestrator import Orchestrator, World
+from runner.purse import Purse
+from runner.recorder import Recorder
+from runner.settings_json import to_json as settings_to_json
+from runner.stopping import Level, StopControl
+from runner.tools import Tools
+from tests.simulation.machine import GB, WHOLE_MEMORY, SimulatedKeeper, SimulatedRepository, made_up
+
+STORIES = 20
+SECONDS_AN_HOUR = 3600.0
+
+
+class PaperAgent:
+    """An agent whose program is never really started."""
+
+    name = "paper"
+
+    def launch(self, job: Job) -> Launch:  # noqa: ARG002  there is nothing to choose
+        """Give a command; the simulated keeper does not look at it."""
+        return Launch(argv=("paper",))
+
+
+@dataclass(slots=True)
+class Paper:
+    """A journal in memory."""
+
+    events: list[ev.Event] = field(default_factory=list)
+
+    def append(self, events: Sequence[ev.Event]) -> None:
+        """Keep the events."""
+        self.events += events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What a simulated run left."""
+
+    seed: int
+    settings: Settings
+    stories: tuple[Story, ...]
+    events: list[ev.Event]
+    run: RunSnapshot
+    lasted: float
+
+
+def backlog(rng: random.Random) -> tuple[Story, ...]:
+    """Draw stories that depend on earlier ones."""
+    stories: list[Story] = []
+    for number in range(STORIES):
+        needs = rng.sample([one.id for one in stories], k=min(len(stories), rng.choice([0, 0, 0, 1, 1, 2])))
+        verify = rng.choice([(), ("true",), ("true", "true")])
+        stories.append(
+            Story(
+                id=StoryId(f"s{number:02}"),
+                title="",
+                prompt="",
+                depends_on=tuple(needs),
+                verify=tuple(verify),
+            )
+        )
+    return tuple(stories)
+
+
+def draw_settings(rng: random.Random) -> Settings:
+    """Draw the limits of a run."""
+    return Settings(
+        max_stories=rng.choice([1, 2, 3, 5, 8, 20]),
+        max_sessions=rng.choice([2, 5]),
+        max_hours=rng.choice([0.5, 2.0, 8.0, 24.0]),
+        token_budget=rng.choice([None, None, 500_000]),
+        cost_budget=rng.choice([None, None, 5.0]),
+        story_cost_budget=rng.choice([None, None, 2.0]),
+    )
+
+
+def play(seed: int, folder: Path) -> Played:
+    """Play one run to its end under a fake clock."""
+    rng = random.Random(seed)  # noqa: S311  dice, not secrets
+    settings, stories, paper = draw_settings(rng), backlog(rng), Paper()
+    with made_up(seed):
+        run, lasted = trio.run(
+            _play, rng, settings, stories, paper, folder, clock=trio.testing.MockClock(autojump_threshold=0)
+        )
+    return Played(seed=seed, settings=settings, stories=stories, events=paper.events, run=run, lasted=lasted)
+
+
+async def _play(
+    rng: random.Random, settings: Settings, stories: tuple[Story, ...], paper: Paper, folder: Path
+) -> tuple[RunSnapshot, float]:
+    began = trio.current_time()
+    blank = RunSnapshot(run_id=RunId("simulated"), started_at=0.0)
+    recorder = Recorder(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
+    keeper, control = SimulatedKeeper(rng), StopControl()
+    tools = Tools(
+        repository=cast(Any, SimulatedRepository(common_dir=folder / "git", top=folder, rng=rng)),
+        keeper=cast(Any, keeper),
+        recorder=recorder,
+        control=control,
+        settings=settings,
+        worktree_root=folder,
+        populate=trio.CapacityLimiter(2),
+        deadline=began + settings.max_hours * SECONDS_AN_HOUR,
+        purse=Purse(settings, lambda: recorder.snapshot),
+    )
+    started = ev.RunStarted(
+        base="0" * 40,
+        isolation="worktree",
+        enforcement="none",
+        max_stories=settings.max_stories,
+        options=settings_to_json(settings),
+        stories=tuple(to_json(story) for story in stories),
+    )
+    await recorder.record(started)
+    world = World(sample=_machine(rng, keeper), requests=lambda _last: (), write_crash=_crash)
+    agents = {story.id: PaperAgent() for story in stories}
+    with trio.fail_after(60 * SECONDS_AN_HOUR):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_person, rng, control)
+            await Orchestrator(order=stories, agents=agents, tools=tools, world=world).orchestrate()
+            nursery.cancel_scope.cancel()
+    await recorder.record(ev.RunEnded(exit_code=exit_code(recorder.snapshot)))
+    return recorder.snapshot, trio.current_time() - began
+
+
+def _machine(rng: random.Random, keeper: SimulatedKeeper) -> Any:
+    """Give a memory curve: what others take, now and then a lot of it, and what sessions take."""
+    waves = [(rng.uniform(0, 6 * GB), rng.uniform(100, 5000), rng.uniform(0, 5000)) for _ in range(3)]
+    blind = rng.random() < 0.1
+
+    def sample() -> ResourceSample:
+        if blind:
+            return ResourceSample()
+        now = trio.current_time()
+        others = sum(size for size, period, phase in waves if ((now + phase) // period) % 2)
+        return ResourceSample(memory_available=max(0, int(WHOLE_MEMORY - others - keeper.memory_used)))
+
+    return sample
+
+
+async def _person(rng: random.Random, control: StopControl) -> None:
+    """Press Ctrl-C in some runs, perhaps more than once."""
+    if rng.random() < 0.7:
+        return
+    await trio.sleep(rng.uniform(0, 20_000))
+    control.raise_run(Level.FINISH)
+    if rng.random() < 0.5:
+        await trio.sleep(rng.uniform(0, 600))
+        control.raise_run(Level.STOP)
+
+
+def _crash(error: BaseException) -> Path:
+    raise AssertionError("a pipeline crashed") from error
