@@ -32,7 +32,7 @@ import struct
 import sys
 import time
 
-from isolation.process_tree import SUBREAPER, Tree, adopt_orphans, kill_all, set_name
+from isolation.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
 HEADER = struct.Struct("!III")
 """Bytes that follow, number of arguments, number of environment entries."""
@@ -223,7 +223,7 @@ def _keep(control: int, stdin: int, output: int, level: str) -> None:
     os.setsid()
     if level == SUBREAPER:
         adopt_orphans()
-    set_name("apm-keeper")
+    set_name(KEEPER_NAME)
     link = socket.socket(fileno=control)
     request = _receive_request(link)
     if request is None:

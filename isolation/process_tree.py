@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterable
 SUBREAPER = "subreaper"
 GROUP = "group"
 
+KEEPER_NAME = "apm-keeper"
+"""What `ps` shows for a keeper; by it one run knows the sessions of another."""
+
 KILL_LIMIT = 10.0
 """A process that lives this long after SIGKILL sits in the kernel; it is reported, not awaited."""
 DENIED_LIMIT = 1.0

@@ -1,0 +1,100 @@
+"""Which processes are agent sessions: by the program they run, each session once.
+
+A session is many processes: a launcher, the agent, its helpers and their children. All that have an
+agent above them belong to that agent's session. A keeper is where a session of a run begins, so what
+stands below it is one session, also when an agent started the run.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentProgram:
+    """How an agent shows on a command line: its name, and the package that holds its script."""
+
+    name: str
+    package: str
+
+
+AGENT_PROGRAMS = (
+    AgentProgram(name="claude", package="@anthropic-ai/claude-code"),
+    AgentProgram(name="codex", package="@openai/codex"),
+    AgentProgram(name="opencode", package="opencode-ai"),
+    AgentProgram(name="gemini", package="@google/gemini-cli"),
+    AgentProgram(name="qwen", package="@qwen-code/qwen-code"),
+    AgentProgram(name="aider", package="aider"),
+)
+
+_INTERPRETER = re.compile(r"(?:node|nodejs|bun|deno|python|pypy|sh|bash|dash|zsh|ksh)[\d.]*")
+_PACKAGE_FOLDERS = ("node_modules", "site-packages")
+_OPTIONS_WITH_VALUE = frozenset({"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"})
+
+
+def is_agent(argv: Sequence[str], programs: Sequence[AgentProgram]) -> bool:
+    """Tell whether a command line runs one of the programs, by itself or as an interpreter's script."""
+    if not argv:
+        return False
+    names = {program.name for program in programs}
+    executable = _base(argv[0])
+    if executable in names:
+        return True
+    if _INTERPRETER.fullmatch(executable) is None:
+        return False
+    script = _script(argv)
+    folders = (f"/{place}/{program.package}/" for place in _PACKAGE_FOLDERS for program in programs)
+    return _base(script) in names or any(folder in f"/{script}" for folder in folders)
+
+
+def below(root: int, parents: Mapping[int, int]) -> set[int]:
+    """Give a process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
+    found, waiting = {root}, [root]
+    for pid in waiting:
+        fresh = [child for child in children.get(pid, ()) if child not in found]
+        found.update(fresh)
+        waiting += fresh
+    return found
+
+
+def sessions(agents: Collection[int], keepers: Collection[int], parents: Mapping[int, int]) -> set[int]:
+    """Give each session once, by the keeper or the topmost agent that it begins with."""
+    return {_beginning(agent, agents, keepers, parents) for agent in agents}
+
+
+def _beginning(
+    agent: int, agents: Collection[int], keepers: Collection[int], parents: Mapping[int, int]
+) -> int:
+    first = agent
+    for pid in _above(agent, parents):
+        if pid in keepers:
+            return pid
+        if pid in agents:
+            first = pid
+    return first
+
+
+def _above(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    """Give the ancestors, nearest first; a number used anew while we looked must not make a circle."""
+    met = {pid}
+    while (pid := parents.get(pid, 0)) and pid not in met:
+        met.add(pid)
+        yield pid
+
+
+def _script(argv: Sequence[str]) -> str:
+    """Give an interpreter's first argument that is no option: a script, a module, or code."""
+    rest = iter(argv[1:])
+    for argument in rest:
+        if argument in _OPTIONS_WITH_VALUE:
+            next(rest, None)
+        elif not argument.startswith("-") and argument != "run":  # `bun run`, `deno run`
+            return argument
+    return ""
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
