@@ -24,7 +24,6 @@ from isolation.errors import KeeperError
 from isolation.keeper import open_keeper, wait_for_old_keepers
 from isolation.layout import journal_path, keepers_lock_path, run_dir
 from isolation.repository import Repository, offload
-from runner import probe
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.attendance import Desk, Port, aggregating, attended_by, heralding
@@ -41,6 +40,7 @@ from runner.journal import Journal, Request
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
 from runner.pipeline import finished
 from runner.planning import Plan, root_of
+from runner.probe import Probe
 from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.settings_json import from_json as settings_from_json
@@ -98,13 +98,14 @@ async def start_run(
     plan: Plan,
     view: View,
     *,
-    sample: Sampler = probe.sample,
+    sample: Sampler | None = None,
     desk: Desk | None = None,
     quiet: bool = False,
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
     run_id, settings = new_run_id(), plan.settings
-    tier = evaluate(await offload(sample, plan.repository.top), settings.tiers).tier
+    sample = sample or Probe()
+    tier = evaluate(await offload(sample, plan.worktree_root), settings.tiers).tier
     first = _beginning(plan, tier)
     notes = tuple(ev.Noted(message=note) for note in plan.notes)
     async with _coordination(plan.repository, run_id) as journal:
@@ -180,6 +181,7 @@ async def resume_run(
             first=(ev.RunResumed(requeued=requeued),),
             crew=_Crew(settings=settings, order=order, agents=agents, retry_failed=retry_failed),
             view=view,
+            sample=Probe(),
             desk=desk,
             quiet=quiet,
         )
@@ -227,7 +229,7 @@ async def _coordinate(
     first: Sequence[ev.Body],
     crew: _Crew,
     view: View,
-    sample: Sampler = probe.sample,
+    sample: Sampler,
     desk: Desk | None = None,
     quiet: bool = False,
 ) -> Ended:
@@ -262,7 +264,7 @@ async def _coordinate(
         )
         await tidy(tools)
         world = replace(
-            _world(repository, journal, snapshot.run_id, sample),
+            _world(tools, journal, snapshot.run_id, sample),
             attended=lambda: desk is not None and desk.waits(recorder.snapshot),
         )
         orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
@@ -320,17 +322,17 @@ async def _refreshing(view: View) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
-def _world(repository: Repository, journal: Journal, run_id: RunId, sample: Sampler) -> World:
+def _world(tools: Tools, journal: Journal, run_id: RunId, sample: Sampler) -> World:
     def requests(last: int) -> list[StopRequest | AnswerRequest]:
         found = (_request(request) for request in journal.requests_after(run_id, last))
         return [request for request in found if request is not None]
 
-    crashes = run_dir(repository.common_dir, run_id)
+    crashes = run_dir(tools.repository.common_dir, run_id)
 
     def write_crash(error: BaseException) -> Path:
         return write_crash_log(error, crashes)
 
-    return World(sample=partial(sample, repository.top), requests=requests, write_crash=write_crash)
+    return World(sample=partial(sample, tools.worktree_root), requests=requests, write_crash=write_crash)
 
 
 def _request(request: Request) -> StopRequest | AnswerRequest | None:

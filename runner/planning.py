@@ -99,7 +99,7 @@ def make_plan(request: RunRequest) -> Plan:
 def view(plan: Plan) -> PlanView:
     """Give the plan as people and machines read it."""
     settings = plan.settings
-    verdict = evaluate(probe.sample(plan.repository.top), settings.tiers)
+    verdict = evaluate(probe.sample(plan.worktree_root), settings.tiers)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
     window = ceiling(verdict.tier, settings.max_stories, 0)
     reasons = _reasons(plan, window)

@@ -24,9 +24,9 @@ REFERENCE = DOCS / "reference"
 # Enough of everything, so that the tier of the machine that runs the tests is not part of a page.
 GENEROUS = """
 [tiers]
-green = { memory-gb = 0, swap-gb = 999999 }
-warn = { memory-gb = 0, swap-gb = 999999 }
-degraded = { memory-gb = 0, swap-gb = 999999 }
+green = { memory-gb = 0, swap-gb = 999999, peers = 999999 }
+warn = { memory-gb = 0, swap-gb = 999999, peers = 999999 }
+degraded = { memory-gb = 0, swap-gb = 999999, peers = 999999 }
 """
 
 

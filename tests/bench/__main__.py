@@ -3,8 +3,8 @@
 import sys
 from importlib import import_module
 
-BENCHES = ("bench_start", "bench_keeper", "bench_state", "bench_run")
-QUICK = ("bench_start", "bench_keeper")
+BENCHES = ("bench_start", "bench_keeper", "bench_probe", "bench_state", "bench_run")
+QUICK = ("bench_start", "bench_keeper", "bench_probe")
 
 
 def main(arguments: list[str]) -> int:

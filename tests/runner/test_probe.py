@@ -1,149 +1,104 @@
-"""The probe: control groups count, cache that can be given back does not, failures are unknown."""
+"""The probe: what cannot be read is unknown, what is there is plausible, peers are looked up seldom."""
 
+import ctypes
+import math
+import os
+import tempfile
+from dataclasses import astuple
 from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runner import probe
+from runner.core.agent_sessions import AgentProgram
 from runner.core.model import ResourceSample
+from tests.runner.machine_files import MachineFiles, deny_psutil, stalled
 
-GB = 1024**3
-
-
-class Groups:
-    """A tree of control groups and the process's place in it, as files."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "cgroup"
-        self.root.mkdir()
-        self.place = folder / "self-cgroup"
-        self.disk = folder
-
-    def put(self, group: str, **files: object) -> None:
-        """Write files into a group; `__` stands for the dot."""
-        folder = self.root / group
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name.replace("__", ".")).write_text(f"{text}\n")
-
-    def sample(self) -> ResourceSample:
-        """Sample with these groups instead of the machine's."""
-        return probe.sample(self.disk, cgroup_root=self.root, proc_cgroup=self.place)
+OF_PSUTIL = ("virtual_memory", "swap_memory", "process_iter")
+FILES = (
+    "proc/self/cgroup",
+    "proc/self/mountinfo",
+    "proc/pressure/memory",
+    "proc/pressure/cpu",
+    "proc/pressure/io",
+    "proc/1/stat",
+    "proc/1/cmdline",
+    *(f"cgroup/{name}" for name in ("memory.max", "memory.high", "memory.current", "memory.stat")),
+    *(f"cgroup/{name}" for name in ("memory.swap.max", "memory.swap.current", "cpu.max")),
+    *(f"cgroup/{name}" for name in ("memory.pressure", "cpu.pressure", "io.pressure")),
+    *(f"cgroup/memory/memory.{name}" for name in ("limit_in_bytes", "usage_in_bytes", "stat")),
+    "cgroup/memory/memory.memsw.limit_in_bytes",
+    "cgroup/cpu,cpuacct/cpu.cfs_quota_us",
+    "cgroup/cpu,cpuacct/cpu.cfs_period_us",
+)
 
 
-@pytest.fixture
-def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Groups:
-    """Give control groups on a machine that has 16 GB available."""
+def deny_the_system(patch: pytest.MonkeyPatch) -> None:
+    """Let every call fail that would tell something without a file."""
 
-    class Memory:
-        available = 16 * GB
-
-    monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    return Groups(tmp_path)
-
-
-def test_a_group_limit_below_the_hosts_memory_counts(groups: Groups) -> None:
-    """Acceptance 44: the limit, less what is used, is what is available."""
-    groups.place.write_text("0::/app\n")
-    groups.put("app", memory__max=4 * GB, memory__high="max", memory__current=1 * GB)
-    assert groups.sample().memory_available == 3 * GB
-
-
-def test_the_tightest_ancestor_counts(groups: Groups) -> None:
-    """Acceptance 44: a limit anywhere above the process holds for it."""
-    groups.place.write_text("0::/slice/app\n")
-    groups.put("slice/app", memory__max=8 * GB, memory__current=0)
-    groups.put("slice", memory__max=5 * GB, memory__current=3 * GB)
-    groups.put("", memory__max="max", memory__current=9 * GB)
-    assert groups.sample().memory_available == 2 * GB
-
-
-def test_memory_high_is_a_limit_too(groups: Groups) -> None:
-    """Beyond `memory.high` the kernel throttles, so it counts like a limit."""
-    groups.place.write_text("0::/app\n")
-    groups.put("app", memory__max=8 * GB, memory__high=2 * GB, memory__current=GB)
-    assert groups.sample().memory_available == GB
-
-
-def test_cache_that_can_be_given_back_is_available(groups: Groups) -> None:
-    """Inactive file pages do not count as used."""
-    groups.place.write_text("0::/app\n")
-    stat = f"anon {GB}\ninactive_file {2 * GB}"
-    groups.put("app", memory__max=4 * GB, memory__current=3 * GB, memory__stat=stat)
-    assert groups.sample().memory_available == 3 * GB
-
-
-def test_a_group_over_its_limit_has_nothing_left(groups: Groups) -> None:
-    """Available memory is never negative."""
-    groups.place.write_text("0::/app\n")
-    groups.put("app", memory__high=GB, memory__current=3 * GB)
-    assert groups.sample().memory_available == 0
-
-
-def test_the_older_hierarchy_counts(groups: Groups) -> None:
-    """Acceptance 44: version 1 groups have other names for the same."""
-    groups.place.write_text("5:cpu,cpuacct:/x\n3:memory:/docker/abc\n")
-    stat = f"total_inactive_file {GB}"
-    groups.put(
-        "memory/docker/abc",
-        memory__limit_in_bytes=3 * GB,
-        memory__usage_in_bytes=2 * GB,
-        memory__stat=stat,
-    )
-    groups.put("memory", memory__limit_in_bytes=9223372036854771712, memory__usage_in_bytes=GB)
-    assert groups.sample().memory_available == 2 * GB
-
-
-@pytest.mark.parametrize("place", ["0::/gone\n", "0::/\n", "0::/../../other\n", "", "garbage\n", "0::\n"])
-def test_without_a_limit_the_host_counts(groups: Groups, place: str) -> None:
-    """A place that cannot be found, or that is not limited, restricts nothing."""
-    groups.place.write_text(place)
-    assert groups.sample().memory_available == 16 * GB
-
-
-def test_a_limit_at_the_root_holds_for_a_name_from_another_namespace(groups: Groups) -> None:
-    """In a container the own group may be shown as the root."""
-    groups.place.write_text("0::/../../docker/abc\n")
-    groups.put("", memory__max=2 * GB, memory__current=GB)
-    assert groups.sample().memory_available == GB
-
-
-@pytest.mark.parametrize("stat", ["nonsense", "inactive_file much"])
-def test_unreadable_figures_are_left_out(groups: Groups, stat: str) -> None:
-    """Nonsense in a file is no reason to guess, nor to fail."""
-    groups.place.write_text("0::/app\n")
-    groups.put("app", memory__max=4 * GB, memory__high="lots", memory__current=GB, memory__stat=stat)
-    assert groups.sample().memory_available == 3 * GB
-
-
-def test_a_machine_without_control_groups(groups: Groups) -> None:
-    """Where there is no such file, the host's memory counts."""
-    assert groups.sample().memory_available == 16 * GB
-
-
-def test_every_failure_is_unknown(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acceptance 43: a signal that cannot be read is None, and nothing is raised."""
-
-    def fail() -> None:
-        raise psutil.AccessDenied
-
-    monkeypatch.setattr(psutil, "virtual_memory", fail)
-    monkeypatch.setattr(psutil, "swap_memory", fail)
-    groups.disk = groups.disk / "gone"
-    assert groups.sample() == ResourceSample()
-
-
-def test_a_limit_counts_though_the_host_is_unknown(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One unknown signal does not hide another that is known."""
-
-    def fail() -> None:
+    def fail(*_args: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(psutil, "virtual_memory", fail)
-    groups.place.write_text("0::/app\n")
-    groups.put("app", memory__max=4 * GB, memory__current=GB)
-    assert groups.sample().memory_available == 3 * GB
+    deny_psutil(patch, *OF_PSUTIL)
+    patch.setattr(os, "getloadavg", fail)
+    patch.setattr(os, "statvfs", fail)
+
+
+def test_every_failure_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acceptance 43: on a machine that tells nothing every signal is None, and nothing is raised."""
+    deny_the_system(monkeypatch)
+    assert probe.Probe(proc=tmp_path / "gone")(tmp_path) == ResourceSample()
+
+
+def test_unreadable_files_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acceptance 43: files that are there but cannot be read are as good as none."""
+    deny_the_system(monkeypatch)
+    machine = MachineFiles(tmp_path)
+    for name in FILES:
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).mkdir(parents=True)
+    assert machine.sample() == ResourceSample()
+
+
+@settings(max_examples=200)
+@given(
+    st.dictionaries(st.sampled_from(FILES), st.binary(max_size=60).filter(lambda text: not has_digit(text)))
+)
+def test_garbage_is_unknown(garbage: dict[str, bytes]) -> None:
+    """Acceptance 43: whatever bytes a file holds, a sample is taken, and what they do not say is None."""
+    assert sample_of(garbage, sound=False) == ResourceSample()
+
+
+def has_digit(text: bytes) -> bool:
+    return any(character in b"0123456789" for character in text)
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.sampled_from(FILES), st.binary(max_size=60) | st.from_regex(rb"[0-9 .\n-]{0,30}")))
+def test_no_content_makes_a_figure_absurd(garbage: dict[str, bytes]) -> None:
+    """Broken files among sound ones never raise, and give no negative, endless or undefined figure."""
+    for value in astuple(sample_of(garbage, sound=True)):
+        assert value is None or (math.isfinite(value) and value >= 0)
+
+
+def sample_of(files: dict[str, bytes], *, sound: bool) -> ResourceSample:
+    """Sample a machine that has these files, among sound ones or alone."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        deny_the_system(patch)
+        folder = Path(name)
+        machine = MachineFiles(folder)
+        machine.belongs("4:memory:/", "5:cpu,cpuacct:/", "0::/")
+        if sound:
+            patch.setattr(os, "getloadavg", lambda: (1.0, 1.0, 1.0))
+            machine.put("", memory__max=9, memory__current=1, memory__swap__max=9, memory__swap__current=1)
+            machine.put("", cpu__max="1 2", memory__pressure=stalled("1.00"), memory__stat="inactive_file 1")
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(text)
+        return machine.sample()
 
 
 def test_this_machine_can_be_sampled(tmp_path: Path) -> None:
@@ -153,4 +108,122 @@ def test_this_machine_can_be_sampled(tmp_path: Path) -> None:
     assert 0 < sample.memory_available <= psutil.virtual_memory().total
     assert sample.disk_free is not None
     assert sample.disk_free > 0
-    assert sample.peers is None
+    assert sample.load_per_cpu is not None
+    assert sample.load_per_cpu >= 0
+    assert sample.peers is not None
+    assert sample.peers >= 0
+
+
+@pytest.mark.skipif(not Path("/proc/pressure/memory").exists(), reason="this kernel has no pressure figures")
+def test_this_machine_tells_its_stalls(tmp_path: Path) -> None:
+    """The real files of the kernel are understood."""
+    sample = probe.sample(tmp_path)
+    for percent in (sample.memory_stall, sample.cpu_stall, sample.io_stall):
+        assert percent is not None
+        assert 0 <= percent <= 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "full avg10=5.00 avg60=0", "some avg10=", "some avg10=nan avg60=1", "some avg10=101.00 avg60=1"],
+)
+def test_a_pressure_file_without_the_figure_is_unknown(tmp_path: Path, text: str) -> None:
+    """Only the line and the figure that are meant count."""
+    machine = MachineFiles(tmp_path)
+    machine.press("io", text)
+    assert machine.sample().io_stall is None
+
+
+def test_the_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nearest parent that exists tells the disk; a file in the way is no parent."""
+    (tmp_path / "file").touch()
+    asked = []
+    real = os.statvfs
+
+    def seen(path: Path) -> os.statvfs_result:
+        found = real(path)
+        asked.append(path)
+        return found
+
+    monkeypatch.setattr(os, "statvfs", seen)
+    there = probe.sample(tmp_path / "not" / "yet" / "there")
+    assert there.disk_free is not None
+    assert there.inodes_free is not None
+    probe.sample(tmp_path / "file" / "below")
+    assert asked == [tmp_path, tmp_path / "file"]
+
+
+def _file_system(*, files: int) -> os.statvfs_result:
+    # Block sizes; blocks in all, free, for us; inodes in all, free, for us; flags, longest name.
+    return os.statvfs_result((4096, 1024, 1000, 500, 300, files, files // 2, files // 4, 0, 255))
+
+
+@pytest.mark.parametrize(("files", "free"), [(1000, 250), (0, None)])
+def test_free_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, free: int | None) -> None:
+    """What an ordinary user may take counts; a file system without inodes, such as btrfs, is unknown."""
+    monkeypatch.setattr(os, "statvfs", lambda _path: _file_system(files=files))
+    sample = probe.sample(tmp_path)
+    assert (sample.disk_free, sample.inodes_free) == (300 * 1024, free)
+
+
+class Libc:
+    """A C library whose `sysctlbyname` answers with one number."""
+
+    def __init__(self, level: int, code: int = 0) -> None:
+        self.level, self.code = level, code
+        self.asked = b""
+
+    def sysctlbyname(self, name: bytes, old: object, size: object, new: object, _length: object) -> int:
+        """Put the number where the caller wants it."""
+        assert new is None, "nothing is set, only asked"
+        assert size._obj.value == 4  # type: ignore[attr-defined]  # what `byref` points to
+        self.asked = name
+        old._obj.value = self.level  # type: ignore[attr-defined]  # as above
+        return self.code
+
+
+@pytest.mark.parametrize(
+    ("libc", "percent"),
+    [(Libc(42), 42.0), (Libc(42, code=-1), None), (Libc(400), None), (Libc(-3), None), (object(), None)],
+)
+def test_macos_tells_its_free_memory(
+    monkeypatch: pytest.MonkeyPatch, libc: object, percent: float | None
+) -> None:
+    """The free percentage is asked of the kernel itself; no answer, or an absurd one, is unknown."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: libc)
+    assert probe.ask_macos() == percent
+    if isinstance(libc, Libc):
+        assert libc.asked == b"kern.memorystatus_level"
+
+
+@pytest.mark.parametrize(("platform", "percent"), [("darwin", 42.0), ("linux", None)])
+def test_only_macos_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: str, percent: float | None
+) -> None:
+    """Elsewhere the signal is unknown."""
+    monkeypatch.setattr(probe, "ask_macos", lambda: 42.0)
+    monkeypatch.setattr("sys.platform", platform)
+    assert MachineFiles(tmp_path).sample().pressure_free_percent == percent
+
+
+def test_peers_are_looked_up_every_five_seconds(tmp_path: Path) -> None:
+    """Between two looks the last count holds; every other signal is read each time."""
+    machine, now = MachineFiles(tmp_path), [100.0]
+    sampler = probe.Probe(
+        proc=machine.proc, programs=[AgentProgram(name="ai", package="ai")], clock=lambda: now[0]
+    )
+
+    def start(pid: int) -> None:
+        (machine.proc / str(pid)).mkdir()
+        (machine.proc / str(pid) / "stat").write_text(f"{pid} (ai) S 1 1 1 0 -1 0 0 0\n")
+        (machine.proc / str(pid) / "cmdline").write_text("/usr/bin/ai\0--flag\0")
+
+    start(7)
+    machine.press("memory", stalled("1.00"))
+    assert (sampler(tmp_path).peers, sampler(tmp_path).memory_stall) == (1, 1)
+    start(8)
+    machine.press("memory", stalled("2.00"))
+    now[0] = 104.9
+    assert (sampler(tmp_path).peers, sampler(tmp_path).memory_stall) == (1, 2)
+    now[0] = 105.0
+    assert sampler(tmp_path).peers == 2
