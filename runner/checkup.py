@@ -18,20 +18,21 @@ from isolation.lease import holder_is_alive, read_holder
 from isolation.process_tree import SUBREAPER, kill_level
 from runner import probe
 from runner.config import load_settings
+from runner.core.agent_sessions import AGENT_PROGRAMS
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.instants import clock
-from runner.core.model import Tier
+from runner.core.model import ResourceSample, Tier
 from runner.core.settings import Settings
 from runner.core.tiers import evaluate
 from runner.core.words import count
 from runner.journal import Journal
 from runner.journal_file import require_sound
 
-AGENTS = ("claude", "codex", "opencode", "gemini", "qwen", "aider")
 MERGE_TREE_GIT = (2, 38)
 GB = 1 << 30
 _SCARCE_DISK = 5 * GB
 _LEAST_DISK = GB // 2
+_SCARCE_INODES, _LEAST_INODES = 100_000, 1_000
 _SCARCE_FILES = 1024
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_ASK_VERSION = 1
@@ -72,8 +73,11 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
     yield _killing()
     yield _sandbox()
     yield _agents(settings)
-    yield _memory(start, settings)
-    yield _disk(paths, start, settings)
+    place = _worktrees(paths, settings) if paths else start.resolve()
+    sample = probe.sample(place)
+    yield _machine(sample, settings)
+    yield from _signals(sample)
+    yield _disk(sample, place)
     yield _open_files()
     if paths:
         yield _journal(paths.common_dir)
@@ -144,7 +148,8 @@ def _agents(settings: Settings) -> Finding:
             detail=f"configured, but not found: {', '.join(missing)}",
             hint="check `argv` under [agents] in autopilot-multi.toml.",
         )
-    found = [f"{name} ({where})" for name in AGENTS if (where := shutil.which(name))]
+    known = (program.name for program in AGENT_PROGRAMS)
+    found = [f"{name} ({where})" for name in known if (where := shutil.which(name))]
     found += [f"{name} (configured)" for name in settings.agents]
     if found:
         return Finding(name="agents", level=Level.OK, detail=", ".join(found))
@@ -161,8 +166,8 @@ def _program(name: str) -> bool:
     return os.sep in name or shutil.which(name) is not None
 
 
-def _memory(start: Path, settings: Settings) -> Finding:
-    verdict = evaluate(probe.sample(start), settings.tiers)
+def _machine(sample: ResourceSample, settings: Settings) -> Finding:
+    verdict = evaluate(sample, settings.tiers)
     good = verdict.tier in {Tier.GREEN, Tier.UNKNOWN}
     return Finding(
         name="machine",
@@ -172,16 +177,55 @@ def _memory(start: Path, settings: Settings) -> Finding:
     )
 
 
-def _disk(paths: RepositoryPaths | None, start: Path, settings: Settings) -> Finding:
-    where = start.resolve()
-    if paths:
-        configured = Path(settings.worktree_root) if settings.worktree_root else None
-        where = worktree_root(paths.common_dir, paths.top / configured if configured else None)
-    there = next(folder for folder in (where, *where.parents) if folder.exists())
-    free = shutil.disk_usage(there).free
-    level = Level.FAIL if free < _LEAST_DISK else Level.WARN if free < _SCARCE_DISK else Level.OK
+def _signals(sample: ResourceSample) -> Iterator[Finding]:
+    """Show each signal of its own; what they mean together is the tier's to say."""
+    free = _words(sample.pressure_free_percent, "{:.0f} % free of pressure", " (only macOS tells)")
+    stalls = {"memory": sample.memory_stall, "processor": sample.cpu_stall, "disk": sample.io_stall}
+    waited = ", ".join(f"for {name} {_words(value, '{:.1f} %')}" for name, value in stalls.items())
+    peers = sample.peers
+    details = {
+        "memory": _words(_gigabytes(sample.memory_available), "{:.1f} GB available"),
+        "swap": _words(_gigabytes(sample.swap_used), "{:.1f} GB in use"),
+        "pressure": free,
+        "load": _words(sample.load_per_cpu, "{:.2f} for each processor that may be used, last minute"),
+        "waiting": f"{waited} of the last 10 seconds",
+        "other agents": _words(peers, count(peers or 0, "session") + " besides ours"),
+    }
+    for name, detail in details.items():
+        yield Finding(name=name, level=Level.OK, detail=detail)
+
+
+def _words(value: float | None, form: str, why_unknown: str = "") -> str:
+    return f"unknown{why_unknown}" if value is None else form.format(value)
+
+
+def _gigabytes(number: int | None) -> float | None:
+    return None if number is None else number / GB
+
+
+def _worktrees(paths: RepositoryPaths, settings: Settings) -> Path:
+    if not settings.worktree_root:
+        return worktree_root(paths.common_dir)
+    return worktree_root(paths.common_dir, paths.top / Path(settings.worktree_root).expanduser())
+
+
+def _disk(sample: ResourceSample, place: Path) -> Finding:
+    free, inodes = sample.disk_free, sample.inodes_free
+    level = max(
+        _level_of(free, scarce=_SCARCE_DISK, least=_LEAST_DISK),
+        _level_of(inodes, scarce=_SCARCE_INODES, least=_LEAST_INODES),
+        key=list(Level).index,
+    )
+    space = _words(_gigabytes(free), "{:.1f} GB free", " free space")
+    files = _words(inodes, "room for {:,} files", " number of files")
     hint = "" if level is Level.OK else "free some space, or set `worktree-root` to another disk."
-    return Finding(name="disk", level=level, detail=f"{free / GB:.1f} GB free for {where}", hint=hint)
+    return Finding(name="disk", level=level, detail=f"{space}, {files}, at {place}", hint=hint)
+
+
+def _level_of(amount: int | None, *, scarce: int, least: int) -> Level:
+    if amount is None or amount >= scarce:
+        return Level.OK
+    return Level.WARN if amount >= least else Level.FAIL
 
 
 def _open_files() -> Finding:
