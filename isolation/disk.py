@@ -72,19 +72,25 @@ def _same_file(descriptor: int, path: Path) -> bool:
         return False
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write `data` so that readers, and a crash, see the old file or the new one, never a part."""
+def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+    """Write `data` so that readers, and a crash, see the old file or the new one, never a part.
+
+    What means nothing after a power cut need not be `durable`, which spares the disk.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    if not durable:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

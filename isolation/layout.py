@@ -58,15 +58,31 @@ def main_checkout(common_dir: Path) -> Path | None:
     return _configured_worktree(common_dir)
 
 
+def current_branch(checkout: Path) -> str:
+    """Name the branch that a checkout is on; empty when it is on none, or that cannot be told."""
+    folder = own_git_dir(checkout)
+    try:
+        head = (folder / "HEAD").read_text(errors="surrogateescape").strip() if folder else ""
+    except OSError:
+        return ""
+    branch = head.removeprefix("ref: refs/heads/")
+    # A repository with the newer kind of references keeps a file that names no real branch.
+    return "" if branch in {head, ".invalid"} else branch
+
+
+def repository_hash(common_dir: Path) -> str:
+    """Give a short name that tells one repository on this machine from every other."""
+    import hashlib
+
+    return hashlib.sha256(bytes(common_dir)).hexdigest()[:16]
+
+
 def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
     """Give the folder that holds this repository's story worktrees, whether it exists or not."""
     main = main_checkout(common_dir) or common_dir
     if configured is None:
         return main.parent / f"{main.name}.worktrees"
-    import hashlib
-
-    digest = hashlib.sha256(bytes(common_dir)).hexdigest()[:8]
-    return configured.expanduser().resolve() / f"{main.name}-{digest}"
+    return configured.expanduser().resolve() / f"{main.name}-{repository_hash(common_dir)[:8]}"
 
 
 def worktree_path(root: Path, story_id: str) -> Path:
@@ -112,6 +128,11 @@ def lease_lock_path(common_dir: Path) -> Path:
 def lease_path(common_dir: Path) -> Path:
     """Give the file that names the lease's holder."""
     return autopilot_dir(common_dir) / "lease.json"
+
+
+def sessions_dir(common_dir: Path) -> Path:
+    """Give the folder of the registry: one file for each live session in any worktree of the family."""
+    return autopilot_dir(common_dir) / "sessions"
 
 
 def worktrees_lock_path(common_dir: Path) -> Path:

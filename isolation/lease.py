@@ -58,7 +58,7 @@ def acquire(common_dir: Path, run_id: str) -> Lease:
     try:
         notes = _settle(common_dir)
         holder = Holder(
-            boot_id=_boot_id(),
+            boot_id=boot_id(),
             pid=os.getpid(),
             start_ticks=_start_ticks(os.getpid()),
             host=os.uname().nodename,
@@ -129,10 +129,11 @@ def _held(holder: Holder | None) -> IsolationError:
 
 
 def _is_running(holder: Holder) -> bool:
-    return holder.boot_id == _boot_id() and holder.start_ticks == _start_ticks(holder.pid)
+    return holder.boot_id == boot_id() and holder.start_ticks == _start_ticks(holder.pid)
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Name this boot of the machine; empty where the system does not tell."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

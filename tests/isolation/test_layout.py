@@ -60,6 +60,23 @@ def test_a_submodule_is_a_repository_of_its_own(repo: Path) -> None:
     assert layout.worktree_root(found.common_dir) == repo / "sub.worktrees"
 
 
+def test_the_branch_of_a_checkout_is_read_without_git(repo: Path) -> None:
+    """On a branch, also with a slash, in a linked worktree, detached, and where there is no checkout."""
+    assert layout.current_branch(repo) == "main"
+    git(repo, "worktree", "add", "-q", "-b", "team/topic", "../linked")
+    assert layout.current_branch(repo.parent / "linked") == "team/topic"
+    git(repo, "checkout", "-q", "--detach")
+    assert layout.current_branch(repo) == ""
+    assert layout.current_branch(repo.parent / "nowhere") == ""
+
+
+def test_each_repository_has_its_own_hash(repo: Path, make_repository: Callable[..., Path]) -> None:
+    """Short, the same every time, and another one for another repository."""
+    first, second = (layout.repository_hash(top / ".git") for top in (repo, make_repository("second")))
+    assert len(first) == 16
+    assert first == layout.repository_hash(repo / ".git") != second
+
+
 def test_no_repository_is_said_with_a_hint(tmp_path: Path) -> None:
     """Outside of any repository the error says what to do."""
     with pytest.raises(RepositoryError) as caught:
