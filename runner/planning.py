@@ -13,6 +13,7 @@ from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.config import Loaded, load_settings
 from runner.core.errors import BacklogError, JournalError, NotFoundError, SettingsError
+from runner.core.exclusivity import classify, runs_alone
 from runner.core.flow import QUICK, Edition
 from runner.core.graph import closure, ordered, waves
 from runner.core.model import Status, Story, StoryId
@@ -91,7 +92,7 @@ def make_plan(request: RunRequest) -> Plan:
         stories=order,
         agents=agents,
         finished=finished,
-        notes=loaded.notes,
+        notes=(*loaded.notes, *_odd_modes(order)),
         retry_failed=request.retry_failed,
     )
 
@@ -137,7 +138,13 @@ def _reasons(plan: Plan, window: int) -> dict[StoryId, str]:
         story_id: f"done in run {done.run_id}; --again runs it once more"
         for story_id, done in plan.finished.items()
     }
-    return {**dict.fromkeys(decision.start, "starts at once"), **decision.waiting_for, **finished}
+    modes = {story.id: story.mode for story in plan.stories}
+    starting = {story_id: _starts(modes[story_id]) for story_id in decision.start}
+    return {**starting, **decision.waiting_for, **finished}
+
+
+def _starts(mode: str) -> str:
+    return f"starts at once, alone (mode {mode})" if runs_alone(mode) else "starts at once"
 
 
 def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> PlanRow:
@@ -173,6 +180,12 @@ def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
         where = f" ({story.source})" if story.source else ""
         raise BacklogError(f"story {story.id}{where}: {error.message}", hint=error.hint) from error
     return replace(story, flow=name)
+
+
+def _odd_modes(stories: Sequence[Story]) -> tuple[str, ...]:
+    """Warn of every story whose mode nobody knows."""
+    warnings = ((story.id, classify(story.mode).warning) for story in stories)
+    return tuple(f"story {story_id}: {warning}" for story_id, warning in warnings if warning)
 
 
 def _require_worktrees(settings: Settings) -> None:

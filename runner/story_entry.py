@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from isolation import claims
 from isolation.errors import ClaimError
 from runner.core.errors import BacklogError
-from runner.core.model import Story, StoryId
+from runner.core.model import MULTI_STORY, Story, StoryId
 from runner.core.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.story_files import Entry
 
@@ -27,6 +27,7 @@ _WANTED = {
     "command": "a shell command, or a list: the program and its arguments",
     "verify": "a command or a list of commands",
     "dialect": _TEXT,
+    "mode": _TEXT,
 }
 _MAX_PRIORITY = 1_000_000
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
@@ -87,6 +88,7 @@ class _Fields(BaseModel):
     command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
     verify: Texts | None = None
     dialect: Text | None = None
+    mode: FilledText | None = None
 
 
 def story_of(entry: Entry) -> Story:
@@ -115,6 +117,7 @@ def story_of(entry: Entry) -> Story:
         command=tuple(fields.command) if fields.command is not None else None,
         verify=tuple(fields.verify or ()),
         dialect=fields.dialect,
+        mode=one_line(fields.mode or "") or MULTI_STORY,
         source=entry.source,
     )
 

@@ -12,6 +12,9 @@ _N = TypeVar("_N", int, float)
 MAX_RETRIES = 3
 """A step runs once and is retried this often before its story fails."""
 
+MULTI_STORY = "multi-story"
+"""The mode of a run, and of its stories unless they say otherwise: see `core/exclusivity.py`."""
+
 
 class Status(StrEnum):
     """Where a story is; the last six are verdicts and final until a person resumes the run."""
@@ -98,6 +101,7 @@ class Story:
     command: tuple[str, ...] | None = None
     verify: tuple[str, ...] = ()
     dialect: str | None = None
+    mode: str = MULTI_STORY
     source: str = ""
 
 

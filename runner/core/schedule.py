@@ -4,11 +4,15 @@ A dependency releases its dependants only by being done. One that failed, was sk
 nothing to do blocks them at once; one that is parked or stopped may still come back, so its
 dependants wait as long as anything else can run. `--continue always` is the user's explicit wish
 to start dependants whatever the verdict. The window is never exceeded and nobody is ever evicted.
+
+A story of an exclusive mode runs alone: it starts when nothing runs, and nothing starts while it runs.
+The order stays a promise: once such a story is ready, what comes behind it waits for it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from runner.core.exclusivity import runs_alone
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
 
 _BLOCKS = frozenset({Status.FAILED, Status.SKIPPED, Status.NO_WORK})
@@ -85,7 +89,7 @@ class _Round:
         self.now = dict(statuses)
         self.window = window
         self.policy = policy
-        self.running = sum(1 for story in order if statuses[story.id] is Status.RUNNING)
+        self.running = [story for story in order if statuses[story.id] is Status.RUNNING]
 
     def decision(self, open_: Sequence[Story], *, patient: bool) -> Decision:
         skip = self._skips(open_, _BLOCKS)
@@ -94,14 +98,43 @@ class _Round:
         if not ready and not self.running and not patient:
             skip += self._skips(left, _BLOCKS | _MAY_RETURN)
             left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
-        start = tuple(story.id for story in ready[: max(0, self.window - self.running)])
-        busy = self.running + len(start)
+        start = self._start(ready)
+        busy = [*(story.id for story in self.running), *start]
+        behind = self._behind_one_alone(ready)
         return Decision(
             start=start,
             queue=tuple(story.id for story in ready if self.now[story.id] is Status.WAITING),
             skip=tuple(skip),
-            waiting_for={story.id: self._wait(story, busy) for story in left if story.id not in start},
+            waiting_for={
+                story.id: self._wait(story, busy, behind.get(story.id))
+                for story in left
+                if story.id not in start
+            },
         )
+
+    def _start(self, ready: Sequence[Story]) -> tuple[StoryId, ...]:
+        """Take the first that fit; one that runs alone starts into an empty house, and ends the round."""
+        if any(runs_alone(story.mode) for story in self.running):
+            return ()
+        chosen: list[StoryId] = []
+        for story in ready[: max(0, self.window - len(self.running))]:
+            if runs_alone(story.mode):
+                if not self.running and not chosen:
+                    chosen.append(story.id)
+                break
+            chosen.append(story.id)
+        return tuple(chosen)
+
+    def _behind_one_alone(self, ready: Sequence[Story]) -> dict[StoryId, Story]:
+        """Tell of each ready story which one that runs alone goes before it."""
+        first = next((story for story in self.running if runs_alone(story.mode)), None)
+        behind: dict[StoryId, Story] = {}
+        for story in ready:
+            if first is not None:
+                behind[story.id] = first
+            elif runs_alone(story.mode):
+                first = story
+        return behind
 
     def _missing(self, story: Story) -> list[StoryId]:
         """List the dependencies that hold the story back."""
@@ -140,10 +173,14 @@ class _Round:
                     found.add(item)
         return tuple(sorted(found))
 
-    def _wait(self, story: Story, busy: int) -> str:
+    def _wait(self, story: Story, busy: Sequence[StoryId], first: Story | None) -> str:
         missing = self._missing(story)
+        if not missing and first is not None:
+            return f"waits for {first.id}, which runs alone (mode {first.mode})"
+        if not missing and runs_alone(story.mode) and busy:
+            return f"runs alone (mode {story.mode}): waits for {_join(busy)}"
         if not missing:
-            return f"waits for a place in the window ({busy} of {self.window} running)"
+            return f"waits for a place in the window ({len(busy)} of {self.window} running)"
         return "waits for " + _join(
             [
                 f"{name}, which {_IN_WORDS[self.now[name]]}" if self.now[name] in _MAY_RETURN else name

@@ -11,7 +11,9 @@ from runner.core.graph import closure, dependants, ordered, waves
 from runner.core.model import Story, StoryId
 
 
-def story(name: str, *depends_on: str, priority: int = 0, source: str = "") -> Story:
+def story(
+    name: str, *depends_on: str, priority: int = 0, source: str = "", mode: str = "multi-story"
+) -> Story:
     return Story(
         id=StoryId(name),
         title=name,
@@ -19,21 +21,24 @@ def story(name: str, *depends_on: str, priority: int = 0, source: str = "") -> S
         priority=priority,
         depends_on=tuple(map(StoryId, depends_on)),
         source=source,
+        mode=mode,
     )
 
 
 @st.composite
 def backlogs(draw: st.DrawFn) -> list[Story]:
     """Draw backlogs without cycles: the bits of a number choose among the earlier stories."""
-    rows = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(-2, 2)), max_size=9))
+    modes = st.sampled_from(["multi-story", "housekeeping"])
+    rows = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(-2, 2), modes), max_size=9))
     names = draw(st.permutations([f"s{number}" for number in range(len(rows))]))
     return [
         story(
             names[index],
             *(name for place, name in enumerate(names[:index]) if bits >> place & 1),
             priority=priority,
+            mode=mode,
         )
-        for index, (bits, priority) in enumerate(rows)
+        for index, (bits, priority, mode) in enumerate(rows)
     ]
 
 

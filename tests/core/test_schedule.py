@@ -97,6 +97,61 @@ def test_one_decision_holds_all_skips(
     assert decide(order, after, window, USUAL, admitting=True).skip == ()
 
 
+def test_a_story_that_runs_alone_starts_into_an_empty_house() -> None:
+    """First in order it starts alone; what comes behind says whom it waits for."""
+    decision = ask(story("a", mode="housekeeping"), story("b"), story("c", "a"))
+    assert decision.start == ("a",)
+    assert decision.waiting_for == {
+        "b": "waits for a, which runs alone (mode housekeeping)",
+        "c": "waits for a",
+    }
+
+
+def test_nothing_starts_while_one_runs_alone() -> None:
+    """There is room in the window, and it stays empty."""
+    decision = ask(story("a", mode="bootstrap"), story("b"), a=Status.RUNNING)
+    assert decision.start == ()
+    assert decision.waiting_for == {"b": "waits for a, which runs alone (mode bootstrap)"}
+
+
+def test_a_story_that_runs_alone_waits_for_its_siblings_and_keeps_its_turn() -> None:
+    """Those before it start, it waits for them, and nobody behind it overtakes."""
+    stories = (story("a"), story("b", mode="housekeeping"), story("c"))
+    decision = ask(*stories)
+    assert decision.start == ("a",)
+    assert decision.waiting_for == {
+        "b": "runs alone (mode housekeeping): waits for a",
+        "c": "waits for b, which runs alone (mode housekeeping)",
+    }
+    assert ask(*stories, a=Status.RUNNING).start == ()
+    assert ask(*stories, a=Status.FAILED).start == ("b",)
+    assert ask(*stories, a=Status.DONE, b=Status.PARKED).start == ("c",), "a parked one holds nobody up"
+
+
+def test_a_story_that_runs_alone_and_is_not_ready_holds_nobody_up() -> None:
+    """Only what could start keeps a turn."""
+    stories = (story("a"), story("b", "a", mode="housekeeping"), story("c"))
+    assert ask(*stories).start == ("a", "c")
+    full = ask(story("a"), story("b", mode="housekeeping"), window=0)
+    assert full.waiting_for[StoryId("b")] == "waits for a place in the window (0 of 0 running)"
+
+
+@given(situations(), st.integers(min_value=0, max_value=5), st.sampled_from(ContinuePolicy))
+def test_one_that_runs_alone_never_gets_company(
+    situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int, policy: ContinuePolicy
+) -> None:
+    """However the decision falls, nobody starts beside an exclusive story, nor does it beside anybody."""
+    order, statuses = situation
+    decision = decide(order, statuses, window, policy, admitting=True)
+    alone = {item.id for item in order if item.mode == "housekeeping"}
+    running = {name for name, status in statuses.items() if status is Status.RUNNING}
+    if alone & running:
+        assert decision.start == ()
+    if alone & set(decision.start):
+        assert len(decision.start) == 1
+        assert not running
+
+
 def test_the_first_of_the_order_take_the_free_places() -> None:
     """Acceptance 27: with two places and one running, one more starts: the first."""
     decision = ask(story("a"), story("b"), story("c"), window=2, a=Status.RUNNING)

@@ -24,6 +24,7 @@ stories = st.builds(
     agent=st.none() | texts,
     command=st.none() | tuples,
     verify=tuples,
+    mode=texts,
     source=texts,
 )
 
@@ -47,9 +48,9 @@ def test_fields_of_a_newer_program_are_ignored() -> None:
     assert from_json({**to_json(STORY), "colour": "red"}) == STORY
 
 
-@pytest.mark.parametrize("changes", [{"source": "elsewhere.md"}, {"priority": 9}])
-def test_the_digest_ignores_where_and_how_urgent(changes: dict[str, Any]) -> None:
-    """Moving a story or its priority does not make it other work."""
+@pytest.mark.parametrize("changes", [{"source": "elsewhere.md"}, {"priority": 9}, {"mode": "deep"}])
+def test_the_digest_ignores_where_how_urgent_and_beside_whom(changes: dict[str, Any]) -> None:
+    """Moving a story, its priority or its mode does not make it other work."""
     assert digest(replace(STORY, **changes)) == digest(STORY)
 
 

@@ -26,6 +26,7 @@ def test_a_story_with_every_key(backlog: Backlog) -> None:
         "depends_on: [api-3, api-4, api-3]\n"
         'owns: ["services/payments/**"]\n'
         "flow: quick\n"
+        "mode: deep\n"
         "agent: claude\n"
         'verify: ["pytest -q services/payments", "ruff check"]\n'
         "---\n\n"
@@ -38,6 +39,7 @@ def test_a_story_with_every_key(backlog: Backlog) -> None:
         priority=10,
         depends_on=("api-3", "api-4"),  # type: ignore[arg-type]  # plain texts read better here
         owns=("services/payments/**",),
+        mode="deep",
         agent="claude",
         verify=("pytest -q services/payments", "ruff check"),
         source="stories/a.md",
@@ -84,8 +86,9 @@ def test_a_command_may_be_a_string_or_a_list(backlog: Backlog) -> None:
 
 def test_an_empty_value_is_like_no_key(backlog: Backlog) -> None:
     """`verify:` with nothing behind it does not need to be removed."""
-    story = backlog.one("---\nid:\ntitle:\ndepends_on:\nverify:\npriority:\n---\nx")
+    story = backlog.one("---\nid:\ntitle:\ndepends_on:\nverify:\npriority:\nmode:\n---\nx")
     assert (story.id, story.title, story.depends_on, story.priority) == ("a", "a", (), 0)
+    assert story.mode == "multi-story"
 
 
 @pytest.mark.parametrize(
