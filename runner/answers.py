@@ -20,7 +20,7 @@ def effect_of(question: Question, letter: str) -> Effect:
     match question.kind:
         case Kind.FAILURE | Kind.RECOVERY:
             return {"A": Effect.RETRY, "B": Effect.SKIP}.get(letter, Effect.ABORT)
-        case Kind.CONFIDENCE:
+        case Kind.CONFIDENCE | Kind.BLOCKED | Kind.PROMOTION:
             last = question.options[-1].letter
             return Effect.ABORT if letter == last else Effect.GO_ON
         case Kind.DECISION:
@@ -30,6 +30,11 @@ def effect_of(question: Question, letter: str) -> Effect:
             return Effect.GO_ON
         case _:
             assert_never(question.kind)
+
+
+def concerns_session(question: Question) -> bool:
+    """Tell whether the next session is told of the answer: who else was at work is none of its business."""
+    return question.kind not in {Kind.BLOCKED, Kind.PROMOTION}
 
 
 def words_for(question: Question, letter: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from isolation.model import Workspace
 from isolation.repository import offload
 from runner import verdicts
-from runner.answers import Effect, effect_of, words_for
+from runner.answers import Effect, concerns_session, effect_of, words_for
 from runner.core import choose
 from runner.core import events as ev
 from runner.core.agent_question import from_result
@@ -106,9 +106,9 @@ class Stepping:
             command=found.command if found else None,
             state_file=str(state.path) if state else "",
             answers=tuple(
-                words_for(choose.from_json(decision.question), decision.letter)
+                words_for(question, decision.letter)
                 for decision in self._now.decided
-                if decision.letter
+                if decision.letter and concerns_session(question := choose.from_json(decision.question))
             ),
             verified=self.verifies,
             artifacts=partial(state.artifact_files, place.number) if state else None,

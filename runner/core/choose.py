@@ -19,6 +19,8 @@ from runner.core.screen import neutral
 RULE = "═" * 38
 LETTERS = "ABCD"
 FEWEST = 2
+WAIT_FOR_OTHERS, GO_ON_ALL_THE_SAME = "A", "B"
+"""Answers about other sessions; the second is one only where they may run in parallel."""
 
 _ANSWER = re.compile(r"\(?([A-Za-z])[).:]?(?:\s+(.+))?")
 
@@ -43,6 +45,8 @@ class Kind(StrEnum):
     TRACKER = "tracker"
     BOUNDARY = "boundary"
     CONFIDENCE = "confidence"
+    BLOCKED = "blocked"
+    PROMOTION = "promotion"
 
 
 _DECISION = "DECISION REQUIRED: "
@@ -54,6 +58,8 @@ _PREFIXES: Mapping[Kind, str] = {
     Kind.TRACKER: "",
     Kind.BOUNDARY: _DECISION,
     Kind.CONFIDENCE: _DECISION,
+    Kind.BLOCKED: "BLOCKED: ",
+    Kind.PROMOTION: _DECISION,
 }
 
 
@@ -327,6 +333,43 @@ def low_confidence(
         ),
         recommendation="A" if likely else "B",
         why="the folders point there" if likely else "neither state file nor folders name a step",
+    )
+
+
+def blocked(*, others: Sequence[str], mode: str = "") -> Question:
+    """Ask what to do about other sessions in the way; `mode` is the story's own where that runs alone."""
+    alone = f"a story of mode {mode} runs alone, and others are at work in this repository"
+    return Question(
+        kind=Kind.BLOCKED,
+        title=one_line(alone if mode else "another session has this repository to itself"),
+        details=_lines(others),
+        options=lettered(
+            [
+                "Wait until it has ended, then go on by itself",
+                "It is closed — look again now",
+                "Abort — leave this story undone",
+            ]
+        ),
+        recommendation=WAIT_FOR_OTHERS,
+        why="waiting loses nothing, and nothing of another's is ended from here",
+    )
+
+
+def promotion_offer(*, others: Sequence[str]) -> Question:
+    """Ask what to do about others that work in the same tree, where a tree of its own would part them."""
+    return Question(
+        kind=Kind.PROMOTION,
+        title="another session works in the same tree",
+        details=_lines(others),
+        options=lettered(
+            [
+                "Wait until it has ended, then go on by itself",
+                "Go on all the same, in the same tree",
+                "Abort — start it anew with `--bg-isolation worktree`, in a tree of its own",
+            ]
+        ),
+        recommendation=WAIT_FOR_OTHERS,
+        why="two sessions in one tree overwrite each other's files",
     )
 
 

@@ -13,12 +13,14 @@ from runner.core.choose import (
     Option,
     Question,
     QuestionError,
+    blocked,
     decision,
     from_json,
     lettered,
     low_confidence,
     must_confirm,
     parse_answer,
+    promotion_offer,
     recovery,
     render,
     rollback,
@@ -141,6 +143,9 @@ BUILT = [
     session_boundary(finished="New Task", upcoming="Implement"),
     low_confidence(confidence=0.5, threshold=0.85, candidates=["3 — Plan", "5 — Decompose"]),
     low_confidence(confidence=0, threshold=0.85, candidates=[]),
+    blocked(others=["housekeeping session cleanup-1 (pid 4711 on workshop)"]),
+    blocked(others=["deep session x", "feature session y"], mode="housekeeping"),
+    promotion_offer(others=["deep session x"]),
 ]
 
 
@@ -196,6 +201,16 @@ def test_a_failure_without_details_says_that_none_are_recorded() -> None:
     question = skill_failed(number="3", name="Plan", sub_step="", reason="", across_runs=True)
     assert question.details[1:] == ("SubStep: none recorded", "Last failure reason: none recorded")
     assert question.title == "Plan — 3 consecutive failures across runs"
+
+
+def test_a_block_names_those_in_the_way_and_recommends_to_wait() -> None:
+    """Who is there stands between title and options; whoever runs alone says so; words of others are tame."""
+    asked = blocked(others=["deep session \x1b[31mx\ny"], mode="housekeeping")
+    assert asked.details == ("deep session x y",)
+    assert asked.title.startswith("a story of mode housekeeping runs alone")
+    assert "Wait" in asked.option(asked.recommendation).text
+    assert "Go on all the same" not in render(asked)
+    assert "Go on all the same" in render(promotion_offer(others=["deep session x"]))
 
 
 def test_low_confidence_offers_the_candidates_and_a_way_out() -> None:
