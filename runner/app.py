@@ -37,6 +37,7 @@ from runner.crash import write_crash_log
 from runner.groups import unwrapped
 from runner.history import past_of
 from runner.journal import Journal, Request
+from runner.neighbours import visible
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
 from runner.pipeline import finished
 from runner.planning import Plan, root_of
@@ -269,7 +270,7 @@ async def _coordinate(
         )
         orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
         port = Port(recorder=recorder, orchestrator=orchestrator, screen=view)
-        async with aggregating(tools), heralding(tools, quiet=quiet), attended_by(desk, port):
+        async with visible(tools), aggregating(tools), heralding(tools, quiet=quiet), attended_by(desk, port):
             await orchestrator.orchestrate()
     code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
     await recorder.record(ev.RunEnded(exit_code=code))

@@ -83,23 +83,24 @@ class StoryLoop:
     def _now(self) -> StorySnapshot:
         return self._tools.recorder.snapshot.stories[self._story.id]
 
+    def objection(self) -> KillSwitch | None:
+        """Tell why no further work session may start, as far as that is known without asking anybody."""
+        return before_session(self._facts())
+
     async def admit(self, workspace: Workspace) -> KillSwitch | choose.Question | Amount:
         """Give what the next session may spend, or the reason why it must not start.
 
         A question is one that a person must answer first. Waits while the budget is in others' hands.
         """
-        found = before_session(self._facts())
+        found = self.objection() or await self._doubt(workspace)
         if found is not None:
             return found
-        objection = await self._doubt(workspace)
-        if objection is not None:
-            return objection
         while True:
             part = self._tools.purse.take(self._story.id)
             if part is not None:
                 return part
             await self._budget_or_stop()
-            found = before_session(self._facts())
+            found = self.objection()
             if found is not None:
                 return found
 

@@ -36,6 +36,7 @@ from runner.core.model import (
 )
 from runner.hooks import run_hook
 from runner.loop import StoryLoop
+from runner.neighbours import held_up
 from runner.session import SessionVerdict
 from runner.stepping import DONE_NUMBER, Stepping, open_stepping
 from runner.story_sessions import StorySessions, succeeded
@@ -173,6 +174,11 @@ class Pipeline:
 
     async def _work(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
         """Run one work session, if it may start; a result ends the story, None goes on."""
+        found = self._loop.objection()
+        if found is not None:
+            return self._stopped(found)
+        if await held_up(self._story, self._tools, stepping.ask):
+            return None
         turn = await self._loop.iterate(workspace, partial(self._session, workspace, stepping))
         if isinstance(turn, KillSwitch):
             return self._stopped(turn)

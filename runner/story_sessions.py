@@ -20,6 +20,7 @@ from runner.core.budget import Amount
 from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
 from runner.core.stuck import Stuck
 from runner.core.tiers import agents_per_wave
+from runner.neighbours import session_visible
 from runner.progress import ArtifactWatch
 from runner.prompt import PromptFacts, render
 from runner.selector import DEFAULT_MODE
@@ -140,9 +141,10 @@ class StorySessions:
             session_id=session_id,
             look_seconds=settings.inactivity_timeout / 4,
         )
-        verdict = await run_session(
-            order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control
-        )
+        async with session_visible(session_id, self._story, tools):
+            verdict = await run_session(
+                order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control
+            )
         await tools.recorder.record(_ended(self._story, session_id, verdict), *then(verdict))
         return verdict
 
