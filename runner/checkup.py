@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,13 +21,15 @@ from runner import probe
 from runner.config import load_settings
 from runner.core.agent_sessions import AGENT_PROGRAMS
 from runner.core.errors import NotFoundError, RunnerError
-from runner.core.instants import clock
+from runner.core.exclusivity import runs_alone
+from runner.core.instants import clock, span
 from runner.core.model import ResourceSample, Tier
 from runner.core.settings import Settings
 from runner.core.tiers import evaluate
 from runner.core.words import count
 from runner.journal import Journal
 from runner.journal_file import require_sound
+from runner.registry import Registry
 
 MERGE_TREE_GIT = (2, 38)
 GB = 1 << 30
@@ -82,6 +85,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
     if paths:
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
+        yield from _sessions(paths.common_dir)
 
 
 def _git(start: Path) -> Iterator[Finding]:
@@ -274,6 +278,31 @@ def _coordinator(common_dir: Path) -> Iterator[Finding]:
             detail=f"left over from a killed run: {pids}",
             hint=f"they end by themselves within seconds; else: kill {pids}",
         )
+
+
+def _sessions(common_dir: Path) -> Iterator[Finding]:
+    """List who else is at work in this repository, in any of its worktrees."""
+    now = time.time()
+    try:
+        active = Registry(common_dir).active(now)
+    except OSError as error:
+        hint = "make the folder readable, or remove it while nothing runs."
+        yield Finding(name="sessions", level=Level.WARN, detail=f"the registry: {error}", hint=hint)
+        return
+    if not active:
+        yield Finding(name="sessions", level=Level.OK, detail="none")
+    for entry in active:
+        told = f"{entry.who}, last heard of {span(now - entry.heartbeat)} ago"
+        level, hint = Level.OK, ""
+        if runs_alone(entry.mode):
+            level, hint = Level.WARN, "until it has ended, stories ask or wait before they work."
+        elif entry.flaw:
+            level, told, hint = (
+                Level.WARN,
+                entry.flaw,
+                "after 15 minutes it is ignored; else remove it.",
+            )
+        yield Finding(name="session", level=level, detail=told, hint=hint)
 
 
 def _holders_of(path: Path) -> list[int]:
