@@ -107,6 +107,7 @@ class Orchestrator:
                 policy=self._policy,
                 admitting=self._admitting,
                 patient=self._awaiting_answers,
+                leaving=[name for name, count in self._active.items() if count and statuses[name].final],
             )
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
             bodies += [

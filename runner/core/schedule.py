@@ -9,7 +9,7 @@ A story of an exclusive mode runs alone: it starts when nothing runs, and nothin
 The order stays a promise: once such a story is ready, what comes behind it waits for it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from runner.core.exclusivity import runs_alone
@@ -57,10 +57,12 @@ def decide(
     *,
     admitting: bool,
     patient: bool = False,
+    leaving: Collection[StoryId] = (),
 ) -> Decision:
     """Decide from the start order and every story's status; `order` has dependencies first.
 
-    With `patient`, what waits for a parked story goes on waiting: a person may still answer.
+    With `patient`, what waits for a parked story goes on waiting: a person may still answer. Those that are
+    `leaving` have their verdict and still tidy up: they take no place, but nobody is alone beside them.
     """
     open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
     if not admitting:
@@ -72,7 +74,7 @@ def decide(
             reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
             skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
             return Decision(start=(), queue=(), skip=skip, waiting_for={})
-    return _Round(order, statuses, window, policy).decision(open_, patient=patient)
+    return _Round(order, statuses, window, policy, leaving).decision(open_, patient=patient)
 
 
 class _Round:
@@ -84,12 +86,14 @@ class _Round:
         statuses: Mapping[StoryId, Status],
         window: int,
         policy: ContinuePolicy,
+        leaving: Collection[StoryId],
     ) -> None:
         self.by_id = {story.id: story for story in order}
         self.now = dict(statuses)
         self.window = window
         self.policy = policy
         self.running = [story for story in order if statuses[story.id] is Status.RUNNING]
+        self.inside = [story for story in order if story in self.running or story.id in leaving]
 
     def decision(self, open_: Sequence[Story], *, patient: bool) -> Decision:
         skip = self._skips(open_, _BLOCKS)
@@ -99,14 +103,13 @@ class _Round:
             skip += self._skips(left, _BLOCKS | _MAY_RETURN)
             left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
         start = self._start(ready)
-        busy = [*(story.id for story in self.running), *start]
         behind = self._behind_one_alone(ready)
         return Decision(
             start=start,
             queue=tuple(story.id for story in ready if self.now[story.id] is Status.WAITING),
             skip=tuple(skip),
             waiting_for={
-                story.id: self._wait(story, busy, behind.get(story.id))
+                story.id: self._wait(story, start, behind.get(story.id))
                 for story in left
                 if story.id not in start
             },
@@ -114,12 +117,12 @@ class _Round:
 
     def _start(self, ready: Sequence[Story]) -> tuple[StoryId, ...]:
         """Take the first that fit; one that runs alone starts into an empty house, and ends the round."""
-        if any(runs_alone(story.mode) for story in self.running):
+        if any(runs_alone(story.mode) for story in self.inside):
             return ()
         chosen: list[StoryId] = []
         for story in ready[: max(0, self.window - len(self.running))]:
             if runs_alone(story.mode):
-                if not self.running and not chosen:
+                if not self.inside and not chosen:
                     chosen.append(story.id)
                 break
             chosen.append(story.id)
@@ -127,7 +130,7 @@ class _Round:
 
     def _behind_one_alone(self, ready: Sequence[Story]) -> dict[StoryId, Story]:
         """Tell of each ready story which one that runs alone goes before it."""
-        first = next((story for story in self.running if runs_alone(story.mode)), None)
+        first = next((story for story in self.inside if runs_alone(story.mode)), None)
         behind: dict[StoryId, Story] = {}
         for story in ready:
             if first is not None:
@@ -173,14 +176,16 @@ class _Round:
                     found.add(item)
         return tuple(sorted(found))
 
-    def _wait(self, story: Story, busy: Sequence[StoryId], first: Story | None) -> str:
+    def _wait(self, story: Story, start: Sequence[StoryId], first: Story | None) -> str:
         missing = self._missing(story)
         if not missing and first is not None:
             return f"waits for {first.id}, which runs alone (mode {first.mode})"
-        if not missing and runs_alone(story.mode) and busy:
-            return f"runs alone (mode {story.mode}): waits for {_join(busy)}"
+        others = [*(one.id for one in self.inside), *start]
+        if not missing and runs_alone(story.mode) and others:
+            return f"runs alone (mode {story.mode}): waits for {_join(others)}"
         if not missing:
-            return f"waits for a place in the window ({len(busy)} of {self.window} running)"
+            busy = len(self.running) + len(start)
+            return f"waits for a place in the window ({busy} of {self.window} running)"
         return "waits for " + _join(
             [
                 f"{name}, which {_IN_WORDS[self.now[name]]}" if self.now[name] in _MAY_RETURN else name

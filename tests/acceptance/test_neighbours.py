@@ -210,6 +210,20 @@ def test_a_story_of_an_exclusive_mode_never_overlaps_a_sibling(repo: Path, tmp_p
     assert sorted(lines[:2]) == ["a start", "b start"], "the others do overlap"
 
 
+def test_a_story_that_runs_alone_waits_for_what_its_siblings_still_tidy_up(
+    repo: Path, tmp_path: Path
+) -> None:
+    """The hook before a worktree goes belongs to its story, although that has its verdict already."""
+    trace = tmp_path / "trace"
+    hook = f"echo hook start >> {trace}; sleep 0.3; echo hook end >> {trace}"
+    (repo / "autopilot-multi.toml").write_text(f"[hooks]\nbefore_remove = '{hook}'\n")
+    write_story(repo, "a", command=writes("a.txt"))
+    write_story(repo, "b", command=f"echo b >> {trace}; {writes('b.txt')}", mode="housekeeping")
+    ran = run(repo, "--json")
+    assert ran.code == 0, ran.err
+    assert trace.read_text().split("\n")[:3] == ["hook start", "hook end", "b"]
+
+
 def test_the_plan_says_who_runs_alone(repo: Path) -> None:
     """Acceptance 21: the story, and those that wait for it, say why; an unknown mode is warned of."""
     write_story(repo, "a", command="true", mode="housekeeping")

@@ -136,6 +136,21 @@ def test_a_story_that_runs_alone_and_is_not_ready_holds_nobody_up() -> None:
     assert full.waiting_for[StoryId("b")] == "waits for a place in the window (0 of 0 running)"
 
 
+def test_nobody_is_alone_beside_a_story_that_still_tidies_up() -> None:
+    """A verdict frees the place in the window, not the house: hooks and closing still run."""
+    stories = (story("a"), story("b", mode="housekeeping"))
+    statuses = {StoryId("a"): Status.DONE, StoryId("b"): Status.QUEUED}
+    decision = decide(stories, statuses, 3, USUAL, admitting=True, leaving=[StoryId("a")])
+    assert decision.start == ()
+    assert decision.waiting_for == {"b": "runs alone (mode housekeeping): waits for a"}
+    turned = {StoryId("a"): Status.QUEUED, StoryId("b"): Status.DONE}
+    decision = decide(stories, turned, 3, USUAL, admitting=True, leaving=[StoryId("b")])
+    assert decision.waiting_for == {"a": "waits for b, which runs alone (mode housekeeping)"}
+    usual = {StoryId("a"): Status.DONE, StoryId("c"): Status.QUEUED}
+    full = decide((story("a"), story("c")), usual, 1, USUAL, admitting=True, leaving=[StoryId("a")])
+    assert full.start == ("c",), "among the others nothing changes"
+
+
 @given(situations(), st.integers(min_value=0, max_value=5), st.sampled_from(ContinuePolicy))
 def test_one_that_runs_alone_never_gets_company(
     situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int, policy: ContinuePolicy
