@@ -14,13 +14,12 @@ import trio
 from isolation.layout import story_dir
 from isolation.model import SessionSpec, Workspace
 from runner.core import events as ev
-from runner.core.model import Outcome, StorySnapshot
+from runner.core.model import MULTI_STORY, Outcome, StorySnapshot
 from runner.session import SessionOrder, run_session
 from runner.session_environment import environment_of
 from runner.session_log import read_tail
 from runner.tools import Tools
 
-DEFAULT_MODE = "multi-story"
 LIMIT_SECONDS = 120.0
 _TAIL_BYTES = 64 << 10
 
@@ -47,7 +46,7 @@ class FlowSelector:
     async def select(self, story: StorySnapshot, workspace: Workspace) -> Selection:  # noqa: ARG002  the place is known
         """Take the place that was found."""
         await trio.lowlevel.checkpoint()
-        return Selection(mode=DEFAULT_MODE, confidence=story.confidence)
+        return Selection(mode=MULTI_STORY, confidence=story.confidence)
 
 
 class CommandSelector:

@@ -23,7 +23,6 @@ from runner.core.tiers import agents_per_wave
 from runner.neighbours import session_visible
 from runner.progress import ArtifactWatch
 from runner.prompt import PromptFacts, render
-from runner.selector import DEFAULT_MODE
 from runner.session import SessionOrder, SessionVerdict, run_session
 from runner.session_environment import environment_of
 from runner.stepping import Brief
@@ -82,7 +81,7 @@ class StorySessions:
             "AUTOPILOT_STATE_FILE": brief.state_file,
             "AUTOPILOT_RESULT_FILE": str(result_file),
             "AUTOPILOT_PROMPT_FILE": str(prompt),
-            "AUTOPILOT_MODE": now.mode or DEFAULT_MODE,
+            "AUTOPILOT_MODE": now.mode or self._story.mode,
             **_spending(allowance),
             **launch.env,
         }
@@ -141,7 +140,8 @@ class StorySessions:
             session_id=session_id,
             look_seconds=settings.inactivity_timeout / 4,
         )
-        async with session_visible(session_id, self._story, tools):
+        mode = self._now.mode or self._story.mode
+        async with session_visible(session_id, replace(self._story, mode=mode), tools):
             verdict = await run_session(
                 order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control
             )

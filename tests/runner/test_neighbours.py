@@ -19,6 +19,7 @@ from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 from runner.core.story_json import to_json
 from runner.neighbours import held_up
+from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.registry import Registry
 from runner.stopping import Level, StopControl
@@ -49,12 +50,15 @@ def _tools(repo: Path, *, isolation: str) -> Tools:
             stories=(to_json(STORY),),
         ),
     )
+    recorder = Recorder(store=Memory(), snapshot=fold(RUN, [begun]))
+    settings = Settings(bg_isolation=isolation)
     return Tools(
         repository=Repository.open(repo),
         keeper=cast("Any", None),  # nothing is started here
-        recorder=Recorder(store=Memory(), snapshot=fold(RUN, [begun])),
+        recorder=recorder,
         control=StopControl(),
-        settings=Settings(bg_isolation=isolation),
+        settings=settings,
+        purse=Purse(settings, lambda: recorder.snapshot),
         worktree_root=repo.parent / "trees",
         populate=trio.CapacityLimiter(1),
         deadline=0.0,

@@ -195,7 +195,7 @@ async def open_workspace(
 
 def checkpoint(repository: SimulatedRepository, *_: object, **__: object) -> Checkpoint:
     """Commit: most sessions leave something."""
-    if repository.rng.random() < 0.05:
+    if repository.rng.random() < 0.15:
         return Checkpoint(tip="0" * 40, commits=0)
     repository.commits += 1
     return Checkpoint(tip=f"{repository.commits:040x}", commits=1)
@@ -225,6 +225,7 @@ def made_up(seed: int) -> Iterator[None]:
         mock.patch("runner.pipeline.thin_trash"),
         mock.patch("runner.session.changed_since", return_value=False),
         mock.patch("runner.session.LOOK_FOR_LIFE", 60.0),
+        mock.patch("runner.presence.BEAT_SECONDS", 36_000.0),
         mock.patch("runner.orchestrator.TICK_SECONDS", 20.0),
         mock.patch("runner.orchestrator.REQUEST_SECONDS", 600.0),
     ):
