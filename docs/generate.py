@@ -108,10 +108,14 @@ def _expected() -> dict[str, list[str]]:
         expected.setdefault(key, []).append(f"{bounds.low:g} to {bounds.high:g}")
     expected.update({f"hooks.{item.name}": [] for item in fields(HookSettings)})
     expected.update({f"agents.NAME.{name}": [] for name in ("argv", "resume", "env")})
+    tiers = (default.tiers.green, default.tiers.warn, default.tiers.degraded)
     for item in fields(TierThresholds):
         key = item.name.replace("_", "-")
-        tiers = (default.tiers.green, default.tiers.warn, default.tiers.degraded)
         expected[key] = ["| " + " | ".join(f"{getattr(tier, item.name):g}" for tier in tiers) + " |"]
+    for tier, row in (("warn", default.tiers.warn), ("degraded", default.tiers.degraded)):
+        expected.update(
+            {f"tiers.{tier}.{cap}": [f"| {getattr(row, cap)} |"] for cap in ("stories", "agents")}
+        )
     return expected
 
 

@@ -37,6 +37,7 @@ from runner.crash import write_crash_log
 from runner.groups import unwrapped
 from runner.history import past_of
 from runner.journal import Journal, Request
+from runner.meter import Meter, largest_peak
 from runner.neighbours import visible
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
 from runner.pipeline import finished
@@ -253,6 +254,7 @@ async def _coordinate(
         tools = Tools(
             repository=repository,
             keeper=keeper,
+            meter=Meter(largest=largest_peak(snapshot)),
             recorder=recorder,
             control=control,
             settings=crew.settings,

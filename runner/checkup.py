@@ -25,8 +25,8 @@ from runner.core.exclusivity import runs_alone
 from runner.core.instants import clock, span
 from runner.core.model import ResourceSample, Tier
 from runner.core.settings import Settings
-from runner.core.tiers import evaluate
-from runner.core.words import count
+from runner.core.window import at_start
+from runner.core.words import count, window
 from runner.journal import Journal
 from runner.journal_file import require_sound
 from runner.registry import Registry
@@ -171,13 +171,13 @@ def _program(name: str) -> bool:
 
 
 def _machine(sample: ResourceSample, settings: Settings) -> Finding:
-    verdict = evaluate(sample, settings.tiers)
-    good = verdict.tier in {Tier.GREEN, Tier.UNKNOWN}
+    allowed = at_start(sample, settings)
+    good = allowed.tier in {Tier.GREEN, Tier.UNKNOWN} and allowed.stories == settings.max_stories
     return Finding(
         name="machine",
         level=Level.OK if good else Level.WARN,
-        detail=f"tier {verdict.tier}: {verdict.reason}",
-        hint="" if good else "fewer stories will run at once; close what uses memory.",
+        detail=window(allowed.stories, settings.max_stories, allowed.tier, allowed.reason),
+        hint="" if good else "fewer stories or agents will run at once; close what uses the machine.",
     )
 
 

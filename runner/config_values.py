@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from runner import config_tiers
 from runner.core.errors import RunnerError, SettingsError, UsageError
 from runner.core.model import ContinuePolicy
 from runner.core.names import did_you_mean, shown
-from runner.core.settings import BOUNDS, AgentSettings, HookSettings, Settings, TierSettings, TierThresholds
+from runner.core.settings import BOUNDS, AgentSettings, HookSettings, Settings, key_of
 
 INTEGERS = frozenset(
     {
@@ -40,6 +41,7 @@ FLOATS = frozenset(
         "story-cost-budget",
         "session-cost",
         "grace-seconds",
+        "memory-per-story-gb",
     }
 )
 SPENDING = frozenset(key for key in INTEGERS | FLOATS if key.endswith("-budget")) | {
@@ -47,7 +49,6 @@ SPENDING = frozenset(key for key in INTEGERS | FLOATS if key.endswith("-budget")
     "session-cost",
 }
 TABLES = frozenset({"hooks", "agents", "tiers"})
-TIERS = ("green", "warn", "degraded")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "bg-isolation": ("worktree", "none"),
     "continue": tuple(policy.value for policy in ContinuePolicy),
@@ -55,6 +56,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "decide-default": ("ask", "recommended"),
     "tracker": ("jira", "ado", "local"),
     "cross-boundaries": ("true", "false"),
+    "window": ("adaptive", "fixed"),
 }
 _EXAMPLES: Mapping[str, str] = {
     "token-budget": "2000000",
@@ -68,11 +70,6 @@ _EXAMPLES: Mapping[str, str] = {
     "model": "opus",
     "worktree-root": "../worktrees",
 }
-
-
-def key_of(field_name: str) -> str:
-    """Give the key of a field of the settings: `continue_` is `continue`, `max_stories` `max-stories`."""
-    return field_name.rstrip("_").replace("_", "-")
 
 
 KEYS = tuple(key_of(item.name) for item in fields(Settings))
@@ -167,7 +164,6 @@ Folders = Annotated[list[Annotated[Text, AfterValidator(_inside)]], BeforeValida
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Tokens = Annotated[int | None, BeforeValidator(_off), AfterValidator(_positive)]
 Dollars = Annotated[Number | None, BeforeValidator(_off), AfterValidator(_positive)]
-NotNegative = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 
 
 class _Table(BaseModel):
@@ -186,19 +182,6 @@ class _Hooks(BaseModel):
     before_run: str = ""
     after_run: str = ""
     before_remove: str = ""
-
-
-class _Thresholds(_Table):
-    memory_gb: NotNegative = 0
-    swap_gb: NotNegative = 0
-    peers: Annotated[int, Field(ge=0)] = 0
-    pressure_free_percent: Annotated[NotNegative, Field(le=100)] = 0
-
-
-class _Tiers(_Table):
-    green: _Thresholds = _Thresholds()
-    warn: _Thresholds = _Thresholds()
-    degraded: _Thresholds = _Thresholds()
 
 
 class _Values(_Table):
@@ -228,6 +211,8 @@ class _Values(_Table):
     grace_seconds: Number = 0
     log_cap_mb: int = 0
     agents_per_wave: int = 0
+    window: Literal["adaptive", "fixed"] = "adaptive"
+    memory_per_story_gb: Number = 0
     worktree_root: str = ""
     symlink_directories: Folders = []
     dialect: Literal["rich", "pointer", "autodev"] = "autodev"
@@ -238,7 +223,7 @@ class _Values(_Table):
     tracker_auth: str = ""
     hooks: _Hooks = _Hooks()
     agents: dict[Text, _Agent] = {}
-    tiers: _Tiers = _Tiers()
+    tiers: config_tiers.Tiers = config_tiers.Tiers()
 
 
 def checked(values: Mapping[str, Any], place: Place) -> dict[str, Any]:
@@ -258,9 +243,7 @@ def checked(values: Mapping[str, Any], place: Place) -> dict[str, Any]:
     for name, agent in model.agents.items():
         settings = AgentSettings(argv=tuple(agent.argv), resume=tuple(agent.resume), env=agent.env)
         flat[f"agents.{name}"] = settings
-    for tier in TIERS:
-        row: _Thresholds = getattr(model.tiers, tier)
-        flat.update({f"tiers.{tier}.{key_of(name)}": getattr(row, name) for name in row.model_fields_set})
+    flat.update(config_tiers.flattened(model.tiers))
     return dict(sorted(flat.items()))
 
 
@@ -281,42 +264,17 @@ def build(flat: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
     plain = {item.name: flat[key_of(item.name)] for item in fields(Settings) if key_of(item.name) in flat}
     if "continue_" in plain:
         plain["continue_"] = ContinuePolicy(plain["continue_"])
-    rows = {tier: replace(getattr(default.tiers, tier), **_cells(flat, tier)) for tier in TIERS}
-    tiers = TierSettings(**rows)
-    _refuse_crossed_tiers(tiers, origins)
     return replace(
         default,
         **plain,
         hooks=HookSettings(**_under("hooks.", flat)),
         agents=_under("agents.", flat),
-        tiers=tiers,
+        tiers=config_tiers.built(flat, origins),
     )
 
 
 def _under(prefix: str, flat: Mapping[str, Any]) -> dict[str, Any]:
     return {key.removeprefix(prefix): value for key, value in flat.items() if key.startswith(prefix)}
-
-
-def _cells(flat: Mapping[str, Any], tier: str) -> dict[str, Any]:
-    return {key.replace("-", "_"): value for key, value in _under(f"tiers.{tier}.", flat).items()}
-
-
-def _refuse_crossed_tiers(tiers: TierSettings, origins: Mapping[str, str]) -> None:
-    """Raise where a worse tier would begin before a better one ends."""
-    for item in fields(TierThresholds):
-        rises = item.name in {"swap_gb", "peers"}
-        for better, worse in (("green", "warn"), ("warn", "degraded")):
-            upper, lower = (
-                getattr(getattr(tiers, better), item.name),
-                getattr(getattr(tiers, worse), item.name),
-            )
-            if (upper > lower) if rises else (upper < lower):
-                key = key_of(item.name)
-                set_in = origins.get(f"tiers.{worse}.{key}") or origins.get(f"tiers.{better}.{key}", "")
-                raise SettingsError(
-                    f"{set_in}: tiers.{worse}.{key} is {lower:g}, but tiers.{better}.{key} is {upper:g}",
-                    hint=f"{key} must not {'fall' if rises else 'rise'} from green to warn to degraded.",
-                )
 
 
 def _complain(error: ValidationError, place: Place) -> NoReturn:
@@ -336,11 +294,11 @@ def _complain(error: ValidationError, place: Place) -> NoReturn:
 
 
 def _siblings(keys: tuple[str, ...]) -> tuple[str, ...]:
-    models: dict[str, type[BaseModel]] = {"hooks": _Hooks, "agents": _Agent, "tiers": _Thresholds}
+    models: dict[str, type[BaseModel]] = {"hooks": _Hooks, "agents": _Agent}
     if len(keys) == 1:
         return KEYS
-    if keys[0] == "tiers" and len(keys) == 2:  # noqa: PLR2004  the table and the unknown tier
-        return TIERS
+    if keys[0] == "tiers":
+        return config_tiers.siblings(keys)
     return tuple(item.alias or name for name, item in models[keys[0]].model_fields.items())
 
 
@@ -370,12 +328,8 @@ def _wanted_in_table(keys: tuple[str, ...]) -> str:
             wanted = "a table of variables with text values"
         case ("agents", _, _):
             wanted = "a list of texts: the program and its arguments"
-        case ("tiers", _, "peers"):
-            wanted = "a whole number, 0 or more"
-        case ("tiers", _, "pressure-free-percent"):
-            wanted = "a number from 0 to 100"
-        case ("tiers", _, _):
-            wanted = "a number, 0 or more"
+        case ("tiers", *_):
+            wanted = config_tiers.wanted(keys)
         case _:
             wanted = "a table"
     return wanted

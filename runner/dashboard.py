@@ -127,7 +127,7 @@ def _bar(run: RunSnapshot, width: int) -> RenderableType:
 
 
 def _machine(run: RunSnapshot) -> str:
-    return f"{run.count(Status.RUNNING)} of {run.max_stories} running · {machine(run)}"
+    return f"{run.count(Status.RUNNING)} running · {machine(run)}"
 
 
 def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:

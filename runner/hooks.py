@@ -41,7 +41,9 @@ async def run_aside(
         grace=tools.settings.grace_seconds,
         stall_seconds=tools.settings.stall_seconds,
     )
-    verdict = await run_session(order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control)
+    verdict = await run_session(
+        order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control, meter=tools.meter
+    )
     if verdict.outcome is Outcome.OK:
         return True
     message = f"{name} failed ({verdict.detail}): {verdict.last_line}".rstrip(": ")

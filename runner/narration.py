@@ -9,7 +9,7 @@ from runner.core import events as ev
 from runner.core.instants import clock, span
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.screen import cells, neutral
-from runner.core.words import ATTEMPTS, count, label, tally
+from runner.core.words import ATTEMPTS, count, label, tally, window
 
 _WIDEST_ID = 24
 _SHORT = 10
@@ -42,7 +42,7 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
         case ev.AdmissionEnded():
             return f"nothing new starts: {body.name}: {body.detail}"
         case ev.WindowChanged():
-            return f"window {body.window}, tier {body.tier}" + (f": {body.reason}" if body.reason else "")
+            return window(body.window, run.max_stories, body.tier, body.reason)
         case ev.StoryStarted():
             return f"started: {run.stories[body.story_id].title}"
         case ev.WorkspaceOpened():

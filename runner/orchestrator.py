@@ -25,13 +25,12 @@ from runner.core.model import (
     StoryId,
 )
 from runner.core.schedule import decide
-from runner.core.tiers import ceiling, evaluate, next_window
 from runner.decisions import answer_event
 from runner.pipeline import Pipeline, finished, intent
 from runner.stopping import Level
 from runner.tools import Tools
+from runner.window_keeper import WindowKeeper
 
-TICK_SECONDS = 2.0
 REQUEST_SECONDS = 0.3
 
 
@@ -82,9 +81,10 @@ class Orchestrator:
     async def orchestrate(self) -> None:
         """Run until every story has its verdict."""
         self._tools.recorder.subscribe(self._notice)
-        await self._set_window(first=True)
+        keeper = WindowKeeper(tools=self._tools, sample=self._world.sample)
+        window = await keeper.begin()
         async with trio.open_nursery() as watchers:
-            watchers.start_soon(self._watch_machine)
+            watchers.start_soon(keeper.keep, window)
             watchers.start_soon(self._watch_requests)
             watchers.start_soon(self._watch_deadline)
             watchers.start_soon(self._watch_silence)
@@ -214,24 +214,6 @@ class Orchestrator:
     async def _watch_stops(self) -> None:
         await self._tools.control.wait_for_run(Level.FINISH)
         await self._end_admission("user-abort", "a person asked to stop")
-
-    async def _watch_machine(self) -> None:
-        while True:
-            await trio.sleep(TICK_SECONDS)
-            await self._set_window()
-
-    async def _set_window(self, *, first: bool = False) -> None:
-        """Let the window follow the machine; a change is an event."""
-        recorder, settings = self._tools.recorder, self._tools.settings
-        sample = await trio.to_thread.run_sync(self._world.sample)
-        self._tools.latest.sample = sample
-        verdict = evaluate(sample, settings.tiers)
-        limit = ceiling(verdict.tier, settings.max_stories, self._active.total())
-        run = recorder.snapshot
-        window = limit if first else next_window(run.window, limit)
-        if first or window != run.window or verdict.tier is not run.tier:
-            body = ev.WindowChanged(window=window, tier=verdict.tier, reason=verdict.reason)
-            await recorder.record(body)
 
     async def _watch_requests(self) -> None:
         control = self._tools.control

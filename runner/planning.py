@@ -19,7 +19,7 @@ from runner.core.graph import closure, ordered, waves
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule import decide
 from runner.core.settings import Settings
-from runner.core.tiers import ceiling, evaluate
+from runner.core.window import at_start
 from runner.history import Finished, finished_before, unfinished_of_newest
 from runner.journal import Journal
 from runner.report.plan import PlanRow, PlanView
@@ -100,10 +100,9 @@ def make_plan(request: RunRequest) -> Plan:
 def view(plan: Plan) -> PlanView:
     """Give the plan as people and machines read it."""
     settings = plan.settings
-    verdict = evaluate(probe.sample(plan.worktree_root), settings.tiers)
+    allowed = at_start(probe.sample(plan.worktree_root), settings)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
-    window = ceiling(verdict.tier, settings.max_stories, 0)
-    reasons = _reasons(plan, window)
+    reasons = _reasons(plan, allowed.stories)
     rows = tuple(
         _row(plan, story, position=position, wave=levels[story.id], reason=reasons[story.id])
         for position, story in enumerate(plan.stories, 1)
@@ -111,10 +110,10 @@ def view(plan: Plan) -> PlanView:
     return PlanView(
         base=plan.base,
         base_ref=settings.base,
-        window=window,
+        window=allowed.stories,
         max_stories=settings.max_stories,
-        tier=verdict.tier,
-        tier_reason=verdict.reason,
+        tier=allowed.tier,
+        tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
         enforcement="none",
         rows=rows,

@@ -93,7 +93,11 @@ class CommandSelector:
         )
         with trio.move_on_after(LIMIT_SECONDS):
             verdict = await run_session(
-                order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control
+                order,
+                keeper=tools.keeper,
+                recorder=tools.recorder,
+                control=tools.control,
+                meter=tools.meter,
             )
             if verdict.outcome is not Outcome.OK:
                 return _nothing(f"the selector failed ({verdict.detail})")

@@ -20,6 +20,7 @@ from runner.core.model import Outcome, StoryId
 from runner.core.screen import LineTail
 from runner.core.stuck import Stuck
 from runner.files_changed import changed_since
+from runner.meter import Meter
 from runner.recorder import Recorder
 from runner.session_log import SessionLog, read_tail
 from runner.stopping import Level, StopControl
@@ -61,6 +62,7 @@ class SessionVerdict:
     output: str
     last_line: str
     result: Result = field(default_factory=Result)
+    peak_memory: int | None = None
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class _Life:
     ended_by: Outcome | None = None
     why: str = ""
     printed_at: float = 0.0
+    peak_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ class _Ear:
 
 
 async def run_session(
-    order: SessionOrder, *, keeper: Keeper, recorder: Recorder, control: StopControl
+    order: SessionOrder, *, keeper: Keeper, recorder: Recorder, control: StopControl, meter: Meter
 ) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     life, tail = _Life(), LineTail()
@@ -93,8 +96,10 @@ async def run_session(
                 nursery.start_soon(_obey, order, session, control, life)
                 nursery.start_soon(_watch, order, session, ear, recorder)
                 nursery.start_soon(_watch_progress, order, session, life)
-                await _drain(order, session, ear, recorder)
-                ended = await session.wait()
+                with meter.watching(order.story_id, session) as reading:
+                    await _drain(order, session, ear, recorder)
+                    ended = await session.wait()
+                life.peak_memory = reading.peak
                 nursery.cancel_scope.cancel()
         except KeeperError as error:
             log.write(f"autopilot-multi: {error.message}\n".encode())
@@ -194,6 +199,7 @@ def _judge(
         output=read_tail(order.log, FAILURE_TAIL_BYTES),
         last_line=last_line,
         result=result,
+        peak_memory=life.peak_memory,
     )
 
 

@@ -143,7 +143,11 @@ class StorySessions:
         mode = self._now.mode or self._story.mode
         async with session_visible(session_id, replace(self._story, mode=mode), tools):
             verdict = await run_session(
-                order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control
+                order,
+                keeper=tools.keeper,
+                recorder=tools.recorder,
+                control=tools.control,
+                meter=tools.meter,
             )
         await tools.recorder.record(_ended(self._story, session_id, verdict), *then(verdict))
         return verdict
@@ -160,7 +164,7 @@ class StorySessions:
         return f"{self._tools.recorder.snapshot.run_id}/{self._story.id}/{name}"
 
     def _agents_per_wave(self) -> int:
-        return agents_per_wave(self._tools.recorder.snapshot.tier, self._tools.settings.agents_per_wave)
+        return agents_per_wave(self._tools.recorder.snapshot.tier, self._tools.settings)
 
     def _environment(self, workspace: Workspace, step: Step) -> dict[str, str]:
         return environment_of(self._now, workspace, self._tools.recorder.snapshot, step=step) | {
@@ -184,6 +188,7 @@ def _ended(story: Story, session_id: str, verdict: SessionVerdict) -> ev.Session
         cost_usd=usage.cost_usd,
         summary=verdict.result.summary,
         effectiveness=verdict.result.effectiveness,
+        peak_memory=verdict.peak_memory,
     )
 
 

@@ -11,6 +11,7 @@ from isolation.repository import Repository
 from runner.core.model import ResourceSample, StoryId
 from runner.core.settings import Settings
 from runner.history import Past
+from runner.meter import Meter
 from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.stopping import StopControl
@@ -25,7 +26,7 @@ class Latest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The run's one repository, keeper, recorder and stop control; `populate` limits checkouts at once.
+    """The run's one repository, keeper, meter, recorder and stop control; `populate` limits checkouts.
 
     `deadline` is on trio's clock. `retry_failed` is a person's word that failed steps may be tried again;
     `past` is what earlier runs say of stories that follow a flow.
@@ -33,6 +34,7 @@ class Tools:
 
     repository: Repository
     keeper: Keeper
+    meter: Meter
     recorder: Recorder
     control: StopControl
     settings: Settings

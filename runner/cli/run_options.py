@@ -25,6 +25,7 @@ _BUDGETS: Mapping[str, tuple[str, str]] = {
     "story-cost-budget": ("USD", "the same for each story alone"),
 }
 _TEXTS: Mapping[str, tuple[str, str]] = {
+    "window": ("MODE", "adaptive: as many as the machine can bear; fixed: always --max-stories"),
     "bg-isolation": ("MODE", "where stories work: worktree (each in its own) or none"),
     "base": ("REF", "the commit that stories start from"),
     "continue": (

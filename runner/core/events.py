@@ -131,6 +131,7 @@ class SessionEnded:
     cost_usd: float | None = None
     summary: Mapping[str, int] = field(default_factory=dict)
     effectiveness: Mapping[str, float] = field(default_factory=dict)
+    peak_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,7 @@ class KillSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """One session as the journal knows it."""
+    """One session as the journal knows it; `peak_memory` is in bytes, None where nobody looked."""
 
     id: str
     kind: SessionKind
@@ -161,6 +161,7 @@ class SessionRecord:
     agents_per_wave: int | None = None
     summary: Mapping[str, int] = field(default_factory=dict)
     effectiveness: Mapping[str, float] = field(default_factory=dict)
+    peak_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

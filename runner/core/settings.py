@@ -18,6 +18,11 @@ class Bounds:
     unit: str = ""
 
 
+def key_of(field_name: str) -> str:
+    """Give the key of a field of the settings: `continue_` is `continue`, `max_stories` `max-stories`."""
+    return field_name.rstrip("_").replace("_", "-")
+
+
 BOUNDS: Mapping[str, Bounds] = {
     "max-stories": Bounds(low=1, high=50),
     "max-sessions": Bounds(low=1, high=50),
@@ -29,6 +34,7 @@ BOUNDS: Mapping[str, Bounds] = {
     "log-cap-mb": Bounds(low=1, high=4096, unit="MB"),
     "agents-per-wave": Bounds(low=1, high=50),
     "peer-abort": Bounds(low=0, high=1000),
+    "memory-per-story-gb": Bounds(low=0, high=1024, unit="GB"),
 }
 
 
@@ -53,21 +59,90 @@ class HookSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierThresholds:
-    """Where a tier ends: less memory or swap, peers or pressure beyond these, and it is the next one."""
+    """Where a tier ends: with less of what is to be free, or more of what is to be little, it is the next."""
 
     memory_gb: float
     swap_gb: float
     peers: int
     pressure_free_percent: float
+    disk_gb: float
+    inodes: int
+    memory_stall_percent: float
+    cpu_stall_percent: float
+    io_stall_percent: float
+    load_per_cpu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierRow(TierThresholds):
+    """A tier that holds back: besides its thresholds, how many stories and agents of a session it allows."""
+
+    stories: int
+    agents: int
+
+
+LITTLE_IS_GOOD = frozenset(
+    {
+        "swap_gb",
+        "peers",
+        "memory_stall_percent",
+        "cpu_stall_percent",
+        "io_stall_percent",
+        "load_per_cpu",
+    }
+)
+"""The thresholds that a signal must stay under, so that they rise from green to degraded; others fall."""
+
+_GREEN = TierThresholds(
+    memory_gb=6,
+    swap_gb=1,
+    peers=2,
+    pressure_free_percent=30,
+    disk_gb=5,
+    inodes=100_000,
+    memory_stall_percent=10,
+    cpu_stall_percent=80,
+    io_stall_percent=80,
+    load_per_cpu=4,
+)
+# Being busy is not dangerous: a waiting processor or disk takes the machine to warn and no further.
+_WARN = TierRow(
+    memory_gb=4,
+    swap_gb=2,
+    peers=4,
+    pressure_free_percent=15,
+    disk_gb=2,
+    inodes=50_000,
+    memory_stall_percent=30,
+    cpu_stall_percent=100,
+    io_stall_percent=100,
+    load_per_cpu=1000,
+    stories=4,
+    agents=4,
+)
+_DEGRADED = TierRow(
+    memory_gb=2,
+    swap_gb=3,
+    peers=6,
+    pressure_free_percent=5,
+    disk_gb=1,
+    inodes=10_000,
+    memory_stall_percent=60,
+    cpu_stall_percent=100,
+    io_stall_percent=100,
+    load_per_cpu=1000,
+    stories=2,
+    agents=2,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierSettings:
     """The table of tiers: `green` holds up to its row, then `warn`, then `degraded`, then critical."""
 
-    green: TierThresholds = TierThresholds(memory_gb=6, swap_gb=1, peers=2, pressure_free_percent=30)
-    warn: TierThresholds = TierThresholds(memory_gb=4, swap_gb=2, peers=4, pressure_free_percent=15)
-    degraded: TierThresholds = TierThresholds(memory_gb=2, swap_gb=3, peers=6, pressure_free_percent=5)
+    green: TierThresholds = _GREEN
+    warn: TierRow = _WARN
+    degraded: TierRow = _DEGRADED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +173,8 @@ class Settings:
     grace_seconds: float = 10.0
     log_cap_mb: int = 64
     agents_per_wave: int = 6
+    window: str = "adaptive"
+    memory_per_story_gb: float = 0.5
     worktree_root: str = ""
     symlink_directories: tuple[str, ...] = ()
     dialect: str = "autodev"

@@ -198,6 +198,7 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
             ),
             summary=body.summary,
             effectiveness=body.effectiveness,
+            peak_memory=body.peak_memory,
         )
         if session.id == body.session_id
         else session

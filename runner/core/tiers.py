@@ -1,22 +1,21 @@
-"""What the machine can bear: a sample gives a tier, the tier a ceiling, the ceiling a window.
+"""What the machine can bear: a sample gives a tier, and the tier how many stories and agents it allows.
 
-The most restrictive signal wins; an unknown signal restricts nothing. Memory and free pressure
-belong to a tier from its threshold upwards, peers up to and with it. Swap must stay below the
-threshold of `green` and `warn`, and may reach that of `degraded`.
+The most restrictive signal wins; an unknown signal restricts nothing. What is to be free (memory,
+disk, inodes, time without pressure) belongs to a tier from its threshold upwards; what is to be
+little (peers, stalls, load) up to and with it. Swap must stay below the threshold of `green` and
+`warn`, and may reach that of `degraded`.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
 from runner.core.model import ResourceSample, Tier
-from runner.core.settings import TierSettings
+from runner.core.settings import LITTLE_IS_GOOD, Settings, TierSettings
 
 GB = 1024**3
 _ROWS = (Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL)
-_WARN_STORIES, _DEGRADED_STORIES = 4, 2
-_WARN_AGENTS, _DEGRADED_AGENTS = 4, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,73 +28,153 @@ class Verdict:
 
 def evaluate(sample: ResourceSample, settings: TierSettings) -> Verdict:
     """Judge a sample; when every signal is unknown the tier is, and nothing is held back."""
-    signals = list(_signals(sample, settings))
+    signals = list(_judged(sample, settings))
     if not signals:
         return Verdict(tier=Tier.UNKNOWN, reason="nothing is known about this machine")
     worst = max(row for row, _ in signals)
-    return Verdict(tier=_ROWS[worst], reason=", ".join(words for row, words in signals if row == worst))
+    deciding = [words for row, words in signals if row == worst]
+    if _ROWS[worst] is Tier.GREEN:
+        deciding = deciding[:1]  # where all is well, one figure says enough
+    return Verdict(tier=_ROWS[worst], reason=", ".join(deciding))
 
 
-def ceiling(tier: Tier, max_stories: int, running: int) -> int:
-    """Give the largest window that the tier allows; what runs already is never evicted."""
+def ceiling(tier: Tier, settings: Settings) -> int:
+    """Give how many stories the tier allows.
+
+    Critical allows one: alone it may start, and beside any other nothing does.
+    """
     match tier:
         case Tier.GREEN | Tier.UNKNOWN:
-            return max_stories
+            return settings.max_stories
         case Tier.WARN:
-            return min(_WARN_STORIES, max_stories)
+            return min(settings.tiers.warn.stories, settings.max_stories)
         case Tier.DEGRADED:
-            return min(_DEGRADED_STORIES, max_stories)
+            return min(settings.tiers.degraded.stories, settings.max_stories)
         case Tier.CRITICAL:
-            # One story alone may run. While any runs, no place that it leaves is filled.
-            return 0 if running else 1
+            return 1
         case _:
             assert_never(tier)
 
 
-def next_window(current: int | None, ceiling: int) -> int:
-    """Follow the ceiling: down at once, up by one step a tick; the first window is the ceiling."""
-    return ceiling if current is None else min(ceiling, current + 1)
-
-
-def agents_per_wave(tier: Tier, configured: int) -> int:
+def agents_per_wave(tier: Tier, settings: Settings) -> int:
     """Give how many agents a session may use at once; none means that it works alone."""
     match tier:
         case Tier.GREEN | Tier.UNKNOWN:
-            return configured
+            return settings.agents_per_wave
         case Tier.WARN:
-            return min(_WARN_AGENTS, configured)
+            return min(settings.tiers.warn.agents, settings.agents_per_wave)
         case Tier.DEGRADED:
-            return min(_DEGRADED_AGENTS, configured)
+            return min(settings.tiers.degraded.agents, settings.agents_per_wave)
         case Tier.CRITICAL:
             return 0
         case _:
             assert_never(tier)
 
 
-def _signals(sample: ResourceSample, settings: TierSettings) -> Iterator[tuple[int, str]]:
+def severity(tier: Tier) -> int:
+    """Rank tiers: the higher, the less the machine can bear. Unknown holds nothing back."""
+    return _ROWS.index(tier) if tier in _ROWS else -1
+
+
+def gigabytes(number: float) -> str:
+    """Say bytes for people, rounded down."""
+    return f"{_floor(number / GB)} GB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signal:
+    """One signal: its field of the sample, its threshold, and how to say it."""
+
+    field: str
+    threshold: str
+    words: Callable[[float], str]
+    unit: int = 1
+
+
+_SIGNALS = (
+    _Signal(
+        field="memory_available",
+        threshold="memory_gb",
+        unit=GB,
+        words=lambda bytes_: f"{gigabytes(bytes_)} available",
+    ),
+    _Signal(
+        field="swap_used",
+        threshold="swap_gb",
+        unit=GB,
+        words=lambda bytes_: f"{gigabytes(bytes_)} of swap in use",
+    ),
+    _Signal(
+        field="peers",
+        threshold="peers",
+        words=lambda peers: f"{peers:g} other agent {'session' if peers == 1 else 'sessions'}",
+    ),
+    _Signal(
+        field="pressure_free_percent",
+        threshold="pressure_free_percent",
+        words=lambda free: f"{_floor(free)} % free of pressure",
+    ),
+    _Signal(
+        field="memory_stall",
+        threshold="memory_stall_percent",
+        words=lambda stall: f"{_ceil(stall)} % of the time waiting for memory",
+    ),
+    _Signal(
+        field="disk_free",
+        threshold="disk_gb",
+        unit=GB,
+        words=lambda bytes_: f"{gigabytes(bytes_)} of disk free",
+    ),
+    _Signal(
+        field="inodes_free",
+        threshold="inodes",
+        words=lambda inodes: f"{inodes:.0f} inodes free",
+    ),
+    _Signal(
+        field="cpu_stall",
+        threshold="cpu_stall_percent",
+        words=lambda stall: f"{_ceil(stall)} % of the time waiting for the processor",
+    ),
+    _Signal(
+        field="io_stall",
+        threshold="io_stall_percent",
+        words=lambda stall: f"{_ceil(stall)} % of the time waiting for the disk",
+    ),
+    _Signal(
+        field="load_per_cpu",
+        threshold="load_per_cpu",
+        words=lambda load: f"load {_ceil(load)} a processor",
+    ),
+)
+
+
+def _judged(sample: ResourceSample, settings: TierSettings) -> Iterator[tuple[int, str]]:
     """Give for every known signal its row in the table, and the signal in words."""
-    green, warn, degraded = rows = (settings.green, settings.warn, settings.degraded)
-    if sample.memory_available is not None:
-        memory = sample.memory_available / GB
-        yield _row(memory >= row.memory_gb for row in rows), f"{_floor(memory)} GB available"
-    if sample.swap_used is not None:
-        swap = sample.swap_used / GB
-        holds = (swap < green.swap_gb, swap < warn.swap_gb, swap <= degraded.swap_gb)
-        yield _row(holds), f"{_floor(swap)} GB of swap in use"
-    if sample.peers is not None:
-        peers = sample.peers
-        words = f"{peers} other agent {'session' if peers == 1 else 'sessions'}"
-        yield _row(peers <= row.peers for row in rows), words
-    if sample.pressure_free_percent is not None:
-        free = sample.pressure_free_percent
-        yield _row(free >= row.pressure_free_percent for row in rows), f"{_floor(free)} % free of pressure"
+    for signal in _SIGNALS:
+        value = getattr(sample, signal.field)
+        if value is not None:
+            yield _row(signal.threshold, value / signal.unit, settings), signal.words(value)
 
 
-def _row(holds: Iterable[bool]) -> int:
+def _row(threshold: str, value: float, settings: TierSettings) -> int:
     """Give the place of the first row that holds, or the place after the last."""
+    green, warn, degraded = (
+        getattr(row, threshold) for row in (settings.green, settings.warn, settings.degraded)
+    )
+    if threshold == "swap_gb":
+        holds = [value < green, value < warn, value <= degraded]
+    elif threshold in LITTLE_IS_GOOD:
+        holds = [value <= limit for limit in (green, warn, degraded)]
+    else:
+        holds = [value >= limit for limit in (green, warn, degraded)]
     return [*holds, True].index(True)
 
 
 def _floor(number: float) -> str:
     """Round down, so that no text claims more than there is: 5.99 is not 6.0."""
     return f"{math.floor(number * 10) / 10:.1f}"
+
+
+def _ceil(number: float) -> str:
+    """Round up, so that no text makes little of what is too much: 10.01 is not 10.0."""
+    return f"{math.ceil(number * 10) / 10:.1f}"

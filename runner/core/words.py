@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from runner.core.model import MAX_RETRIES, RunSnapshot, Status, StorySnapshot, Tier
+from runner.core.model import MAX_RETRIES, RunSnapshot, Status, StorySnapshot
 from runner.core.screen import neutral
 
 ATTEMPTS = 1 + MAX_RETRIES
@@ -51,10 +51,13 @@ def tally(run: RunSnapshot) -> str:
 
 def machine(run: RunSnapshot) -> str:
     """Say how much may run now, and why."""
-    reason = neutral(run.tier_reason)
-    if run.tier is Tier.UNKNOWN:
-        return f"window {run.window}" + (f" ({reason})" if reason else "")
-    return f"window {run.window} · tier {run.tier}" + (f", {reason}" if reason else "")
+    return window(run.window, run.max_stories, run.tier, run.tier_reason)
+
+
+def window(stories: int, most: int, tier: str, reason: str) -> str:
+    """Say how much may run of what is wished for, and why: `window 2 of 3 · degraded, 3.1 GB available`."""
+    size = f"window {stories} of {most}"
+    return f"{size} · {tier}, {neutral(reason)}" if reason else size
 
 
 def attempt(story: StorySnapshot) -> str:

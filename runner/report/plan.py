@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runner.core.screen import neutral
-from runner.core.words import count
+from runner.core.words import count, window
 from runner.report.table import Cell, Column, Look, layout
 
 _INDENT = 4
@@ -76,9 +76,8 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
 
 
 def _machine(plan: PlanView) -> str:
-    tier = f"tier {plan.tier}" + (f", {neutral(plan.tier_reason)}" if plan.tier_reason else "")
-    isolation = f"isolation {plan.isolation}, enforcement {plan.enforcement}"
-    return f"window {plan.window} of {plan.max_stories} · {tier} · {isolation}"
+    bears = window(plan.window, plan.max_stories, plan.tier, plan.tier_reason)
+    return f"{bears} · isolation {plan.isolation}, enforcement {plan.enforcement}"
 
 
 def _row(row: PlanRow, *, titled: bool) -> list[Cell]:

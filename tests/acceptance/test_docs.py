@@ -22,11 +22,14 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 # Enough of everything, so that the tier of the machine that runs the tests is not part of a page.
-GENEROUS = """
+_PLENTY = "memory-gb = 0, disk-gb = 0, inodes = 0, pressure-free-percent = 0"
+_LITTLE = "swap-gb = 999999, peers = 999999, memory-stall-percent = 100, load-per-cpu = 999999"
+GENEROUS = f"""
+memory-per-story-gb = 0
 [tiers]
-green = { memory-gb = 0, swap-gb = 999999, peers = 999999 }
-warn = { memory-gb = 0, swap-gb = 999999, peers = 999999 }
-degraded = { memory-gb = 0, swap-gb = 999999, peers = 999999 }
+green = {{ {_PLENTY}, {_LITTLE}, cpu-stall-percent = 100, io-stall-percent = 100 }}
+warn = {{ {_PLENTY}, {_LITTLE} }}
+degraded = {{ {_PLENTY}, {_LITTLE} }}
 """
 
 
@@ -183,7 +186,7 @@ def _told(text: str, folder: Path) -> list[str]:
         (r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", "COMMIT"),
         (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
         (r"\b\d+(?:\.\d)? (?:s|min)\b", "TIME"),
-        (r"tier [^·]*·", "TIER ·"),
+        (r"\bgreen, [^·]*·", "TIER ·"),
         (r"(?:/home/you)(?=/)", str(folder)),
     ):
         text = re.sub(pattern, word, text)

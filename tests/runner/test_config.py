@@ -1,5 +1,6 @@
 """Settings: which place decides, and that every value knows its origin."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from runner.config_values import KEYS
 from runner.core.errors import SettingsError
 from runner.core.model import ContinuePolicy
-from runner.core.settings import AgentSettings, Settings
+from runner.core.settings import AgentSettings, Settings, TierSettings
 from tests.runner.settings_places import Places
 
 
@@ -62,7 +63,7 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
         "base = 'main'\ncontinue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
-        "tracker = 'jira'\ntracker-auth = 'true'\n"
+        "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
         "[hooks]\nafter_create = 'a'\nbefore-run = 'b'\n"
         "[agents.mine]\nargv = ['./agent', '{id}']\nresume = ['./agent', '-c']\nenv = {KEY = 'x'}\n"
         "[tiers.warn]\nmemory-gb = 5\npeers = 5\n"
@@ -89,6 +90,24 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
     )
     assert set(loaded.origins.values()) == {"autopilot-multi.toml"}
     assert {"hooks.after_create", "agents.mine", "tiers.warn.peers"} <= set(loaded.origins)
+
+
+def test_every_cell_of_the_tiers_can_be_set(places: Places) -> None:
+    """Each threshold of each tier, and the caps of those that hold back, arrive where they belong."""
+    cells = [
+        (tier, item.name)
+        for tier in ("green", "warn", "degraded")
+        for item in fields(getattr(TierSettings(), tier))
+    ]
+    # The same numbers in every row contradict nothing.
+    numbers = {name: 1 + number for number, name in enumerate(sorted({name for _, name in cells}))}
+    places.project(
+        "".join(f"tiers.{tier}.{name.replace('_', '-')} = {numbers[name]}\n" for tier, name in cells)
+    )
+    loaded = places.load()
+    for tier, name in cells:
+        assert getattr(getattr(loaded.settings.tiers, tier), name) == numbers[name]
+        assert loaded.origins[f"tiers.{tier}.{name.replace('_', '-')}"] == "autopilot-multi.toml"
 
 
 def test_tables_are_joined_entry_by_entry(places: Places) -> None:

@@ -64,7 +64,7 @@ def test_whole_run_is_told() -> None:
     [
         (
             ev.WindowChanged(window=2, tier="warn", reason="5.1 GB available"),
-            "window 2, tier warn: 5.1 GB available",
+            "window 2 of 3 · warn, 5.1 GB available",
         ),
         (
             ev.AdmissionEnded(name="user-abort", detail="asked", hint=""),

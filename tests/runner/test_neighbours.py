@@ -18,6 +18,7 @@ from runner.core.fold import fold
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 from runner.core.story_json import to_json
+from runner.meter import Meter
 from runner.neighbours import held_up
 from runner.purse import Purse
 from runner.recorder import Recorder
@@ -58,6 +59,7 @@ def _tools(repo: Path, *, isolation: str) -> Tools:
         recorder=recorder,
         control=StopControl(),
         settings=settings,
+        meter=Meter(),
         purse=Purse(settings, lambda: recorder.snapshot),
         worktree_root=repo.parent / "trees",
         populate=trio.CapacityLimiter(1),

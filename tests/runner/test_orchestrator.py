@@ -1,21 +1,25 @@
 """The orchestrator with real sessions; only the machine's samples are made up."""
 
 import json
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 
-from runner import orchestrator
+from runner import window_keeper
 from runner.app import Ended, start_run
 from runner.attendance import Port
 from runner.core import events as ev
-from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId
+from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId, Tier
 from runner.decisions import answer_event
+from runner.meter import largest_peak
 from runner.pipeline import Pipeline
 from runner.planning import RunRequest, make_plan
 from tests.acceptance.program import write_story, writes
+from tests.conftest import git
 
 GB = 1 << 30
 PLENTY, LITTLE = ResourceSample(memory_available=32 * GB), ResourceSample(memory_available=1 * GB)
@@ -26,12 +30,12 @@ class Watcher:
 
     def __init__(self, on_event: Callable[[ev.Event, RunSnapshot], None] = lambda _event, _run: None) -> None:
         self.events: list[ev.Body] = []
-        self._on_event = on_event
+        self.on_event = on_event
 
     def seen(self, event: ev.Event, run: RunSnapshot) -> None:
         """Remember an event."""
         self.events.append(event.body)
-        self._on_event(event, run)
+        self.on_event(event, run)
 
     def say(self, line: str) -> None:
         """Hear a line."""
@@ -57,38 +61,49 @@ async def test_a_falling_window_starts_nothing_and_evicts_nobody(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Acceptance 28: running stories go on while the machine is low; the rest starts when it recovers."""
-    monkeypatch.setattr(orchestrator, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(window_keeper, "TICK_SECONDS", 0.05)
     for name in ("a", "b"):
-        write_story(repo, name, command=f"until test -f {tmp_path}/go; do sleep 0.02; done; echo x > {name}")
+        write_story(
+            repo, name, command=f"until test -f {tmp_path}/{name}; do sleep 0.02; done; echo x > {name}"
+        )
     write_story(repo, "c", command=writes("c"))
-    machine = [PLENTY]
-    running_when_low: list[int] = []
+    machine, looks_with_a_free_place = [PLENTY], 0
+    view = Watcher()
 
     def react(event: ev.Event, run: RunSnapshot) -> None:
         match event.body:
-            case ev.SessionStarted() if run.count(Status.RUNNING) == 2 and machine[0] is PLENTY:
+            case ev.SessionStarted() if run.count(Status.RUNNING) == 2 and not looks_with_a_free_place:
                 machine[0] = LITTLE
-            case ev.WindowChanged(window=0):
-                running_when_low.append(run.count(Status.RUNNING))
-                (tmp_path / "go").touch()
-            case ev.StoryFinished() if run.count(Status.DONE) == 2:
-                assert run.stories[StoryId("c")].status is Status.QUEUED, "nothing new starts while low"
-                assert run.window == 0
-                machine[0] = PLENTY
+            case ev.WindowChanged(window=1) if run.tier is Tier.CRITICAL:
+                assert run.count(Status.RUNNING) == 2, "nobody is evicted"
+                (tmp_path / "a").touch()
+            case ev.StoryStarted(story_id="c"):
+                assert looks_with_a_free_place >= 5, "nothing new starts while low"
+                assert run.stories[StoryId("b")].status is Status.RUNNING
+                (tmp_path / "b").touch()
+            case _:
+                pass
 
-    view = Watcher(react)
+    def sample(_path: Path) -> ResourceSample:
+        nonlocal looks_with_a_free_place
+        if any(isinstance(body, ev.StoryFinished) for body in view.events):
+            looks_with_a_free_place += 1
+        if looks_with_a_free_place == 5:
+            machine[0] = PLENTY
+        return machine[0]
+
+    view.on_event = react
     plan = make_plan(RunRequest(directory=repo, flags={"max-stories": "2"}))
     with trio.fail_after(60):
-        ended = await start_run(plan, view, sample=lambda _path: machine[0])
-    assert running_when_low == [2]
+        ended = await start_run(plan, view, sample=sample)
     assert ended.run.count(Status.DONE) == 3
-    tiers = [body.tier for body in view.events if isinstance(body, ev.WindowChanged)]
-    assert tiers[0] == "green"
-    assert "critical" in tiers
+    changes = [(body.window, body.tier) for body in view.events if isinstance(body, ev.WindowChanged)]
+    assert changes == [(2, "green"), (1, "critical"), (2, "green")]
 
 
-async def test_a_low_machine_runs_one_story_alone(repo: Path) -> None:
-    """Acceptance 45: critical admits one when nothing runs, and the run ends."""
+async def test_a_low_machine_runs_one_story_alone(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acceptance 45: critical admits one when nothing runs; short stories do not wait for the next look."""
+    monkeypatch.setattr(window_keeper, "TICK_SECONDS", 3600)
     for name in ("a", "b", "c"):
         write_story(repo, name, command=writes(name))
     most = 0
@@ -100,6 +115,74 @@ async def test_a_low_machine_runs_one_story_alone(repo: Path) -> None:
     ended = await _run(repo, Watcher(count), sample=LITTLE)
     assert ended.run.count(Status.DONE) == 3
     assert most == 1
+    assert (ended.run.window, ended.run.tier, ended.run.tier_reason) == (1, Tier.CRITICAL, "1.0 GB available")
+
+
+async def test_a_fixed_window_is_kept_and_said_once(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--window fixed` runs as many as were asked for, whatever the machine says."""
+    monkeypatch.setattr(window_keeper, "TICK_SECONDS", 0.02)
+    for name in ("a", "b", "c"):
+        write_story(repo, name, command=f"sleep 0.3; echo x > {name}")
+    most = 0
+
+    def count(_event: ev.Event, run: RunSnapshot) -> None:
+        nonlocal most
+        most = max(most, run.count(Status.RUNNING))
+
+    plan = make_plan(RunRequest(directory=repo, flags={"window": "fixed"}))
+    view = Watcher(count)
+    with trio.fail_after(60):
+        ended = await start_run(plan, view, sample=lambda _path: LITTLE)
+    assert most == 3
+    assert [body.window for body in view.events if isinstance(body, ev.WindowChanged)] == [3]
+    (told,) = [note.message for note in ended.run.notes if "fixed" in note.message]
+    assert told == "the window is fixed: 3 at once, whatever the machine can bear"
+
+
+async def test_what_a_story_uses_limits_how_many_run(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of a real process tree is measured, narrows the window, and is in the record."""
+    monkeypatch.setattr(window_keeper, "TICK_SECONDS", 0.05)
+    tiers = "".join(f"tiers.{tier}.memory-gb = 0\n" for tier in ("green", "warn", "degraded"))
+    (repo / "autopilot-multi.toml").write_text(f"memory-per-story-gb = 0.05\n{tiers}")
+    wait = f"until test -f {tmp_path}/go; do sleep 0.02; done"
+    hungry = f"b = bytearray(b'x') * (300 << 20); print(file=open('{tmp_path}/full', 'w')); sh('{wait}')"
+    lines = f"from os import system as sh; {hungry}; print('x', file=open('hungry', 'w'))"
+    write_story(repo, "hungry", command=[sys.executable, "-c", lines])
+    write_story(repo, "small", command=f"{wait}; echo x > small")
+    looks = 0
+
+    def sample(_path: Path) -> ResourceSample:
+        nonlocal looks
+        looks += (tmp_path / "full").exists()
+        if looks == 2:  # so the sessions were looked at once with all their memory
+            (tmp_path / "go").touch()
+        return ResourceSample(memory_available=GB // 5)
+
+    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": "2"}))
+    view = Watcher()
+    with trio.fail_after(60):
+        ended = await start_run(plan, view, sample=sample)
+    assert ended.run.count(Status.DONE) == 2
+    first, second, *_ = [body for body in view.events if isinstance(body, ev.WindowChanged)]
+    assert (first.window, first.reason) == (2, "0.1 GB available")
+    assert second.window == 1
+    assert re.fullmatch(r"0\.[1-3] GB a story, 0\.1 GB available", second.reason)
+    peaks = {story.id: story.sessions[0].peak_memory or 0 for story in ended.run.stories.values()}
+    assert 300 << 20 <= peaks[StoryId("hungry")] < 400 << 20
+    assert 0 < peaks[StoryId("small")] < 50 << 20
+    assert largest_peak(ended.run) == peaks[StoryId("hungry")], "a resume knows what was learnt"
+
+
+async def test_the_cap_of_the_tier_reaches_the_session_and_the_record(repo: Path) -> None:
+    """Acceptance 46: the agents that a session may use at once, in its environment and in its record."""
+    write_story(repo, "a", command="echo $AUTOPILOT_AGENTS_PER_WAVE > a")
+    ended = await _run(repo, Watcher(), sample=ResourceSample(memory_available=3 * GB))
+    assert git(repo, "show", "autopilot/a:a") == "2\n"
+    assert [session.agents_per_wave for session in ended.run.stories[StoryId("a")].sessions] == [2]
+    (record,) = (repo / ".orchestrator" / "metrics" / "sessions.jsonl").read_text().splitlines()
+    assert json.loads(record)["agents_per_wave"] == 2
 
 
 async def test_a_crash_in_one_story_is_that_storys_failure(

@@ -226,7 +226,7 @@ def made_up(seed: int) -> Iterator[None]:
         mock.patch("runner.session.changed_since", return_value=False),
         mock.patch("runner.session.LOOK_FOR_LIFE", 60.0),
         mock.patch("runner.presence.BEAT_SECONDS", 36_000.0),
-        mock.patch("runner.orchestrator.TICK_SECONDS", 20.0),
+        mock.patch("runner.window_keeper.TICK_SECONDS", 20.0),
         mock.patch("runner.orchestrator.REQUEST_SECONDS", 600.0),
     ):
         yield

@@ -15,6 +15,7 @@ from runner.core.fold import exit_code
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
 from runner.core.story_json import to_json
+from runner.meter import Meter
 from runner.orchestrator import Orchestrator, World
 from runner.purse import Purse
 from runner.recorder import Recorder
@@ -117,6 +118,7 @@ async def _play(
         worktree_root=folder,
         populate=trio.CapacityLimiter(2),
         deadline=began + settings.max_hours * SECONDS_AN_HOUR,
+        meter=Meter(),
         purse=Purse(settings, lambda: recorder.snapshot),
     )
     started = ev.RunStarted(
