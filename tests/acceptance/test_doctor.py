@@ -1,5 +1,6 @@
 """`doctor`: what this machine and this repository offer, found out by trying."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,14 @@ def test_sound_repository_passes(repo: Path) -> None:
     assert found["journal"]["detail"] == "none yet"
     assert all(check["hint"] for check in found.values() if check["level"] != "ok")
     assert not (repo / ".git" / "autopilot").exists()
+
+
+def test_what_the_machine_can_bear_is_told(repo: Path) -> None:
+    """Window, tier and the signal that decided, in the words of the dashboard; too little is a warning."""
+    (repo / "autopilot-multi.toml").write_text("tiers.green.disk-gb = 999999\nmemory-per-story-gb = 0\n")
+    machine = checks(repo)["machine"]
+    assert re.fullmatch(r"window \d of 3 · (warn|degraded|critical), .+", machine["detail"])
+    assert (machine["level"], "fewer stories or agents" in machine["hint"]) == ("warn", True)
 
 
 def test_lines_for_people(repo: Path) -> None:

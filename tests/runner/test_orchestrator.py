@@ -23,6 +23,8 @@ from tests.conftest import git
 
 GB = 1 << 30
 PLENTY, LITTLE = ResourceSample(memory_available=32 * GB), ResourceSample(memory_available=1 * GB)
+ONLY_TIERS = {"memory-per-story-gb": "0"}
+"""Settings under which what stories use is left out of the window."""
 
 
 class Watcher:
@@ -52,7 +54,7 @@ class Watcher:
 
 
 async def _run(repo: Path, view: Watcher, *, sample: ResourceSample | None = None, stories: int = 3) -> Ended:
-    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": str(stories)}))
+    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": str(stories), **ONLY_TIERS}))
     with trio.fail_after(60):
         return await start_run(plan, view, sample=lambda _path: sample or PLENTY)
 
@@ -93,7 +95,7 @@ async def test_a_falling_window_starts_nothing_and_evicts_nobody(
         return machine[0]
 
     view.on_event = react
-    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": "2"}))
+    plan = make_plan(RunRequest(directory=repo, flags={"max-stories": "2", **ONLY_TIERS}))
     with trio.fail_after(60):
         ended = await start_run(plan, view, sample=sample)
     assert ended.run.count(Status.DONE) == 3
