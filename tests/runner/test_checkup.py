@@ -50,7 +50,7 @@ def test_what_is_unknown_is_said_to_be(repo: Path, monkeypatch: pytest.MonkeyPat
     findings = found(repo, monkeypatch, ResourceSample())
     names = ("machine", "memory", "swap", "pressure", "load", "waiting", "other agents", "disk")
     assert {findings[name].level for name in names} == {Level.OK}
-    assert findings["machine"].detail == "tier unknown: nothing is known about this machine"
+    assert findings["machine"].detail == "window 3 of 3 · unknown, nothing is known about this machine"
     for name in ("memory", "swap", "load", "other agents"):
         assert findings[name].detail == "unknown"
     assert findings["pressure"].detail == "unknown (only macOS tells)"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from runner import app, orchestrator, probe
+from runner import app, probe, window_keeper
 from runner.app import start_run
 from runner.core.model import ResourceSample
 from runner.planning import RunRequest, make_plan, view
@@ -17,7 +17,7 @@ async def test_a_run_looks_at_the_disk_of_its_worktrees(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the start and at every tick; the checkout may be on another disk."""
-    monkeypatch.setattr(orchestrator, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(window_keeper, "TICK_SECONDS", 0.01)
     write_story(repo, "a", command=f"until test -f {tmp_path}/go; do sleep 0.01; done; {writes('a')}")
     plan = make_plan(RunRequest(directory=repo))
     asked: list[Path] = []
