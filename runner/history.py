@@ -1,15 +1,16 @@
-"""What earlier runs in this repository have already brought to its end."""
+"""What earlier runs in this repository have already brought to its end, and how long that took."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from runner.core.flow import QUICK
 from runner.core.fold import fold
-from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
+from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.core.story_json import digest
 from runner.journal import Journal
 
 RUNS_LOOKED_AT = 20
+SECONDS_A_MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,24 +35,44 @@ class Past:
     skipped: tuple[str, ...] = ()
 
 
-def finished_before(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Finished]:
-    """Name the stories whose same text was done in an earlier run; the newest run counts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What earlier runs tell of a backlog: what they finished, and how many minutes each story took them."""
+
+    finished: Mapping[StoryId, Finished] = field(default_factory=dict)
+    minutes: Mapping[StoryId, Sequence[float]] = field(default_factory=dict)
+
+
+def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
+    """Name the stories whose same text was done in an earlier run, and what stories of these names took.
+
+    The newest run counts; once it is found for every story, older ones are not read.
+    """
     wanted = {story.id: digest(story) for story in stories}
     found: dict[StoryId, Finished] = {}
+    minutes: dict[StoryId, list[float]] = {}
     settled: set[StoryId] = set()
     for run_id in journal.runs()[:RUNS_LOOKED_AT]:
         if len(settled) == len(wanted):
             break
         run = fold(run_id, journal.events(run_id))
         for story in run.stories.values():
-            if story.id not in wanted or story.id in settled or story.status is not Status.DONE:
+            # One without sessions was done already: that run only took notice of an older one.
+            if story.id not in wanted or story.status is not Status.DONE or not story.sessions:
                 continue
-            if not story.sessions:
-                continue  # that run only took notice of an older one
-            settled.add(story.id)
-            if _digest_in(run, story.id) == wanted[story.id]:
-                found[story.id] = Finished(run_id=run_id, commit=story.commit, commits=story.commits)
-    return found
+            if (took := _minutes(story)) > 0:
+                minutes.setdefault(story.id, []).append(took)
+            if story.id not in settled:
+                settled.add(story.id)
+                if _digest_in(run, story.id) == wanted[story.id]:
+                    found[story.id] = Finished(run_id=run_id, commit=story.commit, commits=story.commits)
+    return Earlier(finished=found, minutes=minutes)
+
+
+def _minutes(story: StorySnapshot) -> float:
+    """Add up the sessions; the time in which an interrupted run lay still is nobody's work."""
+    ended = ((session.started_at, session.ended_at) for session in story.sessions)
+    return sum(end - begin for begin, end in ended if end is not None) / SECONDS_A_MINUTE
 
 
 def past_of(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Past]:

@@ -15,12 +15,12 @@ from runner.config import Loaded, load_settings
 from runner.core.errors import BacklogError, JournalError, NotFoundError, SettingsError
 from runner.core.exclusivity import classify, runs_alone
 from runner.core.flow import QUICK, Edition
-from runner.core.graph import closure, ordered, waves
+from runner.core.graph import closure, critical_path, expected_durations, ordered, waves
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule import decide
 from runner.core.settings import Settings
 from runner.core.window import at_start
-from runner.history import Finished, finished_before, unfinished_of_newest
+from runner.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.journal import Journal
 from runner.report.plan import PlanRow, PlanView
 from runner.stories import load_stories
@@ -43,7 +43,10 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that a run needs, decided before anything starts. `stories` is the start order."""
+    """All that a run needs, decided before anything starts. `stories` is the start order.
+
+    `durations` are the minutes that each story will take, empty where nothing is known of any.
+    """
 
     repository: Repository
     loaded: Loaded
@@ -52,6 +55,7 @@ class Plan:
     agents: Mapping[StoryId, Agent]
     finished: Mapping[StoryId, Finished]
     notes: tuple[str, ...]
+    durations: Mapping[StoryId, float] = field(default_factory=dict)
     retry_failed: bool = False
 
     @property
@@ -78,13 +82,15 @@ def make_plan(request: RunRequest) -> Plan:
         only = (*only, *_failed_before(repository))
     if only:
         stories = closure(stories, only)
-    order = ordered(stories)
+    stories = tuple(_with_flow(story, repository.top, loaded.settings) for story in stories)
+    before = _earlier(repository, stories)
+    durations = expected_durations(stories, before.minutes)
+    order = ordered(stories, durations)
     for story in order:
         claims.compile(story.owns)
     agents = {story.id: choose(story, loaded.settings) for story in order}
-    order = tuple(_with_flow(story, repository.top, loaded.settings) for story in order)
     base = repository.resolve(loaded.settings.base)
-    finished = {} if request.again else _finished(repository, order, base)
+    finished = {} if request.again else _still_there(repository, before.finished, base)
     return Plan(
         repository=repository,
         loaded=loaded,
@@ -92,6 +98,7 @@ def make_plan(request: RunRequest) -> Plan:
         stories=order,
         agents=agents,
         finished=finished,
+        durations=durations,
         notes=(*loaded.notes, *_odd_modes(order)),
         retry_failed=request.retry_failed,
     )
@@ -103,8 +110,15 @@ def view(plan: Plan) -> PlanView:
     allowed = at_start(probe.sample(plan.worktree_root), settings)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
     reasons = _reasons(plan, allowed.stories)
+    left = [story for story in plan.stories if story.id not in plan.finished]
+    critical = critical_path(left, plan.durations)
     rows = tuple(
-        _row(plan, story, position=position, wave=levels[story.id], reason=reasons[story.id])
+        replace(
+            _row(plan, story, position=position, wave=levels[story.id], reason=reasons[story.id]),
+            critical=story.id in critical,
+            expected_minutes=plan.durations.get(story.id),
+            minutes_to_the_end=critical.get(story.id) if plan.durations else None,
+        )
         for position, story in enumerate(plan.stories, 1)
     )
     return PlanView(
@@ -203,17 +217,22 @@ def _failed_before(repository: Repository) -> tuple[StoryId, ...]:
     return unfinished
 
 
-def _finished(repository: Repository, stories: Sequence[Story], base: str) -> dict[StoryId, Finished]:
-    """Keep of what earlier runs finished only what is still there: on its branch, or in the base."""
+def _earlier(repository: Repository, stories: Sequence[Story]) -> Earlier:
     path = journal_path(repository.common_dir)
     if not path.exists():
-        return {}
+        return Earlier()
     try:
         with Journal.open_readonly(path) as journal:
-            found = finished_before(journal, stories)
+            return earlier(journal, stories)
     except JournalError:
         # A journal that cannot be read is the coordinator's matter: it sets it aside, or refuses.
-        return {}
+        return Earlier()
+
+
+def _still_there(
+    repository: Repository, found: Mapping[StoryId, Finished], base: str
+) -> dict[StoryId, Finished]:
+    """Keep of what earlier runs finished only what is still there: on its branch, or in the base."""
     kept = {}
     for story_id, done in found.items():
         tip = repository.branch_tip(branch_of(story_id))

@@ -20,6 +20,7 @@ _WANTED = {
     "title": _TEXT,
     "prompt": _TEXT,
     "priority": "a whole number",
+    "estimate": "a number of minutes above 0",
     "depends_on": "a story's id or a list of ids",
     "owns": "a glob or a list of globs",
     "flow": _TEXT,
@@ -29,7 +30,9 @@ _WANTED = {
     "dialect": _TEXT,
     "mode": _TEXT,
 }
+_NUMBERS = frozenset({"priority", "estimate"})
 _MAX_PRIORITY = 1_000_000
+_MAX_ESTIMATE = 1_000_000.0
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
@@ -53,6 +56,12 @@ def _bounded(number: int) -> int:
     if abs(number) > _MAX_PRIORITY:
         raise ValueError(f"must lie between -{_MAX_PRIORITY} and {_MAX_PRIORITY}")
     return number
+
+
+def _positive(minutes: float) -> float:
+    if not 0 < minutes <= _MAX_ESTIMATE:
+        raise ValueError(f"must lie above 0 and not above {_MAX_ESTIMATE:.0f}")
+    return minutes
 
 
 def _listed(value: Any) -> Any:
@@ -81,6 +90,7 @@ class _Fields(BaseModel):
     title: Text | None = None
     prompt: Text | None = None
     priority: Annotated[int, AfterValidator(_bounded)] | None = None
+    estimate: Annotated[float, AfterValidator(_positive)] | None = None
     depends_on: Texts | None = None
     owns: Texts | None = None
     flow: Text | None = None
@@ -110,6 +120,7 @@ def story_of(entry: Entry) -> Story:
         title=title,
         prompt=prompt,
         priority=fields.priority or 0,
+        estimate=fields.estimate,
         depends_on=tuple(StoryId(name) for name in dict.fromkeys(fields.depends_on or ())),
         owns=tuple(fields.owns or ()),
         flow=fields.flow or "quick",
@@ -193,7 +204,7 @@ def _complain(entry: Entry, error: ValidationError) -> NoReturn:
         _refuse(entry, keys, f"'{key}' {first['ctx']['error']}", f"it must be {_WANTED[key]}.")
     wanted = _WANTED[key]
     written = entry.place(keys).written
-    if key != "priority" and written is not None and isinstance(value, bool | int | float):
+    if key not in _NUMBERS and written is not None and isinstance(value, bool | int | float):
         read = shown(value) if isinstance(value, bool) else f"the number {shown(value)}"
         message = f"'{key}' must be {wanted}, but YAML reads {written} as {read}"
         _refuse(entry, keys, message, f'put it into quotes: "{written}".')
@@ -202,7 +213,7 @@ def _complain(entry: Entry, error: ValidationError) -> NoReturn:
 
 
 def _quote_hint(key: str, written: str | None) -> str:
-    if written is not None and key != "priority":
+    if written is not None and key not in _NUMBERS:
         return f'if text is meant, put it into quotes: "{written}".'
     return f"change the value of '{key}'."
 

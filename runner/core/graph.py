@@ -1,27 +1,74 @@
-"""The order of the backlog: dependencies first, then the urgent, then by id.
+"""The order of the backlog: dependencies first, then the urgent, then the critical path, then by id.
 
-The same stories give the same order however they were read. Ids are unique, which the reader of
-the stories has checked. An arrow `a → b` reads "a depends on b".
+Among equally urgent stories the one with the longest chain behind it starts first, since the run can
+end no sooner than that chain. The same stories give the same order however they were read. Ids are
+unique, which the reader of the stories has checked. An arrow `a → b` reads "a depends on b".
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
 from runner.core.names import did_you_mean
 
 
-def ordered(stories: Iterable[Story]) -> tuple[Story, ...]:
+def ordered(stories: Iterable[Story], durations: Mapping[StoryId, float] | None = None) -> tuple[Story, ...]:
     """Give the start order; refuse unknown dependencies, self-dependencies and cycles.
 
-    A dependency is as urgent as the most urgent story that waits for it.
+    A dependency is as urgent as the most urgent story that waits for it. Without `durations` all stories
+    count as equally long.
     """
     by_id = {story.id: story for story in sorted(stories, key=lambda story: story.id)}
     _check_dependencies(by_id)
     urgency = _urgencies(by_id)
-    chain = _topological(by_id, urgency)
-    return tuple(by_id[name] for name in chain)
+    chains = _chains(by_id, _topological(by_id, key=lambda name: name), durations or {})
+    order = _topological(by_id, key=lambda name: (-urgency[name], -chains[name], name))
+    return tuple(by_id[name] for name in order)
+
+
+def expected_durations(
+    stories: Iterable[Story], past: Mapping[StoryId, Sequence[float]]
+) -> dict[StoryId, float]:
+    """Give what each story will take, in minutes; of one that nothing tells about, what is usual.
+
+    A story's own estimate counts, else the median of `past`, what it took before. Where nothing is known of
+    any story there is no minute to speak of, and the answer is empty.
+    """
+    listed = list(stories)
+    known = {
+        story.id: story.estimate if story.estimate is not None else statistics.median(past[story.id])
+        for story in listed
+        if story.estimate is not None or past.get(story.id)
+    }
+    usual = statistics.median(known.values()) if known else 0.0
+    return {story.id: known.get(story.id, usual) for story in listed} if known else {}
+
+
+def critical_path(stories: Sequence[Story], durations: Mapping[StoryId, float]) -> dict[StoryId, float]:
+    """Name the stories of the longest chain, each with what is left from its start to the end of the chain.
+
+    Dependencies outside of `stories` are over. Where all stories are alike, no path is longer than another.
+    """
+    inside = {story.id for story in stories}
+    by_id = {
+        story.id: replace(story, depends_on=tuple(name for name in story.depends_on if name in inside))
+        for story in stories
+    }
+    chains = _chains(by_id, _topological(by_id, key=lambda name: name), durations)
+    if len(set(chains.values())) <= 1:
+        return {}
+    waiting = _waiting(by_id.values())
+    path: dict[StoryId, float] = {}
+    following = sorted(name for name, story in by_id.items() if not story.depends_on)
+    while following:
+        longest = max(following, key=lambda name: chains[name])
+        path[longest] = chains[longest]
+        following = sorted(waiting.get(longest, ()))
+    return path
 
 
 def waves(stories: Iterable[Story]) -> tuple[tuple[StoryId, ...], ...]:
@@ -105,10 +152,24 @@ def _urgencies(by_id: dict[StoryId, Story]) -> dict[StoryId, int]:
     return urgency
 
 
-def _topological(by_id: dict[StoryId, Story], urgency: dict[StoryId, int]) -> list[StoryId]:
+def _chains(
+    by_id: Mapping[StoryId, Story], order: Sequence[StoryId], durations: Mapping[StoryId, float]
+) -> dict[StoryId, float]:
+    """Give for each story the longest way from its start to the end of all that waits for it."""
+    chains: dict[StoryId, float] = {}
+    behind: dict[StoryId, float] = {}
+    for name in reversed(order):
+        chains[name] = durations.get(name, 1.0) + behind.get(name, 0.0)
+        for needed in by_id[name].depends_on:
+            behind[needed] = max(behind.get(needed, 0.0), chains[name])
+    return chains
+
+
+def _topological(by_id: Mapping[StoryId, Story], key: Callable[[StoryId], Any]) -> list[StoryId]:
+    """Put dependencies first; among those that could come next, the least `key`."""
     missing = {name: len(set(story.depends_on)) for name, story in by_id.items()}
     waiting = {name: set(items) for name, items in _waiting(by_id.values()).items()}
-    ready = [(-urgency[name], name) for name, count in missing.items() if count == 0]
+    ready = [(key(name), name) for name, count in missing.items() if count == 0]
     heapq.heapify(ready)
     chain: list[StoryId] = []
     while ready:
@@ -117,7 +178,7 @@ def _topological(by_id: dict[StoryId, Story], urgency: dict[StoryId, int]) -> li
         for waiter in waiting.get(name, ()):
             missing[waiter] -= 1
             if missing[waiter] == 0:
-                heapq.heappush(ready, (-urgency[waiter], waiter))
+                heapq.heappush(ready, (key(waiter), waiter))
     if len(chain) < len(by_id):
         members = _cycle(by_id, left=set(by_id) - set(chain))
         raise BacklogError(
@@ -127,7 +188,7 @@ def _topological(by_id: dict[StoryId, Story], urgency: dict[StoryId, int]) -> li
     return chain
 
 
-def _cycle(by_id: dict[StoryId, Story], *, left: set[StoryId]) -> list[StoryId]:
+def _cycle(by_id: Mapping[StoryId, Story], *, left: set[StoryId]) -> list[StoryId]:
     """Find one cycle among the stories that never became ready, from its smallest id on."""
     path = [min(left)]
     while True:

@@ -88,12 +88,16 @@ FLOW_DONE = Step(number="done", name="Done")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One unit of work. `command` is an argv; without it an agent does the work."""
+    """One unit of work. `command` is an argv; without it an agent does the work.
+
+    `estimate` is how many minutes it will take, where its author said so.
+    """
 
     id: StoryId
     title: str
     prompt: str
     priority: int = 0
+    estimate: float | None = None
     depends_on: tuple[StoryId, ...] = ()
     owns: tuple[str, ...] = ()
     flow: str = "quick"

@@ -8,8 +8,8 @@ from typing import Any
 
 from runner.core.model import Story
 
-_NOT_THE_WORK = frozenset({"source", "priority", "mode"})
-"""Where a story stands, how urgent it is and beside whom it may run do not change what is to be done."""
+_NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode"})
+"""Where a story stands, its urgency, its length and its company do not change what is to be done."""
 
 
 def to_json(story: Story) -> dict[str, Any]:

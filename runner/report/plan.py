@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from runner.core.instants import span
 from runner.core.screen import neutral
 from runner.core.words import count, window
 from runner.report.table import Cell, Column, Look, layout
@@ -14,7 +15,11 @@ _TITLES_FROM = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """One story of a plan. `reason` says why it starts when it does; `base` what it starts from."""
+    """One story of a plan. `reason` says why it starts when it does; `base` what it starts from.
+
+    `critical` tells that it is on the longest chain, which takes `minutes_to_the_end` from its start;
+    minutes are None where nothing is known of them.
+    """
 
     position: int
     wave: int
@@ -27,6 +32,9 @@ class PlanRow:
     base: str = ""
     claim: tuple[str, ...] = ()
     verify: tuple[str, ...] = ()
+    critical: bool = False
+    expected_minutes: float | None = None
+    minutes_to_the_end: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +102,9 @@ def _row(row: PlanRow, *, titled: bool) -> list[Cell]:
 
 def _details(row: PlanRow, look: Look) -> list[str]:
     told = []
+    if row.critical:
+        left = row.minutes_to_the_end
+        told.append("on the critical path" + ("" if left is None else f": {span(left * 60)} to its end"))
     if row.branch:
         told.append(f"branch {row.branch}" + (f" from {neutral(row.base)}" if row.base else ""))
     if row.claim:

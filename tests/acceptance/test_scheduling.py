@@ -24,6 +24,41 @@ def test_a_plan_shows_real_items_in_order_with_reasons(repo: Path) -> None:
     assert text.index("b-urgent") < text.index("a-first") < text.index("c-later")
 
 
+def test_a_plan_puts_the_critical_path_first(repo: Path) -> None:
+    """Acceptance 21, 29: the longest chain by the stories' estimates starts first, and the plan says so."""
+    write_story(repo, "a-long", command="true", estimate=30)
+    write_story(repo, "x-short", command="true", estimate=5)
+    write_story(repo, "y-behind", command="true", estimate=40, depends_on=["x-short"])
+    write_story(repo, "b-urgent", command="true", estimate=1, priority=1)
+    ran = run(repo, "plan", "--max-stories=1", "--json")
+    rows = ran.data["stories"]
+    assert [row["id"] for row in rows] == ["b-urgent", "x-short", "y-behind", "a-long"]
+    assert [row["id"] for row in rows if row["critical"]] == ["x-short", "y-behind"]
+    assert [row["minutes_to_the_end"] for row in rows] == [None, 45, 40, None]
+    text = run(repo, "plan", "--max-stories=1").out
+    assert text.count("on the critical path") == 2
+    assert "on the critical path: 45 min 00 s to its end" in text
+    assert run(repo, "plan", "--max-stories=1", "--json").out == ran.out, "the same input gives the same plan"
+
+
+def test_what_a_story_took_before_decides_when_it_gives_no_estimate(repo: Path) -> None:
+    """The story whose sessions took longest in an earlier run starts first the next time."""
+    for name, seconds in (("a", 0), ("b", 0.6), ("c", 0.3)):
+        write_story(repo, name, command=f"sleep {seconds}; {writes(name)}")
+    first = run(repo, "plan", "--json").data["stories"]
+    assert [(row["id"], row["expected_minutes"]) for row in first] == [("a", None), ("b", None), ("c", None)]
+    assert run(repo).code == 0
+    again = run(repo, "plan", "--again", "--json").data["stories"]
+    assert [row["id"] for row in again] == ["b", "c", "a"]
+    assert 0.6 / 60 < again[0]["expected_minutes"] < 1
+    write_story(repo, "d", command="true", estimate=0.001)
+    write_story(repo, "e", command="true")
+    later = run(repo, "plan", "--again", "--json").data["stories"]
+    usual = sorted(row["expected_minutes"] for row in later if row["id"] != "e")
+    unknown = next(row["expected_minutes"] for row in later if row["id"] == "e")
+    assert unknown == pytest.approx((usual[1] + usual[2]) / 2), "the median of all that is known"
+
+
 def test_a_dependant_of_a_failure_never_starts(repo: Path) -> None:
     """Acceptance 22: it is skipped because of the one that failed, and so is what waits for it."""
     write_story(repo, "a", command="false")

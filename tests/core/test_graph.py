@@ -1,5 +1,6 @@
-"""The order of the backlog: dependencies first, then the urgent, then by id; no contradictions."""
+"""The order of the backlog: dependencies, urgency, the critical path, then the id; no contradictions."""
 
+import itertools
 import random
 
 import pytest
@@ -7,18 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.errors import BacklogError
-from runner.core.graph import closure, dependants, ordered, waves
+from runner.core.graph import closure, critical_path, dependants, expected_durations, ordered, waves
 from runner.core.model import Story, StoryId
 
 
 def story(
-    name: str, *depends_on: str, priority: int = 0, source: str = "", mode: str = "multi-story"
+    name: str,
+    *depends_on: str,
+    priority: int = 0,
+    source: str = "",
+    mode: str = "multi-story",
+    estimate: float | None = None,
 ) -> Story:
     return Story(
         id=StoryId(name),
         title=name,
         prompt=name,
         priority=priority,
+        estimate=estimate,
         depends_on=tuple(map(StoryId, depends_on)),
         source=source,
         mode=mode,
@@ -29,7 +36,9 @@ def story(
 def backlogs(draw: st.DrawFn) -> list[Story]:
     """Draw backlogs without cycles: the bits of a number choose among the earlier stories."""
     modes = st.sampled_from(["multi-story", "housekeeping"])
-    rows = draw(st.lists(st.tuples(st.integers(0, 511), st.integers(-2, 2), modes), max_size=9))
+    estimates = st.none() | st.floats(0.001, 1000)
+    row = st.tuples(st.integers(0, 511), st.integers(-2, 2), modes, estimates)
+    rows = draw(st.lists(row, max_size=9))
     names = draw(st.permutations([f"s{number}" for number in range(len(rows))]))
     return [
         story(
@@ -37,8 +46,9 @@ def backlogs(draw: st.DrawFn) -> list[Story]:
             *(name for place, name in enumerate(names[:index]) if bits >> place & 1),
             priority=priority,
             mode=mode,
+            estimate=estimate,
         )
-        for index, (bits, priority, mode) in enumerate(rows)
+        for index, (bits, priority, mode, estimate) in enumerate(rows)
     ]
 
 
@@ -46,19 +56,35 @@ def ids(stories: tuple[Story, ...]) -> list[str]:
     return [str(item.id) for item in stories]
 
 
+def planned(backlog: list[Story]) -> tuple[Story, ...]:
+    """Order a backlog by what its stories say of themselves."""
+    return ordered(backlog, expected_durations(backlog, {}))
+
+
+def urgency(backlog: list[Story], name: StoryId) -> int:
+    """Give the highest priority of a story and of what waits for it, by the slow and plain way."""
+    return max(item.priority for item in backlog if item.id in {name, *dependants(backlog, name)})
+
+
+def chain(backlog: list[Story], name: StoryId, durations: dict[StoryId, float]) -> float:
+    """Give the longest way from a story's start to the end, by the slow and plain way."""
+    behind = [chain(backlog, item.id, durations) for item in backlog if name in item.depends_on]
+    return durations.get(name, 1.0) + max(behind, default=0.0)
+
+
 @given(backlogs(), st.randoms(use_true_random=False))
 def test_order_is_the_same_however_the_stories_were_read(backlog: list[Story], chance: random.Random) -> None:
     """Acceptance 29: the same input gives the same plan, shuffled or not."""
     shuffled = list(backlog)
     chance.shuffle(shuffled)
-    assert ordered(shuffled) == ordered(backlog)
+    assert planned(shuffled) == planned(backlog)
     assert waves(shuffled) == waves(backlog)
 
 
 @given(backlogs())
 def test_dependencies_come_first_and_nobody_is_lost(backlog: list[Story]) -> None:
     """Every story stands behind all that it depends on."""
-    order = ordered(backlog)
+    order = planned(backlog)
     assert sorted(ids(order)) == sorted(str(item.id) for item in backlog)
     position = {item.id: index for index, item in enumerate(order)}
     for item in backlog:
@@ -73,6 +99,64 @@ def test_a_story_is_in_the_wave_after_its_latest_dependency(backlog: list[Story]
     assert sum(map(len, groups)) == len(backlog)
     for item in backlog:
         assert wave_of[item.id] == max((wave_of[name] + 1 for name in item.depends_on), default=0)
+
+
+@given(backlogs())
+def test_urgency_then_the_longest_chain_then_the_id(backlog: list[Story]) -> None:
+    """Acceptance 29: priority dominates; among the equally urgent the longest chain is first, ties by id."""
+    durations = expected_durations(backlog, {})
+    keys = [
+        (-urgency(backlog, item.id), -chain(backlog, item.id, durations), item.id)
+        for item in planned(backlog)
+    ]
+    assert keys == sorted(keys)
+
+
+@given(backlogs())
+def test_where_nothing_is_known_only_the_number_of_stories_in_a_chain_counts(backlog: list[Story]) -> None:
+    """Without any duration equal chains keep the order by id, and equal durations change nothing."""
+    same = {item.id: 7.0 for item in backlog}
+    assert ordered(backlog, {}) == ordered(backlog) == ordered(backlog, same)
+    alone = [story(item.id, priority=item.priority) for item in backlog]
+    assert ids(ordered(alone)) == [item.id for item in sorted(alone, key=lambda it: (-it.priority, it.id))]
+
+
+def test_the_longest_chain_starts_first() -> None:
+    """A short story with much work behind it goes before a long one with none."""
+    backlog = [story("a", estimate=30), story("b", estimate=5), story("c", "b", estimate=40), story("d")]
+    assert ids(planned(backlog)) == ["b", "c", "a", "d"]
+    assert ids(ordered(backlog)) == ["b", "a", "c", "d"]
+
+
+@given(backlogs())
+def test_the_critical_path_is_a_chain_of_dependencies_and_none_is_longer(backlog: list[Story]) -> None:
+    """Each of its stories waits for the one before, and it takes as long as the longest chain of all."""
+    durations = expected_durations(backlog, {})
+    path = critical_path(backlog, durations)
+    by_id = {item.id: item for item in backlog}
+    names = list(path)
+    for before, after in itertools.pairwise(names):
+        assert before in by_id[after].depends_on
+    lengths = {item.id: chain(backlog, item.id, durations) for item in backlog}
+    if len(set(lengths.values())) > 1:
+        assert path[names[0]] == max(lengths.values())
+        assert path == {name: lengths[name] for name in names}
+    else:
+        assert path == {}
+
+
+def test_the_critical_path_leaves_out_what_is_over() -> None:
+    """A dependency that is done already does not count any more."""
+    backlog = [story("b", "a"), story("c", "b"), story("d", estimate=1)]
+    assert critical_path(backlog, {}) == {"b": 2.0, "c": 1.0}
+
+
+def test_durations_come_from_the_estimate_then_the_past_then_what_is_usual() -> None:
+    """The author knows best, then experience (its median), then the median of all that is known."""
+    backlog = [story("a", estimate=10), story("b"), story("c"), story("d", estimate=2)]
+    past = {StoryId("b"): [3.0, 100.0, 5.0], StoryId("a"): [99.0]}
+    assert expected_durations(backlog, past) == {"a": 10, "b": 5.0, "c": 5.0, "d": 2}
+    assert expected_durations([story("a"), story("b")], {}) == {}
 
 
 def test_higher_priority_goes_first_then_the_id() -> None:

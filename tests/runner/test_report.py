@@ -250,6 +250,9 @@ PLAN = PlanView(
             agent="claude",
             branch="autopilot/api-3",
             base="main",
+            critical=True,
+            expected_minutes=5.0,
+            minutes_to_the_end=12.5,
         ),
         PlanRow(
             position=2,
@@ -261,6 +264,7 @@ PLAN = PlanView(
             reason="after api-3, from its commits",
             claim=("web/**",),
             verify=("make test",),
+            critical=True,
         ),
     ),
 )
@@ -274,8 +278,10 @@ def test_plan_tells_order_waves_and_why() -> None:
         "",
         "#  WAVE  STORY  AGENT    STARTS",
         "1     1  api-3  claude   at once",
+        "    on the critical path: 12 min 30 s to its end",
         "    branch autopilot/api-3 from main",
         "2     2  web-1  command  after api-3, from its commits",
+        "    on the critical path",
         "    owns web/**",
         "    verify make test",
         "",

@@ -23,6 +23,7 @@ def test_a_story_with_every_key(backlog: Backlog) -> None:
         "id: checkout-17\n"
         "title: Retry payments on timeout\n"
         "priority: 10\n"
+        "estimate: 12.5\n"
         "depends_on: [api-3, api-4, api-3]\n"
         'owns: ["services/payments/**"]\n'
         "flow: quick\n"
@@ -37,6 +38,7 @@ def test_a_story_with_every_key(backlog: Backlog) -> None:
         title="Retry payments on timeout",
         prompt="Make the payment client retry.\n\n- with care",
         priority=10,
+        estimate=12.5,
         depends_on=("api-3", "api-4"),  # type: ignore[arg-type]  # plain texts read better here
         owns=("services/payments/**",),
         mode="deep",
@@ -136,6 +138,20 @@ def test_the_first_lines_indentation_is_kept(backlog: Backlog) -> None:
         ("---\npriority: high\n---\nx", "'priority' must be a whole number, not 'high'", "priority"),
         ("---\npriority: 1.5\n---\nx", "'priority' must be a whole number, not '1.5'", "priority"),
         ("---\npriority: true\n---\nx", "'priority' must be a whole number, not 'true'", "priority"),
+        (
+            "---\nestimate: soon\n---\nx",
+            "'estimate' must be a number of minutes above 0, not 'soon'",
+            "estim",
+        ),
+        (
+            "---\nestimate: true\n---\nx",
+            "'estimate' must be a number of minutes above 0, not 'true'",
+            "estim",
+        ),
+        ("---\nestimate: 0\n---\nx", "'estimate' must lie above 0", "minutes"),
+        ("---\nestimate: -3\n---\nx", "'estimate' must lie above 0", "minutes"),
+        ("---\nestimate: .inf\n---\nx", "'estimate' must lie above 0 and not above 1000000", "minutes"),
+        ("---\nestimate: .nan\n---\nx", "'estimate' must lie above 0", "minutes"),
         ("---\npriority: 99999999\n---\nx", "'priority' must lie between", "whole number"),
         (
             "---\ndepends_on:\n  - a\n  - 5\n---\nx",
