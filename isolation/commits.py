@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isolation.checkout import Look, look
-from isolation.errors import MergeConflictError, RepositoryError, WorkspaceError
+from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
 from isolation.layout import own_git_dir
 from isolation.repository import GitOutput, Repository, failure
 
@@ -49,18 +49,23 @@ def operation_in_progress(git_dir: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where a branch stands after a checkpoint: its tip, and how many commits it has since its base."""
+    """Where a branch stands after a checkpoint: its tip, and how many commits it has since its base.
+
+    `files` tells how many paths the session changed; None where that cannot be told any more.
+    """
 
     tip: str
     commits: int
+    files: int | None
 
 
 def checkpoint(
-    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str
+    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str, since: str
 ) -> Checkpoint:
     """Commit everything in a worktree to its branch; where nothing changed, the branch stays.
 
     `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
+    `since` is where the branch stood before the session.
     """
     seen = look(repository, cwd)
     head = _require_committable(seen, cwd, branch)
@@ -68,8 +73,23 @@ def checkpoint(
         _stage_all(repository, cwd)
         _commit_index(repository, cwd, message, date)
     elif head == base:
-        return Checkpoint(tip=head, commits=0)
-    return _standing(repository, cwd, branch, head, base)
+        return Checkpoint(tip=head, commits=0, files=0)
+    tip, commits = _standing(repository, cwd, branch, head, base)
+    if tip == since:
+        files: int | None = 0
+    elif head == since:
+        files = len(seen.dirty)
+    else:  # it has committed by itself
+        files = _count_changed(repository, since, tip)
+    return Checkpoint(tip=tip, commits=commits, files=files)
+
+
+def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
+    """Count the paths that differ; a session may have thrown its own beginning away."""
+    try:
+        return len(repository.changed_paths(since, tip))
+    except GitCommandError:
+        return None
 
 
 def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> None:
@@ -90,8 +110,8 @@ def _commit_index(repository: Repository, cwd: Path, message: str, date: float) 
         raise failure(args, output)
 
 
-def _standing(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> Checkpoint:
-    """Tell where the branch stands; somebody else's commit on top of `before` is an error."""
+def _standing(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> tuple[str, int]:
+    """Tell the tip and the commits of the branch; somebody else's commit on top of `before` is an error."""
     lines = repository.run("rev-list", "--parents", f"{base}..HEAD", "--", cwd=cwd).stdout.splitlines()
     newest = lines[0].split() if lines else [base]
     if before not in newest[:2]:
@@ -99,7 +119,7 @@ def _standing(repository: Repository, cwd: Path, branch: str, before: str, base:
             f"branch {branch} moved from {before[:10]} to {newest[0][:10]} during a checkpoint",
             hint="does another process commit to it? run again when it has ended",
         )
-    return Checkpoint(tip=newest[0], commits=len(lines))
+    return newest[0], len(lines)
 
 
 def merge_parents(repository: Repository, parents: Sequence[str], message: str) -> str:

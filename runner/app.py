@@ -45,6 +45,7 @@ from runner.planning import Plan, root_of
 from runner.probe import Probe
 from runner.purse import Purse
 from runner.recorder import Recorder
+from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
 from runner.settings_json import to_json as settings_to_json
 from runner.stopping import Level, StopControl
@@ -174,6 +175,8 @@ async def resume_run(
         requeued = _requeued(snapshot, retry_failed=retry_failed)
         asks = desk is not None and bool(snapshot.open_decisions)
         if not requeued and snapshot.ended and not asks:
+            # It may have been killed between its last event and its records.
+            await offload(write_records, snapshot, repository)
             return Ended(run=snapshot, exit_code=exit_code(snapshot), went_on=False)
         agents = {story.id: choose(story, settings) for story in order}
         return await _coordinate(
@@ -247,6 +250,7 @@ async def _coordinate(
     await recorder.record(*first, *(ev.Noted(message=note) for note in notes))
     control, ended_by = StopControl(), _EndedBy()
     async with (
+        books_kept(recorder, repository),
         _signals(control, ended_by, view),
         _refreshing(view),
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
@@ -275,8 +279,9 @@ async def _coordinate(
         async with visible(tools), aggregating(tools), heralding(tools, quiet=quiet), attended_by(desk, port):
             await orchestrator.orchestrate()
     code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
-    await recorder.record(ev.RunEnded(exit_code=code))
-    await offload(_write_records, recorder.snapshot, repository.top)
+    async with books_kept(recorder, repository):
+        await recorder.record(ev.RunEnded(exit_code=code))
+    await offload(write_records, recorder.snapshot, repository)
     await offload(sweep_trash, root_of(repository, crew.settings))
     return Ended(run=recorder.snapshot, exit_code=code)
 
@@ -385,19 +390,3 @@ def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
 def _host_class() -> str:
     uname = os.uname()
     return f"{uname.sysname.lower()}-{uname.machine}-{os.cpu_count() or 1}cpu"
-
-
-def _write_records(run: RunSnapshot, top: Path) -> None:
-    """Write the run's records; a second time replaces the first."""
-    from runner import telemetry
-
-    metrics = top / ".orchestrator" / "metrics"
-    stories = run.stories.values()
-    loops = [telemetry.story_record(run, story, top=top) for story in stories]
-    sessions = [
-        telemetry.session_record(run, story, session, top=top)
-        for story in stories
-        for session in story.sessions
-    ]
-    telemetry.upsert(metrics / "autopilot.jsonl", [*loops, telemetry.run_record(run)], telemetry.LOOP_KEY)
-    telemetry.upsert(metrics / "sessions.jsonl", sessions, telemetry.SESSION_KEY)

@@ -245,11 +245,12 @@ class Pipeline:
 
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
-        commit = partial(checkpoint, self._repository, workspace.path, base=workspace.base)
+        before = self._now.commit or self._now.head or workspace.head
+        commit = partial(checkpoint, self._repository, workspace.path, base=workspace.base, since=before)
         made = await offload(commit, workspace.branch, self._message(), at)
         # The commit itself is durable: a resume that does not know of it finds it.
         self._tools.recorder.defer(
-            ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits)
+            ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits, files=made.files)
         )
         spiral = await self._loop.look_at_trees() if self._now.ending is None else ()
         if spiral:

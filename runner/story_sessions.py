@@ -189,6 +189,8 @@ def _ended(story: Story, session_id: str, verdict: SessionVerdict) -> ev.Session
         summary=verdict.result.summary,
         effectiveness=verdict.result.effectiveness,
         peak_memory=verdict.peak_memory,
+        total_waves=verdict.result.total_waves,
+        waves=verdict.result.waves,
     )
 
 

@@ -2,7 +2,7 @@
 
 Builders are pure. Writers hold a lock file beside the records, keep every line that is not
 theirs byte for byte, and replace the file as a whole, so that a reader and a kill meet the old
-file or the new one.
+file or the new one. Readers take no lock and skip what is no record.
 """
 
 import contextlib
@@ -32,9 +32,12 @@ SCHEMA_VERSION = 1
 LOOP_KEY = ("autopilot_run_id", "kind")
 SESSION_KEY = ("session_id",)
 BACKLOG_DONE = "backlog-done"
+INTERRUPTED = "interrupted"
 
 _AGENT_OUTCOMES = ("complete", "partial", "failed", "spiral")
 _OPTIONS = ("max_sessions", "max_hours", "confidence_threshold", "host_class", "resource_verdict_at_start")
+_LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
+_TRIES = 20
 _VERDICTS = {EXIT_DONE: Status.DONE, EXIT_DECISIONS: Status.PARKED}
 
 
@@ -97,7 +100,7 @@ def run_record(run: RunSnapshot) -> dict[str, Any]:
         "aborted_by_cohort": cohort,
         "verdict": None if run.exit_code is None else _VERDICTS.get(run.exit_code, Status.FAILED).value,
         "child_run_ids": [loop_id(run, story) for story in stories],
-        "stop_reason": switch.name if switch else BACKLOG_DONE if run.ended else None,
+        "stop_reason": switch.name if switch else BACKLOG_DONE if run.ended else INTERRUPTED,
         "story_count": len(run.stories),
         "counts": {status.value: run.count(status) for status in Status},
         "cohort_aborted": cohort,
@@ -121,11 +124,11 @@ def session_record(
         "started_at": iso(session.started_at),
         "completed_at": iso_or_none(session.ended_at),
         "status": session.outcome.value if session.outcome else "running",
-        "total_waves": None,
-        "waves": None,
+        "total_waves": session.total_waves,
+        "waves": None if session.waves is None else list(session.waves),
         "agent_summary": summary,
         "total_agents": sum(summary.values()) if summary else None,
-        "total_files_changed": None,
+        "total_files_changed": session.files_changed,
         "effectiveness": {
             "planned_issues": effect.get("planned_issues"),
             "carryover": effect.get("carryover"),
@@ -139,28 +142,57 @@ def session_record(
     }
 
 
+def write_run(run: RunSnapshot, checkout: Path) -> None:
+    """Write all records of a run below the main checkout; a second time replaces the first."""
+    stories = run.stories.values()
+    loops = [story_record(run, story, top=checkout) for story in stories]
+    sessions = [
+        session_record(run, story, session, top=checkout) for story in stories for session in story.sessions
+    ]
+    upsert(_metrics(checkout) / _LOOPS, [*loops, run_record(run)], LOOP_KEY)
+    upsert(_metrics(checkout) / _SESSIONS, sessions, SESSION_KEY)
+
+
+def load_loops(checkout: Path) -> list[dict[str, Any]]:
+    """Read the records of all runs and stories, oldest line first, whoever wrote them."""
+    path = _metrics(checkout) / _LOOPS
+    try:
+        lines = _lines(path)
+    except OSError as error:
+        raise SystemFaultError(
+            f"the records in {path} cannot be read: {error.strerror or error}",
+            hint="check the permissions there.",
+        ) from error
+    return [record for record in map(_parsed, lines) if record]
+
+
 def upsert(path: Path, records: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
     """Write records so that each key stands in the file once; all other lines stay as they are.
 
     A line that is replaced keeps its place, and the fields that others have added to it.
     """
+    with _locked(path):
+        for _ in range(_TRIES):
+            before = _stamp(path)
+            draft = _write_draft(path, _merged(_lines(path), records, key))
+            if _stamp(path) == before:
+                break
+            # Somebody who does not know the lock has added a line meanwhile; it must not get lost.
+        draft.replace(path)
+
+
+def _merged(lines: Sequence[bytes], records: Sequence[Mapping[str, Any]], key: Sequence[str]) -> list[bytes]:
     new = {tuple(record[name] for name in key): record for record in records}
-    with _locked(path):
-        lines = []
-        for line in _lines(path):
-            old = _parsed(line)
-            found = tuple(str(old.get(name)) for name in key)
-            if found in new:
-                lines.append(_line({**old, **new.pop(found)}))
-            else:
-                lines.append(line)
-        _replace(path, [*lines, *(_line(record) for record in new.values())])
+    merged = []
+    for line in lines:
+        old = _parsed(line)
+        found = tuple(str(old.get(name)) for name in key)
+        merged.append(_line({**old, **new.pop(found)}) if found in new else line)
+    return [*merged, *(_line(record) for record in new.values())]
 
 
-def append(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Add records after all that is there."""
-    with _locked(path):
-        _replace(path, [*_lines(path), *(_line(record) for record in records)])
+def _metrics(checkout: Path) -> Path:
+    return checkout / ".orchestrator" / "metrics"
 
 
 def _times(started: float | None, ended: float | None) -> dict[str, Any]:
@@ -206,8 +238,17 @@ def _spirals(story: StorySnapshot) -> int:
 
 
 def _completion(effect: Mapping[str, float]) -> float | None:
-    planned, completed = effect.get("planned_issues"), effect.get("completed")
-    return round(completed / planned, 4) if planned and completed is not None else None
+    """Give the share of what was planned that was completed, from whatever of it the session told."""
+    if "completion_rate" in effect:
+        return effect["completion_rate"]
+    planned, completed, carryover = (
+        effect.get(name) for name in ("planned_issues", "completed", "carryover")
+    )
+    if not planned:
+        return None
+    if completed is None and carryover is not None:
+        completed = planned - carryover
+    return None if completed is None else round(completed / planned, 4)
 
 
 def _relative(workspace: str | None, top: Path) -> str | None:
@@ -250,11 +291,20 @@ def _line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode()
 
 
-def _replace(path: Path, lines: list[bytes]) -> None:
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Give what changes whenever a file is written to, or another one takes its place."""
+    try:
+        seen = path.stat()
+    except FileNotFoundError:
+        return ()
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def _write_draft(path: Path, lines: Sequence[bytes]) -> Path:
     # The lock admits one writer, so a half-written file of a killed one is simply overwritten.
     draft = path.with_name(f".{path.name}.tmp")
     with draft.open("wb") as file:
         file.writelines(line + b"\n" for line in lines)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(path)
+    return draft

@@ -12,11 +12,13 @@ MAX_RESULT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a session said of itself; `status` is empty when it said nothing."""
+    """What a session said of itself; `status` is empty when it said nothing, `waves` are in its own words."""
 
     status: str = ""
     summary: Mapping[str, int] = field(default_factory=dict)
     effectiveness: Mapping[str, float] = field(default_factory=dict)
+    total_waves: int | None = None
+    waves: tuple[Any, ...] | None = None
     usage: Usage = field(default_factory=Usage)
     question: str = ""
     decision: Mapping[str, Any] = field(default_factory=dict)
@@ -45,6 +47,8 @@ def load_result(path: Path) -> Result:
         status=document.status or "",
         summary=document.agent_summary,
         effectiveness=document.effectiveness,
+        total_waves=document.count_waves(),
+        waves=tuple(document.waves) if isinstance(document.waves, list) else None,
         usage=Usage(**document.usage.model_dump()),
         question=str(question or ""),
         decision=document.decision,

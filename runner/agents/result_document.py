@@ -27,6 +27,16 @@ class ResultDocument(_Part):
     usage: ResultUsage = ResultUsage()
     decision: dict[str, object] = {}
     notes: str = ""
+    # Only copied into the records, so a form that we do not know must not spoil the rest.
+    total_waves: object = None
+    waves: object = None
+
+    def count_waves(self) -> int | None:
+        """Tell how many waves there were: as it says, or as it lists them."""
+        for told in (self.total_waves, self.waves):
+            if isinstance(told, int) and not isinstance(told, bool):
+                return told
+        return len(self.waves) if isinstance(self.waves, list) else None
 
 
 def problem_of(error: ValueError) -> str:

@@ -132,6 +132,8 @@ class SessionEnded:
     summary: Mapping[str, int] = field(default_factory=dict)
     effectiveness: Mapping[str, float] = field(default_factory=dict)
     peak_memory: int | None = None
+    total_waves: int | None = None
+    waves: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +145,12 @@ class CheckpointPlanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpointed:
-    """Done: the branch holds the work of this attempt."""
+    """Done: the branch holds the work of this attempt; `files` is how many paths its session changed."""
 
     story_id: StoryId
     commit: str
     commits: int
+    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

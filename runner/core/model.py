@@ -166,6 +166,9 @@ class SessionRecord:
     summary: Mapping[str, int] = field(default_factory=dict)
     effectiveness: Mapping[str, float] = field(default_factory=dict)
     peak_memory: int | None = None
+    total_waves: int | None = None
+    waves: tuple[Any, ...] | None = None
+    files_changed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +201,10 @@ class StorySnapshot:
     `attempt` counts from 1 once the story has started. `implemented` tells that this attempt's
     work session ended well, `checkpointed` that its changes are committed, `verified` how many
     verify commands it has passed: what a resume must not repeat. `torn` tells that a workspace was
-    begun and never reported as open. `place` is the step that the work is at, `step` what the newest
-    session is for; `placed` tells that the place was found in this run. `decision` is the question that
-    holds the story up, answered or not, until it is acted upon.
+    begun and never reported as open. `head` is where its branch stood when this run first opened it.
+    `place` is the step that the work is at, `step` what the newest session is for; `placed` tells that
+    the place was found in this run. `decision` is the question that holds the story up, answered or not,
+    until it is acted upon.
 
     `loop_sessions` counts the work sessions of this loop. `failures` and `checkpoints` are what attempts of
     the current step left behind. `settled` tells that a person has said where to go on, `ending` why the
@@ -215,6 +219,7 @@ class StorySnapshot:
     next: str = ""
     branch: str | None = None
     base: str | None = None
+    head: str | None = None
     commit: str | None = None
     commits: int = 0
     workspace: str | None = None

@@ -47,9 +47,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         case ev.WorkspacePlanned():
             return replace(story, branch=body.branch, workspace=body.path, torn=True)
         case ev.WorkspaceOpened():
-            return replace(
-                story, branch=body.branch, workspace=body.path, base=story.base or body.base, torn=False
-            )
+            return _workspace_opened(story, body)
         case ev.WorkspaceClosed():
             return replace(story, workspace=None if body.removed else story.workspace)
         case ev.SessionStarted():
@@ -139,9 +137,24 @@ def _looped(
             assert_never(body)
 
 
-def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
+def _workspace_opened(story: StorySnapshot, body: ev.WorkspaceOpened) -> StorySnapshot:
     return replace(
         story,
+        branch=body.branch,
+        workspace=body.path,
+        base=story.base or body.base,
+        head=story.head or body.head,
+        torn=False,
+    )
+
+
+def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
+    *before, newest = story.sessions or (None,)
+    # A checkpoint follows the session whose work it holds, before any other starts.
+    held = () if newest is None else (*before, replace(newest, files_changed=body.files))
+    return replace(
+        story,
+        sessions=held,
         checkpoints=(*story.checkpoints, body.commit),
         commit=body.commit,
         commits=body.commits,
@@ -199,6 +212,8 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
             summary=body.summary,
             effectiveness=body.effectiveness,
             peak_memory=body.peak_memory,
+            total_waves=body.total_waves,
+            waves=body.waves,
         )
         if session.id == body.session_id
         else session

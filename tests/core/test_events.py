@@ -30,6 +30,8 @@ def _values(hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(st.dictionaries(texts, texts | st.lists(texts, max_size=2), max_size=2)).map(tuple)
     if hint == tuple[str, ...]:
         return st.lists(texts, max_size=3).map(tuple)
+    if hint == tuple[Any, ...] | None:
+        return st.none() | st.lists(texts | st.dictionaries(texts, st.integers()), max_size=3).map(tuple)
     for mapping, values in (
         (Mapping[str, int], st.integers()),
         (Mapping[str, float], st.floats(allow_nan=False)),

@@ -22,7 +22,7 @@ def repository(repo: Path) -> Repository:
 def _checkpoint(repository: Repository, message: str, date: float) -> str:
     """Make a checkpoint of the main checkout and give the tip; the count must agree with git's."""
     base = git(repository.top, "rev-list", "--max-parents=0", "main").strip()
-    made = commits.checkpoint(repository, repository.top, "main", message, date, base=base)
+    made = commits.checkpoint(repository, repository.top, "main", message, date, base=base, since=base)
     assert made.commits == int(git(repository.top, "rev-list", "--count", f"{base}..main"))
     return made.tip
 
@@ -40,6 +40,30 @@ def test_checkpoint_commits_everything_once(repository: Repository) -> None:
         "Autopilot-Story: a",
     ]
     assert _checkpoint(repository, "again", 1_700_000_000) == done
+
+
+def test_a_checkpoint_counts_what_the_session_changed(repository: Repository) -> None:
+    """New, changed and deleted paths count once each, whoever committed them, and again after a repeat."""
+    top, before = repository.top, repository.resolve("HEAD")
+
+    def files(since: str) -> int | None:
+        made = commits.checkpoint(repository, top, "main", "work", 5, base=before, since=since)
+        return made.files
+
+    assert files(before) == 0
+    (top / "README.md").unlink()
+    (top / "new").mkdir()
+    for name in ("one", "two"):
+        (top / "new" / name).write_text("x")
+    assert files(before) == 3
+    assert files(before) == 3, "torn after its commit and done again"
+    between = repository.resolve("HEAD")
+    assert files(between) == 0
+    commit(top, "own", "x")
+    (top / "own").write_text("y")
+    (top / "more").write_text("x")
+    assert files(between) == 2, "one that it committed itself and changed again, one that it left"
+    assert files("0" * 40) is None, "a beginning that is gone is no reason to fail"
 
 
 def test_a_repeated_checkpoint_gives_the_same_commit(repository: Repository) -> None:

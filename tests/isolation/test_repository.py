@@ -149,7 +149,7 @@ def test_odd_file_names_survive(repository: Repository) -> None:
         (top / name).write_text("x")
     assert sorted(look(repository, top).dirty) == sorted(ODD_NAMES)
     base = git(top, "rev-parse", "HEAD").strip()
-    done = commits.checkpoint(repository, top, "main", "odd", 1, base=base).tip
+    done = commits.checkpoint(repository, top, "main", "odd", 1, base=base, since=base).tip
     assert done is not None
     assert sorted(repository.changed_paths(base, done)) == sorted(ODD_NAMES)
     assert look(repository, top).dirty == ()

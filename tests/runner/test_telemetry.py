@@ -1,6 +1,7 @@
 """The record files: every field, both joins, and writers that never harm a line that is not theirs."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,35 @@ def test_session_record_has_every_field() -> None:
     assert (running["completed_at"], running["total_tokens"], running["agent_summary"]) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("effect", "rate"),
+    [
+        ({"planned_issues": 4, "completed": 3, "carryover": 0}, 0.75),
+        ({"planned_issues": 3, "carryover": 1}, 0.6667),
+        ({"planned_issues": 4, "carryover": 1, "completion_rate": 0.5}, 0.5),
+        ({"planned_issues": 0, "carryover": 0}, None),
+        ({"planned_issues": 4}, None),
+        ({"completed": 4}, None),
+        ({}, None),
+    ],
+)
+def test_the_completion_rate_follows_from_what_was_told(effect: dict[str, float], rate: float | None) -> None:
+    """It is told outright, or what was completed or carried over tells it; else nobody knows it."""
+    ended = ev.SessionEnded(
+        story_id=StoryId("a"), session_id=f"{RUN}-a-1", outcome="ok", exit_code=0, effectiveness=effect
+    )
+    record = sessions(snapshot([started("a"), *working("a", 1), event(2, ended)]))[0]
+    assert record["effectiveness"]["completion_rate"] == rate
+
+
+def test_a_checkpoint_tells_what_its_session_changed() -> None:
+    """The files of a checkpoint belong to the work session before it, not to a later one."""
+    done = ev.Checkpointed(story_id=StoryId("a"), commit=COMMIT, commits=1, files=3)
+    events = [started("a"), *working("a", 1), session_ended("a", 2), event(3, done)]
+    events += working("a", 4, attempt=2)
+    assert [record["total_files_changed"] for record in sessions(snapshot(events))] == [3, None]
+
+
 def test_paths_are_relative_to_the_repository() -> None:
     """No record gives away where the repository lies."""
     run = snapshot(mixed_events())
@@ -148,24 +178,49 @@ def test_records_of_one_second_are_unique_and_join_both_ways() -> None:
     assert [line["session_id"] for line in lines] == whole["sessions"]
 
 
-APPENDER = """
+WRITER = """
 import sys
 from pathlib import Path
-from runner.telemetry import append
+from runner.telemetry import SESSION_KEY, upsert
 for number in range(100):
-    append(Path(sys.argv[1]), [{"session_id": f"{sys.argv[2]}-{number}", "text": "x" * 300}])
+    record = {"session_id": f"{sys.argv[2]}-{number}", "text": "x" * 300}
+    upsert(Path(sys.argv[1]), [record], SESSION_KEY)
 """
 
 
-def test_eight_processes_append_eight_hundred_lines(tmp_path: Path) -> None:
-    """Appends from many processes at once are all there, each a valid line."""
-    path = tmp_path / "metrics" / "sessions.jsonl"
+def test_eight_processes_write_eight_hundred_lines(tmp_path: Path) -> None:
+    """Acceptance 65: what eight processes write at once is all there, line by line, beside a torn one."""
+    path = tmp_path / "sessions.jsonl"
+    path.write_bytes(b'{"session_id": "torn')
     writers = [
-        subprocess.Popen([sys.executable, "-c", APPENDER, str(path), str(number)]) for number in range(8)
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(number)]) for number in range(8)
     ]
     assert [writer.wait() for writer in writers] == [0] * 8
-    ids = [json.loads(line)["session_id"] for line in path.read_text().splitlines()]
+    torn, *lines = path.read_bytes().splitlines()
+    assert torn == b'{"session_id": "torn'
+    ids = [json.loads(line)["session_id"] for line in lines]
     assert sorted(ids) == sorted(f"{writer}-{number}" for writer in range(8) for number in range(100))
+
+
+def test_a_line_that_comes_meanwhile_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program that appends without the lock, while we write, finds its line again."""
+    path = tmp_path / "sessions.jsonl"
+    path.write_bytes(b'{"session_id": "old"}\n')
+    pending, flush = [b'{"session_id": "theirs"}\n'], os.fsync
+
+    def flush_late(number: int) -> None:
+        if pending:
+            with path.open("ab") as file:
+                file.write(pending.pop())
+        flush(number)
+
+    monkeypatch.setattr(os, "fsync", flush_late)
+    telemetry.upsert(path, [{"session_id": "ours"}], SESSION_KEY)
+    assert [json.loads(line)["session_id"] for line in path.read_text().splitlines()] == [
+        "old",
+        "theirs",
+        "ours",
+    ]
 
 
 def test_upsert_twice_is_upsert_once(tmp_path: Path) -> None:
@@ -204,21 +259,17 @@ FOREIGN = (
 )
 
 
-@pytest.mark.parametrize("way", ["upsert", "append"])
-def test_lines_of_others_stay_byte_for_byte(tmp_path: Path, way: str) -> None:
-    """Unknown fields, odd spacing and malformed lines of other writers are kept."""
+def test_lines_of_others_stay_byte_for_byte(tmp_path: Path) -> None:
+    """Acceptance 65: unknown fields, odd spacing and malformed lines of other writers are kept."""
     path = tmp_path / "sessions.jsonl"
     path.write_bytes(FOREIGN)
     records = [{"session_id": "ours", "status": "ok"}]
     for _ in range(2):
-        if way == "upsert":
-            telemetry.upsert(path, records, SESSION_KEY)
-        else:
-            telemetry.append(path, records)
+        telemetry.upsert(path, records, SESSION_KEY)
     written = path.read_bytes()
     assert written.startswith(FOREIGN + b"\n")
     ours = written.removeprefix(FOREIGN + b"\n").splitlines()
-    assert [json.loads(line) for line in ours] == records * (1 if way == "upsert" else 2)
+    assert [json.loads(line) for line in ours] == records
 
 
 def test_fields_that_others_added_to_our_line_are_kept(tmp_path: Path) -> None:
@@ -245,11 +296,11 @@ telemetry.upsert(Path(sys.argv[1]), [{"session_id": "new", "text": "x" * 100_000
 def test_kill_during_a_write_leaves_old_or_new(tmp_path: Path, point: str) -> None:
     """A writer that dies half-way leaves the old file, and the next writer is not hindered."""
     path = tmp_path / "sessions.jsonl"
-    telemetry.append(path, [{"session_id": "old"}])
+    telemetry.upsert(path, [{"session_id": "old"}], SESSION_KEY)
     old = path.read_bytes()
     subprocess.run([sys.executable, "-c", KILLED, str(path), point], check=False, timeout=30)
     assert (path.read_bytes() == old) is (point != "never")
-    telemetry.append(path, [{"session_id": "next"}])
+    telemetry.upsert(path, [{"session_id": "next"}], SESSION_KEY)
     ids = [json.loads(line)["session_id"] for line in path.read_text().splitlines()]
     assert ids == ["old", *(["new"] if point == "never" else []), "next"]
     assert not path.with_name(".sessions.jsonl.tmp").exists()
@@ -259,5 +310,5 @@ def test_unwritable_place_is_a_clear_error(tmp_path: Path) -> None:
     """A file in the folder's place is named, with a hint, not shown as a traceback."""
     (tmp_path / "metrics").write_text("in the way")
     with pytest.raises(SystemFaultError, match=r"autopilot\.jsonl cannot be written") as failure:
-        telemetry.append(tmp_path / "metrics" / "autopilot.jsonl", [{"a": 1}])
+        telemetry.upsert(tmp_path / "metrics" / "autopilot.jsonl", [{"session_id": "a"}], SESSION_KEY)
     assert "journal is not affected" in failure.value.hint
