@@ -77,10 +77,12 @@ def _failed(error: Exception, output: "Output") -> int:
         return EXIT_SYSTEM
     from runner.crash import write_crash_log
 
-    where = write_crash_log(error)
+    where, bug = write_crash_log(error), error
+    while isinstance(bug, ExceptionGroup):
+        bug = bug.exceptions[0]  # a nursery's wrapping tells a person nothing
     output.error(
         code="bug",
-        message=f"autopilot-multi itself failed: {type(error).__name__}: {error}",
+        message=f"autopilot-multi itself failed: {type(bug).__name__}: {bug}",
         hint=f"the details are in {where}; please report them. `autopilot-multi resume` goes on with a run.",
     )
     return EXIT_SYSTEM
