@@ -282,7 +282,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     """Read a line; one that is no record has no fields."""
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

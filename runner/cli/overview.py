@@ -6,6 +6,7 @@ COMMANDS = {
     "run": "carry the backlog out (the default)",
     "plan": "show what would run, in which order and why; change nothing",
     "status": "show the newest or a named run",
+    "history": "show past runs and what they come to together",
     "resume": "go on after a crash or an interruption",
     "decide": "list or answer the decisions that stories wait for",
     "logs": "show what a story's sessions printed",

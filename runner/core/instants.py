@@ -18,6 +18,19 @@ def iso_or_none(at: float | None) -> str | None:
     return None if at is None else iso(at)
 
 
+def from_iso(text: str) -> float | None:
+    """Read an instant again; None when it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def date_and_time(at: float) -> str:
+    """Give the local date and time, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
 def clock(at: float) -> str:
     """Give the local time of day, as on a wall."""
     return time.strftime("%H:%M:%S", time.localtime(at))

@@ -92,9 +92,10 @@ def backlog(repo: Path) -> Path:
 
 
 def test_real_documents_fit_the_schema(backlog: Path) -> None:
-    """What run, status, resume, plan and errors print with --json is what the schema says."""
+    """What run, status, resume, plan, history and errors print with --json is what the schema says."""
     invocations = (["plan"], ["run", "--dry-run"], ["run"], ["status"], ["resume"], ["config"], ["run", "x"])
     documents = [run(backlog, *arguments, "--json").document for arguments in invocations]
+    documents += [run(backlog, "history", *more, "--json").document for more in ([], ["--story", "a"])]
     documents.append(run(backlog, "run", "--nonsense", "--json").document)
     for document in documents:
         assert _complaints(document) == []

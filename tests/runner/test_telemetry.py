@@ -250,6 +250,7 @@ def test_upsert_replaces_a_run_that_went_on(tmp_path: Path) -> None:
 
 
 FOREIGN = (
+    b"[" * 100_000 + b"\n"
     b'{"session_id": "by-hand",   "unknown": [1, 2.50, "\xc3\xa9"], "autopilot_run_id": null}\n'
     b"this line is torn {\n"
     b"\n"

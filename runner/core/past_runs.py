@@ -1,0 +1,195 @@
+"""Past runs as their records tell of them: what each came to, and what they come to together.
+
+Records come from a file that others write to as well: a line or a field that is not ours, or not of its
+type, counts as not there.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.core.instants import from_iso
+from runner.core.model import Status
+
+GRACEFUL = frozenset({"max-sessions-reached"})
+"""Ends that the user has set as a limit: no kills."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastStory:
+    """One story in one run; None is unknown."""
+
+    run_id: str
+    id: str
+    verdict: str
+    started_at: float | None = None
+    ended_at: float | None = None
+    seconds: float | None = None
+    sessions: int = 0
+    tokens: int | None = None
+    cost_usd: float | None = None
+    kill_switch: str | None = None
+
+    @property
+    def kills(self) -> Counter[str]:
+        """Count the kill-switch that ended it, if that was a kill."""
+        return _kills([self.kill_switch])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """One run and its stories; None is unknown."""
+
+    id: str
+    started_at: float | None = None
+    ended_at: float | None = None
+    seconds: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    tokens: int | None = None
+    cost_usd: float | None = None
+    stop_reason: str | None = None
+    kill_switch: str | None = None
+    stories: tuple[PastStory, ...] = ()
+
+    @property
+    def kills(self) -> Counter[str]:
+        """Count kill-switches: what ended the run once, what ended only a story once for each."""
+        own = (story.kill_switch for story in self.stories if story.kill_switch != self.kill_switch)
+        return _kills([self.kill_switch, *own])
+
+    @property
+    def success_rate(self) -> float | None:
+        """Give the share of the stories that were started which are done."""
+        return _success(self.stories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What several runs, or one story in several runs, come to together."""
+
+    runs: int
+    started: int
+    done: int
+    success_rate: float | None
+    median_seconds: float | None
+    tokens: int | None
+    cost_usd: float | None
+    kills: Mapping[str, int]
+
+
+def past_runs(records: Iterable[Mapping[str, Any]]) -> tuple[PastRun, ...]:
+    """Give the runs that the records tell of, newest first."""
+    runs: dict[str, Mapping[str, Any]] = {}
+    stories: dict[str, dict[str, PastStory]] = {}
+    for record in records:
+        kind, run_id, parent = (record.get(name) for name in ("kind", "autopilot_run_id", "parent_run_id"))
+        if kind == "run" and isinstance(run_id, str):
+            runs[run_id] = record
+        elif kind == "story" and isinstance(parent, str) and isinstance(record.get("story_id"), str):
+            stories.setdefault(parent, {})[record["story_id"]] = _story(record, parent)
+    found = [_run(run_id, record, stories.get(run_id, {})) for run_id, record in runs.items()]
+    return tuple(sorted(found, key=lambda run: (run.started_at or 0.0, run.id), reverse=True))
+
+
+def of_story(runs: Iterable[PastRun], story_id: str) -> tuple[PastStory, ...]:
+    """Give one story's part of each run that had it, in the order of the runs."""
+    return tuple(story for run in runs for story in run.stories if story.id == story_id)
+
+
+def summary(runs: Sequence[PastRun]) -> Summary:
+    """Add up runs."""
+    return _summary([story for run in runs for story in run.stories], runs)
+
+
+def summary_of_story(parts: Sequence[PastStory]) -> Summary:
+    """Add up one story's parts of several runs."""
+    return _summary(parts, parts)
+
+
+def _summary(stories: Sequence[PastStory], spenders: Sequence[PastRun] | Sequence[PastStory]) -> Summary:
+    started = [story for story in stories if story.started_at is not None]
+    times = [story.seconds for story in started if story.seconds is not None]
+    tokens = [one.tokens for one in spenders if one.tokens is not None]
+    costs = [one.cost_usd for one in spenders if one.cost_usd is not None]
+    return Summary(
+        runs=len(spenders),
+        started=len(started),
+        done=sum(1 for story in started if story.verdict == Status.DONE),
+        success_rate=_success(stories),
+        median_seconds=round(statistics.median(times), 3) if times else None,
+        tokens=sum(tokens) if tokens else None,
+        cost_usd=round(sum(costs), 6) if costs else None,
+        kills=sum((one.kills for one in spenders), Counter()),
+    )
+
+
+def _success(stories: Iterable[PastStory]) -> float | None:
+    """Leave out what never started: skipped, or done by an earlier run."""
+    verdicts = [story.verdict for story in stories if story.started_at is not None]
+    return round(verdicts.count(Status.DONE) / len(verdicts), 4) if verdicts else None
+
+
+def _kills(names: Iterable[str | None]) -> Counter[str]:
+    return Counter(name for name in names if name is not None and name not in GRACEFUL)
+
+
+def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, PastStory]) -> PastRun:
+    counts = record.get("counts")
+    known = counts if isinstance(counts, dict) else {}
+    return PastRun(
+        id=run_id,
+        started_at=_instant(record, "started_at"),
+        ended_at=_instant(record, "completed_at"),
+        seconds=_number(record, "duration_seconds"),
+        counts={name: known[name] for name in Status if isinstance(known.get(name), int)},
+        tokens=_whole(record, "total_tokens_used"),
+        cost_usd=_number(record, "total_cost_usd"),
+        stop_reason=_text(record, "stop_reason"),
+        kill_switch=_text(record, "kill_switch"),
+        stories=tuple(stories.values()),
+    )
+
+
+def _story(record: Mapping[str, Any], run_id: str) -> PastStory:
+    sessions = record.get("sessions")
+    return PastStory(
+        run_id=run_id,
+        id=record["story_id"],
+        verdict=_text(record, "verdict") or "",
+        started_at=_instant(record, "started_at"),
+        ended_at=_instant(record, "completed_at"),
+        seconds=_number(record, "duration_seconds"),
+        sessions=len(sessions) if isinstance(sessions, list) else 0,
+        tokens=_whole(record, "total_tokens_used"),
+        cost_usd=_number(record, "total_cost_usd"),
+        kill_switch=_text(record, "kill_switch"),
+    )
+
+
+def _text(record: Mapping[str, Any], name: str) -> str | None:
+    value = record.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _number(record: Mapping[str, Any], name: str) -> float | None:
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole(record: Mapping[str, Any], name: str) -> int | None:
+    value = _number(record, name)
+    return None if value is None else int(value)
+
+
+def _instant(record: Mapping[str, Any], name: str) -> float | None:
+    value = record.get(name)
+    return from_iso(value) if isinstance(value, str) else None
