@@ -11,6 +11,10 @@ from runner.core.words import SYMBOLS, count, label
 from runner.report.table import Cell, Column, Look, layout
 
 _UNKNOWN = "-"
+_WIDE_FROM = 140
+_WIDE_ONLY = frozenset({"STARTED", "TOKENS", "ENDED BY"})
+_FIRST = (Column(title="RUN", limit=24), Column(title="STARTED"), Column(title="TIME", right=True))
+_SPENT = (Column(title="TOKENS", right=True), Column(title="COST", right=True))
 
 
 def runs_document(runs: Sequence[PastRun], total: Summary) -> dict[str, Any]:
@@ -49,45 +53,55 @@ def story_document(story_id: str, parts: Sequence[PastStory], total: Summary) ->
 def runs_text(runs: Sequence[PastRun], total: Summary, *, left_out: int, look: Look) -> str:
     """Give runs for people, newest first."""
     columns = [
-        *(Column(title="RUN"), Column(title="STARTED"), Column(title="TIME", right=True)),
-        *(Column(title="STORIES"), Column(title="SUCCESS", right=True)),
-        *(Column(title="TOKENS", right=True), Column(title="COST", right=True)),
-        Column(title="ENDED BY"),
+        *_FIRST,
+        Column(title="SUCCESS", right=True),
+        *_SPENT,
+        Column(title="ENDED BY", limit=28),
+        Column(title="STORIES"),
     ]
     rows = [
         [
             *_beginning(run.id, run.started_at, run.seconds),
-            Cell(text=_tally(run.counts)),
             Cell(text=_share(run.success_rate), colour=_mood(run.success_rate)),
             *_spending(run),
             Cell(text=neutral(_ending(run)), colour="yellow" if run.kills else "dim"),
+            Cell(text=_tally(run.counts)),
         ]
         for run in runs
     ]
-    lines = [*layout(columns, rows, look), "", *_summary_lines(total, look)]
-    return "\n".join([*lines, *_older(left_out)]) + "\n"
+    return _text(columns, rows, total, left_out=left_out, look=look)
 
 
 def story_text(parts: Sequence[PastStory], total: Summary, *, left_out: int, look: Look) -> str:
     """Give one story's part of several runs for people, newest first."""
     columns = [
-        *(Column(title="RUN"), Column(title="STARTED"), Column(title="TIME", right=True)),
-        *(Column(title="VERDICT"), Column(title="SESSIONS", right=True)),
-        *(Column(title="TOKENS", right=True), Column(title="COST", right=True)),
-        Column(title="ENDED BY"),
+        *_FIRST,
+        Column(title="SESSIONS", right=True),
+        *_SPENT,
+        Column(title="ENDED BY", limit=28),
+        Column(title="VERDICT"),
     ]
     rows = [
         [
             *_beginning(part.run_id, part.started_at, part.seconds),
-            Cell(text=neutral(part.verdict.replace("_", " ")), colour=_mood(part.verdict == Status.DONE)),
             Cell(text=str(part.sessions)),
             *_spending(part),
             Cell(text=neutral(part.kill_switch or ""), colour="yellow"),
+            Cell(text=neutral(part.verdict.replace("_", " ")), colour=_mood(part.verdict == Status.DONE)),
         ]
         for part in parts
     ]
-    lines = [*layout(columns, rows, look), "", *_summary_lines(total, look)]
-    return "\n".join([*lines, *_older(left_out)]) + "\n"
+    return _text(columns, rows, total, left_out=left_out, look=look)
+
+
+def _text(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], total: Summary, *, left_out: int, look: Look
+) -> str:
+    """Lay the table out, without what a narrow terminal has no room for, and add the summary."""
+    narrow = look.width is not None and look.width < _WIDE_FROM
+    kept = [place for place, column in enumerate(columns) if not (narrow and column.title in _WIDE_ONLY)]
+    table = layout([columns[place] for place in kept], [[row[place] for place in kept] for row in rows], look)
+    return "\n".join([*table, "", *_summary_lines(total, look), *_older(left_out)]) + "\n"
 
 
 def _times(one: PastRun | PastStory) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def test_history_for_people(past: Path) -> None:
     """The same as a table, with a summary in words."""
     text = run(past, "history").out
     head, first, second, empty, *rest = text.splitlines()
-    assert head.split() == ["RUN", "STARTED", "TIME", "STORIES", "SUCCESS", "TOKENS", "COST", "ENDED", "BY"]
+    assert head.split() == ["RUN", "STARTED", "TIME", "SUCCESS", "TOKENS", "COST", "ENDED", "BY", "STORIES"]
     for part in ("1 done", "100 %", "1,500", "$0.25", "backlog-done"):
         assert part in first
     assert "1 done, 1 failed, 1 skipped" in second
