@@ -7,7 +7,6 @@ given back, the processes are gone, and the records say what happened.
 import gc
 import os
 import secrets
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -48,7 +47,8 @@ from runner.recorder import Recorder
 from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
 from runner.settings_json import to_json as settings_to_json
-from runner.stopping import Level, StopControl
+from runner.signals import EndedBy, listening
+from runner.stopping import StopControl
 from runner.tidying import tidy
 from runner.tools import Tools
 from runner.verdicts import branch_of, done
@@ -248,10 +248,10 @@ async def _coordinate(
     if not await offload(getattr, repository, "has_identity"):
         notes.append(NO_IDENTITY)
     await recorder.record(*first, *(ev.Noted(message=note) for note in notes))
-    control, ended_by = StopControl(), _EndedBy()
+    control, ended_by = StopControl(), EndedBy()
     async with (
         books_kept(recorder, repository),
-        _signals(control, ended_by, view),
+        listening(control, ended_by, view.say),
         _refreshing(view),
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
     ):
@@ -284,42 +284,6 @@ async def _coordinate(
     await offload(write_records, recorder.snapshot, repository)
     await offload(sweep_trash, root_of(repository, crew.settings))
     return Ended(run=recorder.snapshot, exit_code=code)
-
-
-@dataclass(slots=True)
-class _EndedBy:
-    """Which signal, if any, asked for the end."""
-
-    code: int | None = None
-
-
-@asynccontextmanager
-async def _signals(control: StopControl, ended_by: _EndedBy, view: View) -> AsyncIterator[None]:
-    """Turn Ctrl-C and SIGTERM into levels of stopping; each says what the next one would do."""
-
-    async def listen(*, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
-            task_status.started()
-            async for number in received:
-                ended_by.code = 128 + number
-                level = Level(min(control.run_level + 1, Level.KILL))
-                if number != signal.SIGINT:
-                    level = max(level, Level.STOP)
-                control.raise_run(level)
-                view.say(_LEVEL_WORDS[level])
-
-    async with trio.open_nursery() as nursery:
-        await nursery.start(listen)
-        yield
-        nursery.cancel_scope.cancel()
-
-
-_LEVEL_WORDS = {
-    Level.FINISH: "stopping: nothing new starts, running sessions reach their end; "
-    "Ctrl-C again ends the sessions",
-    Level.STOP: "stopping: sessions are asked to end and have their grace; Ctrl-C again ends them at once",
-    Level.KILL: "stopping: all sessions are ended at once",
-}
 
 
 @asynccontextmanager

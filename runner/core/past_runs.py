@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.core.instants import from_iso
+from runner.core.loop import GRACEFUL
 from runner.core.model import Status
-
-GRACEFUL = frozenset({"max-sessions-reached"})
-"""Ends that the user has set as a limit: no kills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,9 +198,9 @@ async def open_workspace(
 def checkpoint(repository: SimulatedRepository, *_: object, **__: object) -> Checkpoint:
     """Commit: most sessions leave something."""
     if repository.rng.random() < 0.15:
-        return Checkpoint(tip="0" * 40, commits=0)
+        return Checkpoint(tip="0" * 40, commits=0, files=0)
     repository.commits += 1
-    return Checkpoint(tip=f"{repository.commits:040x}", commits=1)
+    return Checkpoint(tip=f"{repository.commits:040x}", commits=1, files=1)
 
 
 def _write(path: str, result: dict[str, Any]) -> None:
