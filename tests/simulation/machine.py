@@ -33,6 +33,7 @@ class Script:
 
     seconds: float
     silent: bool = False
+    idle: bool = False
     announces: float = 0.0
     returncode: int = 0
     result: dict[str, Any] = field(default_factory=dict)
@@ -62,8 +63,8 @@ def script(rng: random.Random) -> Script:
             3,
             lambda: Script(seconds=seconds, result={"effectiveness": {"planned_issues": 4, "carryover": 3}}),
         ),
-        "stalls": (3, lambda: Script(seconds=FOR_EVER, silent=True)),
-        "waits": (3, lambda: Script(seconds=2000, silent=True, announces=1900)),
+        "stalls": (3, lambda: Script(seconds=FOR_EVER, silent=True, idle=True)),
+        "waits": (3, lambda: Script(seconds=2000, silent=True, idle=True, announces=1900)),
     }
     names = list(kinds)
     return kinds[rng.choices(names, weights=[kinds[name][0] for name in names])[0]][1]()
@@ -124,15 +125,16 @@ class SimulatedSession:
         if self._returncode is not None:
             return None
         share = min(1.0, (trio.current_time() - self._began) / 60)
-        cpu = 0.0 if self.plan.silent else trio.current_time() - self._began
+        cpu = 0.0 if self.plan.idle else trio.current_time() - self._began
         return TreeUsage(cpu_seconds=cpu, rss_bytes=int(self.plan.memory * share), processes=1)
 
 
 class SimulatedKeeper:
     """Starts sessions on paper; verify commands fail now and then, those of some stories always."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, draw: Callable[[random.Random], Script] = script) -> None:
         self._rng = rng
+        self._draw = draw
         self.running: set[SimulatedSession] = set()
 
     @asynccontextmanager
@@ -141,7 +143,7 @@ class SimulatedKeeper:
         works = "AUTOPILOT_PROMPT_FILE" in spec.env
         hopeless = spec.env["AUTOPILOT_STORY_ID"].endswith("7")
         fails = hopeless or self._rng.random() < 0.15
-        plan = script(self._rng) if works else Script(seconds=5, returncode=int(fails))
+        plan = self._draw(self._rng) if works else Script(seconds=5, returncode=int(fails))
         session = SimulatedSession(plan, spec)
         self.running.add(session)
         try:

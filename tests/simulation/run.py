@@ -1,7 +1,7 @@
 """One simulated run from a seed: a random backlog, a random machine, a person who may lose patience."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,15 @@ from runner.recorder import Recorder
 from runner.settings_json import to_json as settings_to_json
 from runner.stopping import Level, StopControl
 from runner.tools import Tools
-from tests.simulation.machine import GB, WHOLE_MEMORY, SimulatedKeeper, SimulatedRepository, made_up
+from tests.simulation.machine import (
+    GB,
+    WHOLE_MEMORY,
+    Script,
+    SimulatedKeeper,
+    SimulatedRepository,
+    made_up,
+    script,
+)
 
 STORIES = 20
 SECONDS_AN_HOUR = 3600.0
@@ -92,23 +100,40 @@ def draw_settings(rng: random.Random) -> Settings:
 
 
 def play(seed: int, folder: Path) -> Played:
-    """Play one run to its end under a fake clock."""
+    """Play a random run to its end under a fake clock."""
     rng = random.Random(seed)  # noqa: S311  dice, not secrets
-    settings, stories, paper = draw_settings(rng), backlog(rng), Paper()
+    return play_these(seed, folder, rng, settings=draw_settings(rng), stories=backlog(rng))
+
+
+def play_these(
+    seed: int,
+    folder: Path,
+    rng: random.Random,
+    *,
+    settings: Settings,
+    stories: tuple[Story, ...],
+    draw: Callable[[random.Random], Script] = script,
+) -> Played:
+    """Play a run of these stories."""
+    paper, clock = Paper(), trio.testing.MockClock(autojump_threshold=0)
     with made_up(seed):
-        run, lasted = trio.run(
-            _play, rng, settings, stories, paper, folder, clock=trio.testing.MockClock(autojump_threshold=0)
-        )
+        keeper = SimulatedKeeper(rng, draw)
+        run, lasted = trio.run(_play, rng, settings, stories, paper, folder, keeper, clock=clock)
     return Played(seed=seed, settings=settings, stories=stories, events=paper.events, run=run, lasted=lasted)
 
 
-async def _play(
-    rng: random.Random, settings: Settings, stories: tuple[Story, ...], paper: Paper, folder: Path
+async def _play(  # noqa: PLR0917  trio.run hands positions on
+    rng: random.Random,
+    settings: Settings,
+    stories: tuple[Story, ...],
+    paper: Paper,
+    folder: Path,
+    keeper: SimulatedKeeper,
 ) -> tuple[RunSnapshot, float]:
     began = trio.current_time()
     blank = RunSnapshot(run_id=RunId("simulated"), started_at=0.0)
     recorder = Recorder(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
-    keeper, control = SimulatedKeeper(rng), StopControl()
+    control = StopControl()
     tools = Tools(
         repository=cast(Any, SimulatedRepository(common_dir=folder / "git", top=folder, rng=rng)),
         keeper=cast(Any, keeper),

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from runner.core import events as ev
+from runner.core.model import Story, StoryId
+from runner.core.settings import Settings
 from tests.simulation.checker import check
-from tests.simulation.run import Played, play
+from tests.simulation.machine import Script
+from tests.simulation.run import Played, play, play_these
 
 CHUNKS = 10
 HERE, CHAOS = 200, 10_000
@@ -61,6 +64,26 @@ def test_the_simulation_meets_everything_it_is_for(tmp_path: Path) -> None:
     assert wanted <= set(switches), wanted - set(switches)
     tiers = {body.tier for played in runs for body in _windows(played)}
     assert tiers == {"green", "warn", "degraded", "critical", "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("works", "status"),
+    [
+        (Script(seconds=7200, silent=True), "done"),
+        (Script(seconds=7200), "done"),
+        (Script(seconds=7200, silent=True, idle=True), "stopped"),
+    ],
+    ids=["busy in silence", "prints", "neither"],
+)
+def test_a_story_at_work_for_two_hours_is_neither_stalled_nor_inactive(
+    tmp_path: Path, works: Script, status: str
+) -> None:
+    """Acceptance 34: only one that shows no sign of life at all is ended."""
+    story = Story(id=StoryId("a"), title="", prompt="")
+    calm = random.Random(0)  # noqa: S311  dice, not secrets
+    played = play_these(0, tmp_path, calm, settings=Settings(), stories=(story,), draw=lambda _rng: works)
+    assert played.run.stories[StoryId("a")].status.value == status
+    assert played.run.kill_switch is None
 
 
 def _switches(played: Played) -> list[str]:
