@@ -34,6 +34,8 @@ def test_each_sign_counts_by_itself(now: Signs, sign: str) -> None:
         ("retrying in 99999999 s", LONGEST_WAIT),
         ("compiled 300 files", 0),
         ("retry logic added to client", 0),
+        ("waiting for 500 tests", 0),
+        ("retry 3 of 5 failed", 0),
         ("", 0),
     ],
 )
