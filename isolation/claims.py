@@ -5,14 +5,18 @@ A glob is anchored at the root of the repository and matched component by compon
 none included. A trailing `/` means `/**`. `!` in front takes back; the last glob that matches
 decides. A glob is kept as a tree of components and tokens, never as one opaque expression, so that
 questions about two claims can be answered from the same tree.
+
+On a file system that folds case, globs and paths are folded alike, then matched.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import NoReturn, TypeAlias
 
 from isolation.errors import ClaimError
+from isolation.folding import fold, fold_ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +42,23 @@ Token: TypeAlias = OneOf | AnyText
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
-    """One component of a path, described by tokens."""
+    """One component of a path, described by tokens.
+
+    `head` and `tail` are the plain text that it begins and ends with; `literal` is all of it, if it is plain.
+    """
 
     tokens: tuple[Token, ...]
+    head: str = field(init=False, repr=False, compare=False)
+    tail: str = field(init=False, repr=False, compare=False)
+    literal: str | None = field(init=False, repr=False, compare=False)
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_regex", re.compile("".join(map(_regex_of, self.tokens)), re.DOTALL))
+        head = "".join(_plain_beginning(self.tokens))
+        object.__setattr__(self, "head", head)
+        object.__setattr__(self, "tail", "".join(_plain_beginning(reversed(self.tokens)))[::-1])
+        object.__setattr__(self, "literal", head if len(head) == len(self.tokens) else None)
+        object.__setattr__(self, "_regex", re.compile(_regex_of(self.tokens), re.DOTALL))
 
     def matches(self, component: str) -> bool:
         """Tell whether this is the name of that component."""
@@ -92,16 +106,17 @@ class Glob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The paths that a story owns; without globs, none."""
+    """The paths that a story owns; without globs, none. `folding` tells that case does not count."""
 
     globs: tuple[Glob, ...]
+    folding: bool = False
 
     def owns(self, path: str) -> bool:
         """Tell whether a path belongs to the claim.
 
         Paths are relative to the root and normal, as git prints them; any other is never owned.
         """
-        components = path.split("/")
+        components = (fold(path) if self.folding else path).split("/")
         if any(component in {"", ".", ".."} for component in components):
             return False
         for glob in reversed(self.globs):
@@ -114,18 +129,20 @@ class Claim:
         return tuple(path for path in paths if not self.owns(path))
 
 
-def compile(globs: Iterable[str]) -> Claim:  # noqa: A001  as in `re.compile`, called with its module
+def compile(  # noqa: A001  as in `re.compile`, called with its module
+    globs: Iterable[str], *, folding: bool = False
+) -> Claim:
     """Parse the globs of one claim, in their order; a glob that cannot be used is a `ClaimError`."""
-    parsed = tuple(_parse(glob) for glob in globs)
+    parsed = tuple(_parse(glob, folding=folding) for glob in globs)
     if parsed and all(glob.negated for glob in parsed):
         raise ClaimError(
             f"the claim owns nothing: '{parsed[0].text}' only takes back",
             hint="put a glob without '!' in front of it.",
         )
-    return Claim(globs=parsed)
+    return Claim(globs=parsed, folding=folding)
 
 
-def _parse(text: str) -> Glob:
+def _parse(text: str, *, folding: bool) -> Glob:
     negated = text.startswith("!")
     path = text.removeprefix("!")
     if not path:
@@ -137,11 +154,11 @@ def _parse(text: str) -> Glob:
             _refuse(text, f"holds {name}", "separate folders with '/'; write '[*]' for a plain '*'.")
     if path.endswith("/"):
         path += "**"
-    components = tuple(_component(part, text) for part in path.split("/"))
+    components = tuple(_component(part, text, folding=folding) for part in path.split("/"))
     return Glob(text=text, negated=negated, components=components)
 
 
-def _component(part: str, glob: str) -> Component:
+def _component(part: str, glob: str, *, folding: bool) -> Component:
     if part == "":
         _refuse(glob, "has an empty component", "write one '/' between folders.")
     if part in {".", ".."}:
@@ -155,7 +172,7 @@ def _component(part: str, glob: str) -> Component:
         if isinstance(token, AnyText) and tokens and isinstance(tokens[-1], AnyText):
             _refuse(glob, "has '**' inside a component", "write '*', or '**' between two '/'.")
         tokens.append(token)
-    return Name(tokens=tuple(tokens))
+    return Name(tokens=tuple(_folded(tokens) if folding else tokens))
 
 
 def _token(rest: str, glob: str) -> tuple[Token, str]:
@@ -192,9 +209,57 @@ def _character_class(rest: str, glob: str) -> tuple[Token, str]:
     return OneOf(ranges=tuple(ranges), negated=negated), rest[end + 1 :]
 
 
-def _regex_of(token: Token) -> str:
-    if isinstance(token, AnyText):
-        return ".*"
+def _folded(tokens: Iterable[Token]) -> list[Token]:
+    """Fold plain text as a whole, since a character may fold to several, and classes by their members."""
+    folded: list[Token] = []
+    for is_text, group in groupby(tokens, key=lambda token: _plain(token) is not None):
+        if is_text:
+            text = "".join(filter(None, map(_plain, group)))
+            folded += [OneOf(ranges=((character, character),)) for character in fold(text)]
+        else:
+            folded += [_folded_wildcard(token) for token in group]
+    return folded
+
+
+def _folded_wildcard(token: Token) -> Token:
+    return token if isinstance(token, AnyText) else replace(token, ranges=fold_ranges(token.ranges))
+
+
+def _plain(token: Token) -> str | None:
+    """Give the one character that a token can be, if there is only one."""
+    if isinstance(token, AnyText) or token.negated or len(token.ranges) != 1:
+        return None
+    ((first, last),) = token.ranges
+    return first if first == last else None
+
+
+def _plain_beginning(tokens: Iterable[Token]) -> Iterator[str]:
+    for token in tokens:
+        character = _plain(token)
+        if character is None:
+            return
+        yield character
+
+
+def _regex_of(tokens: Sequence[Token]) -> str:
+    """Match in time that grows with the product of the lengths, however many `*` there are.
+
+    What stands between two `*` is taken where it is found first and never looked for again.
+    """
+    segments = [""]
+    for token in tokens:
+        if isinstance(token, AnyText):
+            segments.append("")
+        else:
+            segments[-1] += _class_of(token)
+    first, *others = segments
+    if not others:
+        return first
+    *middle, last = others
+    return first + "".join(f"(?>.*?{segment})" for segment in middle) + ".*" + last
+
+
+def _class_of(token: OneOf) -> str:
     if not token.ranges:
         return "."
     members = "".join(f"{re.escape(first)}-{re.escape(last)}" for first, last in token.ranges)

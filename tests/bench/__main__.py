@@ -3,7 +3,15 @@
 import sys
 from importlib import import_module
 
-BENCHES = ("bench_start", "bench_keeper", "bench_probe", "bench_state", "bench_run", "bench_schedule")
+BENCHES = (
+    "bench_start",
+    "bench_keeper",
+    "bench_probe",
+    "bench_state",
+    "bench_claims",
+    "bench_run",
+    "bench_schedule",
+)
 QUICK = ("bench_start", "bench_keeper", "bench_probe")
 
 

@@ -184,3 +184,16 @@ def test_many_wildcards_do_not_explode() -> None:
     """A hostile glob over a deep path is decided in no time."""
     claim = claims.compile(["/".join(["**", "a"] * 30) + "/b"])
     assert not claim.owns("/".join(["a"] * 400))
+
+
+def test_many_stars_in_one_name_do_not_explode() -> None:
+    """A hostile name over a long one is decided in no time, for and against."""
+    claim = claims.compile(["*a" * 40 + "*b"])
+    assert claim.owns("a" * 200 + "b")
+    assert not claim.owns("a" * 250)
+
+
+@given(st.text(alphabet="ab*", min_size=1, max_size=8).filter(lambda text: "**" not in text), names)
+def test_stars_are_found_wherever_they_can_be(glob: str, name: str) -> None:
+    """Taking what stands between two stars where it is found first loses no match."""
+    assert claims.compile([glob]).owns(name * 2) is reference(glob, name * 2)
