@@ -5,7 +5,7 @@ a glob of each matches it and none of the takings-back behind these two does. Th
 the root downwards, folder by folder, over all paths at once, and what it finds is a shortest such path.
 Most globs differ in the folders that they begin with, and are told apart without a search.
 
-The answer is exact, or there is none: a search beyond its budget is a `ClaimError`.
+The answer is exact, or there is none: a search beyond its budget is an `UnprovenError`.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from typing import TypeAlias
 from isolation import claims
 from isolation.claims import AnyDepth, AnyText, Claim, Component, Glob, Name
 from isolation.common_names import Budget, Fitting, TooComplexError, common_names
-from isolation.errors import ClaimError
+from isolation.errors import UnprovenError
 from isolation.track import Track
 
 STEPS = 4_000_000
@@ -81,7 +81,12 @@ class Proof:
         """Give every two claims that share a path, by their numbers."""
         ready = [(_holdings(owner), owner.folding) for owner in owners]
         for (number, (first, folding)), (other, (second, _)) in combinations(enumerate(ready), 2):
-            if found := self._overlap(first, second, folding=folding):
+            try:
+                found = self._overlap(first, second, folding=folding)
+            except UnprovenError as error:
+                error.pair = (number, other)
+                raise
+            if found:
                 yield number, other, found
 
     def overlap(self, first: Claim, second: Claim) -> Overlap | None:
@@ -121,7 +126,7 @@ class Proof:
         except TooComplexError:
             first, *others = dict.fromkeys(route.glob.text for route in search.routes)
             texts = " and ".join([_quoted(first), *filter(None, [", ".join(map(_quoted, others))])])
-            raise ClaimError(f"too complex to compare: {texts}", hint=_SIMPLER) from None
+            raise UnprovenError(f"too complex to compare: {texts}", hint=_SIMPLER) from None
         self._budget.spend(granted - search.budget.left)
         return path
 

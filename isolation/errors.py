@@ -59,6 +59,12 @@ class ClaimError(IsolationError):
     code = "claim"
 
 
+class UnprovenError(ClaimError):
+    """Claims are too complex to be compared; `pair` are their numbers among those that were given."""
+
+    pair: tuple[int, int] = (0, 1)
+
+
 class LeaseHeldError(IsolationError):
     """Another coordinator holds the repository."""
 

@@ -24,6 +24,14 @@ class RepositoryPaths:
     common_dir: Path
 
 
+def folds_case(top: Path) -> bool:
+    """Tell whether two spellings of a name are one file here, by asking for `.git` in capitals."""
+    try:
+        return (top / ".git").samefile(top / ".GIT")
+    except OSError:
+        return False
+
+
 def find_repository(start: Path) -> RepositoryPaths:
     """Find the checkout that contains `start`, and the git directory that all its worktrees share."""
     here = start.resolve()

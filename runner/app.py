@@ -40,7 +40,7 @@ from runner.meter import Meter, largest_peak
 from runner.neighbours import visible
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
 from runner.pipeline import finished
-from runner.planning import Plan, root_of
+from runner.planning import Plan, require_worktrees, root_of
 from runner.probe import Probe
 from runner.purse import Purse
 from runner.recorder import Recorder
@@ -106,6 +106,7 @@ async def start_run(
     quiet: bool = False,
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
+    require_worktrees(plan.settings)
     run_id, settings = new_run_id(), plan.settings
     sample = sample or Probe()
     tier = evaluate(await offload(sample, plan.worktree_root), settings.tiers).tier

@@ -58,6 +58,11 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "cross-boundaries": ("true", "false"),
     "window": ("adaptive", "fixed"),
 }
+_LISTS: Mapping[str, str] = {
+    "verify": "a command or a list of commands",
+    "deconflict-paths": "a glob, a pattern with {id}, ID=GLOB, or a list of these",
+    "symlink-directories": "a list of folders inside the repository",
+}
 _EXAMPLES: Mapping[str, str] = {
     "token-budget": "2000000",
     "cost-budget": "25",
@@ -66,6 +71,7 @@ _EXAMPLES: Mapping[str, str] = {
     "session-tokens": "80000",
     "session-cost": "1.5",
     "verify": "make test",
+    "deconflict-paths": "packages/{id}/**",
     "symlink-directories": "node_modules",
     "model": "opus",
     "worktree-root": "../worktrees",
@@ -206,6 +212,7 @@ class _Values(_Table):
     peer_abort: int = 0
     selector: str = ""
     bg_isolation: Literal["worktree", "none"] = "worktree"
+    deconflict_paths: Texts = []
     base: Text = ""
     continue_: Literal["never", "dependencies-successful", "always"] = "never"
     grace_seconds: Number = 0
@@ -315,9 +322,7 @@ def _wanted(keys: tuple[str, ...]) -> str:
         return f"{kind} from {BOUNDS[key].low:g} to {BOUNDS[key].high:g}"
     if key in TABLES:
         return _wanted_in_table(keys)
-    if key == "symlink-directories":
-        return "a list of folders inside the repository"
-    return "a command or a list of commands" if key == "verify" else "text that is not empty"
+    return _LISTS.get(key, "text that is not empty")
 
 
 def _wanted_in_table(keys: tuple[str, ...]) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from isolation import claims
-from isolation.layout import journal_path, worktree_root
+from isolation.layout import folds_case, journal_path, worktree_root
 from isolation.repository import Repository
 from runner import probe
 from runner.agents.catalogue import choose
@@ -22,6 +21,7 @@ from runner.core.settings import Settings
 from runner.core.window import at_start
 from runner.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.journal import Journal
+from runner.ownership import SHARED, read_ownership, require_specs, settle
 from runner.report.plan import PlanRow, PlanView
 from runner.stories import load_stories
 from runner.verdicts import branch_of
@@ -57,6 +57,8 @@ class Plan:
     notes: tuple[str, ...]
     durations: Mapping[StoryId, float] = field(default_factory=dict)
     retry_failed: bool = False
+    fence: tuple[str, ...] = ()
+    disjoint: bool | None = None
 
     @property
     def settings(self) -> Settings:
@@ -73,21 +75,26 @@ def make_plan(request: RunRequest) -> Plan:
     """Read and check everything; the first thing that is wrong is raised."""
     repository = Repository.open(request.directory)
     loaded = load_settings(top=repository.top, flags=request.flags, environ=os.environ)
-    _require_worktrees(loaded.settings)
+    require_specs(loaded.settings)
     stories = load_stories(
         request.sources, top=repository.top, default=loaded.settings.stories, cwd=request.directory.resolve()
     )
+    ownership = read_ownership(loaded, stories, whole=not request.sources)
     only = request.only
     if request.retry_failed:
         only = (*only, *_failed_before(repository))
     if only:
         stories = closure(stories, only)
     stories = tuple(_with_flow(story, repository.top, loaded.settings) for story in stories)
-    before = _earlier(repository, stories)
-    durations = expected_durations(stories, before.minutes)
-    order = ordered(stories, durations)
-    for story in order:
-        claims.compile(story.owns)
+    settled = settle(
+        ordered(stories),
+        ownership,
+        isolation=loaded.settings.bg_isolation,
+        folding=folds_case(repository.top),
+    )
+    before = _earlier(repository, settled.stories)
+    durations = expected_durations(settled.stories, before.minutes)
+    order = ordered(settled.stories, durations)
     agents = {story.id: choose(story, loaded.settings) for story in order}
     base = repository.resolve(loaded.settings.base)
     finished = {} if request.again else _still_there(repository, before.finished, base)
@@ -99,8 +106,10 @@ def make_plan(request: RunRequest) -> Plan:
         agents=agents,
         finished=finished,
         durations=durations,
-        notes=(*loaded.notes, *_odd_modes(order)),
+        notes=(*loaded.notes, *settled.notes, *_odd_modes(order)),
         retry_failed=request.retry_failed,
+        fence=ownership.fence,
+        disjoint=settled.disjoint,
     )
 
 
@@ -130,8 +139,19 @@ def view(plan: Plan) -> PlanView:
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
         enforcement="none",
+        fence=plan.fence,
+        disjoint=plan.disjoint,
         rows=rows,
     )
+
+
+def require_worktrees(settings: Settings) -> None:
+    """Refuse to run without worktrees; only planning knows how, so far."""
+    if settings.bg_isolation != "worktree":
+        raise SettingsError(
+            "bg-isolation 'none' is not available in this version",
+            hint="use `--bg-isolation worktree`, which gives each story a worktree of its own.",
+        )
 
 
 def root_of(repository: Repository, settings: Settings) -> Path:
@@ -163,6 +183,7 @@ def _starts(mode: str) -> str:
 def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> PlanRow:
     waits_for = tuple(name for name in story.depends_on if name not in plan.finished)
     base = " + ".join(branch_of(name) for name in story.depends_on) or plan.base[:12]
+    shared = plan.settings.bg_isolation == SHARED
     return PlanRow(
         position=position,
         wave=wave,
@@ -171,8 +192,8 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         agent=plan.agents[story.id].name,
         waits_for=waits_for,
         reason=reason,
-        branch=branch_of(story.id),
-        base=base,
+        branch="" if shared else branch_of(story.id),
+        base="" if shared else base,
         claim=story.owns,
         verify=story.verify or plan.settings.verify,
     )
@@ -199,14 +220,6 @@ def _odd_modes(stories: Sequence[Story]) -> tuple[str, ...]:
     """Warn of every story whose mode nobody knows."""
     warnings = ((story.id, classify(story.mode).warning) for story in stories)
     return tuple(f"story {story_id}: {warning}" for story_id, warning in warnings if warning)
-
-
-def _require_worktrees(settings: Settings) -> None:
-    if settings.bg_isolation != "worktree":
-        raise SettingsError(
-            "bg-isolation 'none' is not available in this version",
-            hint="use `--bg-isolation worktree`, which gives each story a worktree of its own.",
-        )
 
 
 def _failed_before(repository: Repository) -> tuple[StoryId, ...]:

@@ -65,6 +65,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="a command that must pass for stories that name none; repeatable",
     )
     how.add_argument(
+        "--deconflict-paths",
+        metavar="SPEC",
+        action="append",
+        help="who owns what: a GLOB around all claims, a pattern with {id}, or ID=GLOB,GLOB; repeatable",
+    )
+    how.add_argument(
         "--cross-boundaries",
         action="store_const",
         const="true",
@@ -76,7 +82,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
 def flags_of(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
     """Give the settings that were given as flags, by their keys; what was not given is left out."""
     flags: dict[str, str | tuple[str, ...]] = {}
-    for key in (*_NUMBERS, *_BUDGETS, *_TEXTS, "verify", "cross-boundaries"):
+    for key in (*_NUMBERS, *_BUDGETS, *_TEXTS, "verify", "deconflict-paths", "cross-boundaries"):
         value = getattr(arguments, key.replace("-", "_"), None)
         if value is not None:
             flags[key] = tuple(value) if isinstance(value, list) else value

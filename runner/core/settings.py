@@ -168,6 +168,7 @@ class Settings:
     peer_abort: int = 6
     selector: str = ""
     bg_isolation: str = "worktree"
+    deconflict_paths: tuple[str, ...] = ()
     base: str = "HEAD"
     continue_: ContinuePolicy = ContinuePolicy.DEPENDENCIES_SUCCESSFUL
     grace_seconds: float = 10.0

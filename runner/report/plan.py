@@ -39,7 +39,10 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanView:
-    """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to."""
+    """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
+
+    `disjoint` tells whether the claims were proven to share no path; None is not known, or no question.
+    """
 
     base: str
     base_ref: str
@@ -50,6 +53,8 @@ class PlanView:
     isolation: str
     enforcement: str
     rows: tuple[PlanRow, ...]
+    fence: tuple[str, ...] = ()
+    disjoint: bool | None = None
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
@@ -67,6 +72,8 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
     stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
     lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", colour="bold")
     lines += look.wrapped(_machine(plan), colour="dim")
+    if plan.disjoint or plan.fence:
+        lines += look.wrapped(_claims(plan), colour="dim")
     titled = look.width is not None and look.width >= _TITLES_FROM
     columns = [
         Column(title="#", right=True),
@@ -86,6 +93,11 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
 def _machine(plan: PlanView) -> str:
     bears = window(plan.window, plan.max_stories, plan.tier, plan.tier_reason)
     return f"{bears} · isolation {plan.isolation}, enforcement {plan.enforcement}"
+
+
+def _claims(plan: PlanView) -> str:
+    within = f"within {' '.join(neutral(glob) for glob in plan.fence)}" if plan.fence else ""
+    return "claims " + ", ".join(filter(None, ["proven disjoint" if plan.disjoint else "", within]))
 
 
 def _row(row: PlanRow, *, titled: bool) -> list[Cell]:

@@ -64,6 +64,7 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
         "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
+        "deconflict-paths = ['packages/{id}/**', 'a=x,y']\n"
         "[hooks]\nafter_create = 'a'\nbefore-run = 'b'\n"
         "[agents.mine]\nargv = ['./agent', '{id}']\nresume = ['./agent', '-c']\nenv = {KEY = 'x'}\n"
         "[tiers.warn]\nmemory-gb = 5\npeers = 5\n"
@@ -155,11 +156,13 @@ def test_the_project_file_may_stand_in_the_config_folder(places: Places) -> None
 
 
 def test_lists_in_the_environment(places: Places) -> None:
-    """Commands stand on lines of their own, folders between commas."""
+    """Commands and specs stand on lines of their own, folders between commas."""
     places.environ["AUTOPILOT_MULTI_VERIFY"] = "make a, b\n\n make c \n"
     places.environ["AUTOPILOT_MULTI_SYMLINK_DIRECTORIES"] = "node_modules, .venv"
+    places.environ["AUTOPILOT_MULTI_DECONFLICT_PATHS"] = "a=x,y\npackages/{id}/**"
     settings = places.load().settings
     assert settings.verify == ("make a, b", "make c")
+    assert settings.deconflict_paths == ("a=x,y", "packages/{id}/**")
     assert settings.symlink_directories == ("node_modules", ".venv")
 
 

@@ -91,6 +91,7 @@ def test_the_bounds_themselves_are_allowed(places: Places, key: str) -> None:
         ({"token_budget": "0"}, "--token-budget must be a whole number above 0, or off, not 0", "2000000"),
         ({"cost_budget": "-1"}, "--cost-budget must be a number above 0, or off, not -1", "--cost-budget 25"),
         ({"agent": " "}, "--agent must be text that is not empty", "--agent auto"),
+        ({"deconflict_paths": ("a", " ")}, "a glob, a pattern with {id}, ID=GLOB", "packages/{id}/**"),
         ({"verify": ("make", "")}, "--verify must be a command or a list of commands, not ''", "'make test'"),
     ],
 )

@@ -60,6 +60,12 @@ def test_verify_and_only_may_be_repeated() -> None:
     assert arguments.only == ["x", "y"]
 
 
+def test_specs_of_ownership_add_up() -> None:
+    """Acceptance 6: each `--deconflict-paths` is one spec, as typed."""
+    arguments = parser().parse_args(["--deconflict-paths", "a=x,y", "--deconflict-paths=packages/{id}/**"])
+    assert flags_of(arguments) == {"deconflict-paths": ("a=x,y", "packages/{id}/**")}
+
+
 def test_apply_and_dry_run_exclude_each_other() -> None:
     """Acceptance 4: saying both is an error."""
     with pytest.raises(CommandLineError, match="not allowed with"):
