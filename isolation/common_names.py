@@ -17,6 +17,9 @@ _NO_NAMES = tuple(
 )
 """What no file can be called."""
 
+_LONG = 256
+"""How many positions are stepped on at the price of one."""
+
 Fitting: TypeAlias = frozenset[Name]
 _State: TypeAlias = tuple[int, ...]
 
@@ -43,7 +46,7 @@ def common_names(
 ) -> list[tuple[str, Fitting]]:
     """Give names that fit both, shortest first, each with those of the others that it fits too.
 
-    A name is left out when a name before it fits no more of the others.
+    A name is left out when one that is no longer fits fewer of the others.
     """
     for one, another in ((first, second), (second, first)):
         if one.literal is not None:
@@ -59,7 +62,11 @@ def common_names(
             found.append((text, fitting))
             if not fitting:
                 break
-    return found
+    return [
+        (text, fitting)
+        for text, fitting in found
+        if not any(less < fitting and len(other) == len(text) for other, less in found)
+    ]
 
 
 def _apart(first: Name, second: Name) -> bool:
@@ -83,13 +90,15 @@ def _walk(patterns: Sequence[Name], *, budget: Budget, folding: bool) -> Iterato
     rest all positions are kept, since a text fits unless no way does.
     """
     tracks = [_track(pattern) for pattern in patterns]
-    choices = _choices(patterns, folding=folding)
+    choices = _choices(patterns, budget=budget, folding=folding)
+    length = sum(len(pattern.tokens) for pattern in patterns)
+    cost = len(choices) * len(tracks) * (1 + length // _LONG)
     frontier = [("", state) for state in _single(tuple(track.start for track in tracks))]
     seen = {state for _, state in frontier}
     while frontier:
         following = []
         for text, state in frontier:
-            budget.spend(len(choices) * len(tracks))
+            budget.spend(cost)
             for character, hits in choices:
                 for after in _single(tuple(map(Track.step, tracks, state, hits))):
                     if after in seen:
@@ -122,10 +131,11 @@ def _track(pattern: Name) -> Track:
     return Track(stars=stars, end=1 << len(pattern.tokens))
 
 
-def _choices(patterns: Sequence[Name], *, folding: bool) -> list[tuple[str, tuple[int, ...]]]:
+def _choices(patterns: Sequence[Name], *, budget: Budget, folding: bool) -> list[tuple[str, tuple[int, ...]]]:
     """Give the characters to try, each with the positions of every pattern that it fits."""
     tokens = [token for pattern in patterns for token in pattern.tokens if isinstance(token, OneOf)]
     numbers = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    budget.spend(len(numbers) * sum(len(token.ranges) for token in numbers) // 2)
     spots = [_spots(pattern, numbers) for pattern in patterns]
     return [
         (character, tuple(sum(bits for number, bits in spot if members >> number & 1) for spot in spots))

@@ -11,7 +11,7 @@ The answer is exact, or there is none: a search beyond its budget is an `Unprove
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, count
 from typing import TypeAlias
 
 from isolation import claims
@@ -21,11 +21,12 @@ from isolation.errors import UnprovenError
 from isolation.track import Track
 
 STEPS = 4_000_000
-"""What one proof may take, however many claims there are; a step is well below a microsecond."""
+"""What one proof may take, however many claims there are; a step is about a microsecond or less."""
 STEPS_A_PAIR = 1_500_000
 """What two globs may take of it, so that those which are too complex are named, and no others."""
 
 _SHOWN = 60
+_COST = 20
 _ANY_NAME = Name(tokens=(AnyText(),))
 _SIMPLER = "use fewer '*' and '?' in one name, or let the globs begin with different folders."
 
@@ -68,6 +69,10 @@ class _Holding:
 
 _State: TypeAlias = tuple[bool, int, int, tuple[int, ...]]
 """Whether there is a name yet; how much of either glob is behind; where the takings-back can be."""
+
+
+_Trail: TypeAlias = tuple["_Trail | None", str]
+"""The last name of a path, behind the way to it."""
 
 
 class Proof:
@@ -151,26 +156,30 @@ class _Search:
             if not route.apart(one.route) and not route.apart(another.route)
         )
         self.routes = (one.route, another.route, *self._taken)
+        self._weight = 2 * sum(len(route.parts) for route in self._taken)
         self._known = known
         self._folding = folding
 
     def shortest(self) -> str | None:
         """Walk down; None when every way has been gone."""
         start: _State = (False, 0, 0, tuple(route.track.start for route in self._taken))
-        queue: list[tuple[int, tuple[str, ...], _State]] = [(0, (), start)]
+        number = count()  # of two that are as long, the one that was found first
+        queue: list[tuple[int, int, _State, _Trail | None]] = [(0, next(number), start, None)]
         seen: set[_State] = set()
+        self.budget.spend(_COST + self._weight)
         while queue:
-            length, names, state = heapq.heappop(queue)
+            length, _, state, trail = heapq.heappop(queue)
             if state in seen:
                 continue
             seen.add(state)
-            self.budget.spend(1 + len(self._taken))
+            self.budget.spend(_COST)
             if self._arrived(state):
-                return "/".join(names)
+                return "/".join(_names(trail))
             for free in self._free(state):
-                heapq.heappush(queue, (length, names, free))
+                heapq.heappush(queue, (length, next(number), free, trail))
             for name, following in self._down(state):
-                heapq.heappush(queue, (length + 1 + len(name), (*names, name), following))
+                self.budget.spend(_COST + self._weight)
+                heapq.heappush(queue, (length + 1 + len(name), next(number), following, (trail, name)))
         return None
 
     def _arrived(self, state: _State) -> bool:
@@ -199,11 +208,7 @@ class _Search:
             following = tuple(
                 route.after(place, fitting) for route, place in zip(self._taken, places, strict=True)
             )
-            lost = any(
-                route.track.endless(place) for route, place in zip(self._taken, following, strict=True)
-            )
-            if not lost:
-                yield name, (True, after_one, after_another, following)
+            yield name, (True, after_one, after_another, following)
 
     def _others(self, places: Sequence[int]) -> tuple[Name, ...]:
         """Give the names that the takings-back wait for here."""
@@ -220,6 +225,15 @@ class _Search:
         if key not in self._known:
             self._known[key] = common_names(one, another, others, budget=self.budget, folding=self._folding)
         return self._known[key]
+
+
+def _names(trail: _Trail | None) -> list[str]:
+    """Give the names that led here, from the root downwards."""
+    names: list[str] = []
+    while trail is not None:
+        trail, name = trail
+        names.append(name)
+    return names[::-1]
 
 
 def _step(parts: Sequence[Component], place: int) -> tuple[Name, int]:

@@ -6,8 +6,8 @@ same text. Folding a folded text changes nothing.
 """
 
 import unicodedata
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from bisect import bisect_left
+from functools import cache
 from typing import TypeAlias
 
 Ranges: TypeAlias = tuple[tuple[str, str], ...]
@@ -26,32 +26,25 @@ def is_folded(character: str) -> bool:
     return fold(character) == character
 
 
-@lru_cache(maxsize=256)
 def fold_ranges(ranges: Ranges) -> Ranges:
-    """Give the folded characters of some ranges, in order.
+    """Add to some ranges of characters what their members fold to.
 
-    A character that folds to several stays as it is: a class stands for one character, and no folded
-    name has this one.
+    The members themselves stay: no folded text has those that change. A character that folds to several
+    adds nothing, since a class stands for one.
     """
-    folded: set[int] = set()
-    beyond: list[tuple[str, str]] = []
-    for first, last in ranges:
-        for point in range(ord(first), min(ord(last), _LAST_THAT_FOLDS) + 1):
-            image = fold(chr(point))
-            folded.add(ord(image) if len(image) == 1 else point)
-        if ord(last) > _LAST_THAT_FOLDS:
-            beyond.append((max(first, chr(_LAST_THAT_FOLDS + 1)), last))
-    return (*_ranges(sorted(folded)), *beyond)
+    images = {
+        image
+        for first, last in ranges
+        for character, image in _changing()[bisect_left(_changing(), (first, "")) :]
+        if character <= last
+    }
+    new = (image for image in sorted(images) if not any(first <= image <= last for first, last in ranges))
+    return (*ranges, *((image, image) for image in new))
 
 
-def _ranges(points: Iterable[int]) -> Iterator[tuple[str, str]]:
-    """Join neighbours."""
-    start = end = -1
-    for point in points:
-        if point != end + 1:
-            if start >= 0:
-                yield chr(start), chr(end)
-            start = point
-        end = point
-    if start >= 0:
-        yield chr(start), chr(end)
+@cache
+def _changing() -> list[tuple[str, str]]:
+    """List the characters that fold to another one, and that one."""
+    characters = map(chr, range(_LAST_THAT_FOLDS + 1))
+    folded = ((character, fold(character)) for character in characters)
+    return [(character, image) for character, image in folded if image != character and len(image) == 1]

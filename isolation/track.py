@@ -27,10 +27,6 @@ class Track:
         """Tell whether the pattern is whole here."""
         return bool(places & self.end)
 
-    def endless(self, places: int) -> bool:
-        """Tell whether the pattern is whole here and whatever follows."""
-        return bool(places & self.stars & (self.end >> 1))
-
     def _settled(self, places: int) -> int:
         """Go past stars that take nothing, and forget what a later star makes needless.
 

@@ -1,7 +1,7 @@
 """What proving claims disjoint costs: fifty stories of five globs each, beside matching one path a pair.
 
 `packages` differ in the folders that they begin with, as those of a monorepo do; `wild` begin alike and
-differ within a name behind wildcards. `hostile` is refused: what counts is that the refusal comes soon.
+differ within a name behind wildcards. `hostile` and `deep` are refused: what counts is that it is soon.
 The limits are in seconds, since a person waits for a plan; the ratio shows what else the machine did.
 """
 
@@ -49,6 +49,11 @@ def hostile(number: int) -> list[str]:
     return [f"lib/{'?' * 25}*", f"!lib/*{number % 10}{'?' * 20}*"]
 
 
+def deep(number: int) -> list[str]:
+    """Give the same for folders."""
+    return ["[01]/" * 25, f"!**/{number % 2}{'/*' * 20}/**"]
+
+
 def matched(owners: list[Claim]) -> int:
     """Match one path a pair: what sampling would cost at the least."""
     return sum(
@@ -92,6 +97,7 @@ def main() -> bool:
         ("packages", proven, packages, PROOF_SECONDS),
         ("wild", proven, wild, PROOF_SECONDS),
         ("hostile", refused, hostile, REFUSAL_SECONDS),
+        ("deep", refused, deep, REFUSAL_SECONDS),
     ):
         seconds = best(once, make)
         fine = fine and seconds <= limit

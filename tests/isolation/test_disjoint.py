@@ -101,6 +101,7 @@ def test_a_claim_lies_within_itself_and_meets_itself_unless_empty(claim: list[st
         (["docs/**", "!docs/api/**", "docs/api/new/**"], ["docs/api/**"], "docs/api/new"),
         (["docs/**", "!docs/api/**"], ["docs/*/*.md", "!docs/[!a]*/**"], "docs/a/.md"),
         (["**", "!**"], ["**"], None),
+        (["*/" * 3, "!a/**", "!*/a/**"], ["**"], "b/b/a"),
         (["[!a-z]"], ["?"], "0"),
         (["[!a-zA-Z0-9]"], ["?"], "_"),
         (["[!!-~]"], ["?"], " "),
@@ -208,6 +209,21 @@ def test_what_is_too_complex_is_refused_and_never_passed() -> None:
     assert "'lib/?*' and 'lib/*[!a]?'" in caught.value.message
     assert f"'{HOSTILE}'" in caught.value.message
     assert "different folders" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (["[ab]/" * 25, f"!**/a{'/*' * 20}/**"], ["*/" * 25, f"!**/b{'/*' * 20}/**"]),
+        (["/".join(["**", "a"] * 300)], ["/".join(["**", "*"] * 300)]),
+        (["*" + "a?" * 2000], ["*" + "?b" * 2000]),
+        (["x*" + "".join(f"[{chr(0x4E00 + number)}-\u9fff]*" for number in range(2000))], ["*y"]),
+    ],
+)
+def test_no_kind_of_size_escapes_the_budget(first: list[str], second: list[str]) -> None:
+    """Depth, length and the number of classes all count: each of these would take minutes."""
+    with pytest.raises(ClaimError, match="too complex"):
+        shared(first, second)
 
 
 def test_long_globs_are_cut_in_the_refusal() -> None:
