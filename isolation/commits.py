@@ -31,6 +31,8 @@ _OPERATIONS = {
     "BISECT_LOG": "a bisection",
     "sequencer": "a series of picks",
 }
+_MARKS = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
+_SERIES = ("sequencer", "rebase-merge", "rebase-apply", "MERGE_HEAD")
 _NAMED = 5
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -147,6 +149,8 @@ def _require_committable(seen: Look, cwd: Path, branch: str) -> str:
             hint=f"`git switch {branch}` there, keep what you need, then run again",
         )
     git_dir = own_git_dir(cwd)
+    if git_dir is not None and not seen.conflicts:
+        _clear_concluded(git_dir)
     if git_dir is not None and (operation := operation_in_progress(git_dir)):
         raise WorkspaceError(
             f"{cwd} is in the middle of {operation}", hint="finish or abort it there, then run again"
@@ -156,6 +160,18 @@ def _require_committable(seen: Look, cwd: Path, branch: str) -> str:
             f"{cwd} has unresolved conflicts: {named(seen.conflicts)}", hint="resolve them, then run again"
         )
     return seen.head
+
+
+def _clear_concluded(git_dir: Path) -> None:
+    """Remove the marks of a pick or a revert that is over.
+
+    git deletes them under a lock of the shared directory, which the write guard does not let a session
+    take. Without conflicts, and with no further picks to come, nothing but the mark is left.
+    """
+    if any((git_dir / name).exists() for name in _SERIES):
+        return
+    for name in _MARKS:
+        (git_dir / name).unlink(missing_ok=True)
 
 
 def _stage_all(repository: Repository, cwd: Path) -> None:

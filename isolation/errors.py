@@ -65,6 +65,13 @@ class UnprovenError(ClaimError):
     pair: tuple[int, int] = (0, 1)
 
 
+class GuardError(IsolationError):
+    """A story cannot be kept within its paths as asked."""
+
+    code = "guard"
+    exit_code = 2
+
+
 class LeaseHeldError(IsolationError):
     """Another coordinator holds the repository."""
 

@@ -30,7 +30,7 @@ from isolation.keeper_wire import encode, read_answer, read_report, server_gone
 from isolation.model import Exit, SessionSpec
 from isolation.process_tree import Tree, kill_level, load_stat
 
-__all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "wait_for_old_keepers"]
+__all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "run_trial", "wait_for_old_keepers"]
 
 CHUNK = 65536
 GREETING_LIMIT = 10.0
@@ -39,6 +39,7 @@ CLOSE_LIMIT = 15.0
 POLL_SECONDS = 0.02
 
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper_server import main; main()"
+_TRIAL = "import sys; sys.path.append(sys.argv[1]); from isolation.guard_trial import main; main()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,24 @@ def _server_command(descriptor: int, alive_lock: Path) -> list[str]:
     root = Path(keeper_server.__file__).parent.parent
     arguments = [str(root), str(descriptor), str(alive_lock.absolute()), kill_level()]
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
+
+
+def run_trial(arguments: Sequence[str]) -> str:
+    """Run `guard_trial` in a process of its own and give what it printed; blocks for a moment."""
+    root = Path(keeper_server.__file__).parent.parent
+    command = [sys.executable, "-I", "-S", "-c", _TRIAL, str(root), *arguments]
+    try:
+        done = subprocess.run(  # noqa: S603  our own module
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=GREETING_LIMIT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"failed {error}"
+    return done.stdout
 
 
 async def _greet(lines: "_Lines", alive_lock: Path) -> None:

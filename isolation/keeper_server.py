@@ -15,12 +15,11 @@ Invariants:
   them, and so all that they stood over, are gone.
 
 On the wire, to the server: one byte with three descriptors (control, stdin, output). To a keeper:
-a `HEADER`, then cwd, argv and environment with NULs between; then lines `stop SECONDS`. From a
-keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and at last `exit CODE STOPPED [PID…]`. The server
+a `HEADER`, then cwd, argv, environment and confinement with NULs between; then lines `stop SECONDS`. From
+a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and at last `exit CODE STOPPED [PID…]`. The server
 writes `lost CODE` in place of a keeper that could not.
 """
 
-import errno
 import fcntl
 import gc
 import math
@@ -32,11 +31,11 @@ import struct
 import sys
 import time
 
+from isolation.keeper_spawn import STAGE_FORK, Request, SpawnError, spawn
 from isolation.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
 HEADER = struct.Struct("!III")
-"""Bytes that follow, number of arguments, number of environment entries."""
-STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM = "fork", "folder", "program"
+"""Bytes that follow, number of arguments, number of environment entries; the rest is the confinement."""
 
 SWEEP_GRACE = 0.5
 """What a finished session left running has this long after SIGTERM to remove its lock files."""
@@ -214,10 +213,6 @@ def _say(control: int, line: str) -> None:
         return  # the coordinator is gone, and with it everyone who would want to know
 
 
-class _SpawnError(Exception):
-    """The session's program did not start; holds an errno and the stage."""
-
-
 def _keep(control: int, stdin: int, output: int, level: str) -> None:
     """Start one session and stand over it until nothing of it is left."""
     os.setsid()
@@ -230,8 +225,8 @@ def _keep(control: int, stdin: int, output: int, level: str) -> None:
         return
     keeper = _Keeper(link, level)
     try:
-        leader = _spawn(request, stdin, output)
-    except _SpawnError as error:
+        leader = spawn(request, stdin, output)
+    except SpawnError as error:
         number, stage = error.args
         _say(control, f"error {number} {stage}")
         return
@@ -244,11 +239,8 @@ def _keep(control: int, stdin: int, output: int, level: str) -> None:
     _say(control, " ".join(map(str, ("exit", code, int(keeper.stopped), *survivors))))
 
 
-_Request = tuple[bytes, list[bytes], dict[bytes, bytes]]
-
-
-def _receive_request(link: socket.socket) -> _Request | None:
-    """Read folder, arguments and environment; None when the coordinator thought better of it."""
+def _receive_request(link: socket.socket) -> Request | None:
+    """Read what to start; None when the coordinator thought better of it."""
     header = _receive_exactly(link, HEADER.size)
     if header is None:
         return None
@@ -257,8 +249,12 @@ def _receive_request(link: socket.socket) -> _Request | None:
     if body is None:
         return None
     cwd, *rest = body.split(b"\0")
-    pairs = (entry.partition(b"=") for entry in rest[arguments : arguments + entries])
-    return cwd, rest[:arguments], {name: value for name, _, value in pairs}
+    argv, pairs, confinement = (
+        rest[:arguments],
+        (entry.partition(b"=") for entry in rest[arguments : arguments + entries]),
+        rest[arguments + entries :],
+    )
+    return cwd, argv, {name: value for name, _, value in pairs}, confinement
 
 
 def _receive_exactly(link: socket.socket, size: int) -> bytes | None:
@@ -269,46 +265,6 @@ def _receive_exactly(link: socket.socket, size: int) -> bytes | None:
             return None
         data += more
     return bytes(data)
-
-
-def _spawn(request: _Request, stdin: int, output: int) -> int:
-    """Start the session's leader: own session, default signals, three descriptors.
-
-    Not by fork and exec: this call shares the keeper's memory until the program runs, which saves
-    half of the cost, and it hands an error of the exec straight back.
-    """
-    cwd, argv, env = request
-    try:
-        os.chdir(cwd)
-    except OSError as error:
-        raise _SpawnError(error.errno, STAGE_FOLDER) from error
-    moves = [(os.POSIX_SPAWN_DUP2, source, to) for source, to in ((stdin, 0), (output, 1), (output, 2))]
-    ignored = [number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN]
-    failure = errno.ENOENT
-    for path in _candidates(argv[0], env):
-        if not os.access(path, os.X_OK):  # far cheaper than an attempt
-            failure = errno.EACCES if os.access(path, os.F_OK) else failure
-            continue
-        try:
-            # Every other descriptor of ours closes on exec.
-            return os.posix_spawn(
-                path, argv, env, file_actions=moves, setsid=True, setsigmask=(), setsigdef=ignored
-            )
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except PermissionError:
-            failure = errno.EACCES
-        except OSError as error:
-            raise _SpawnError(error.errno, STAGE_PROGRAM) from error
-    raise _SpawnError(failure, STAGE_PROGRAM)
-
-
-def _candidates(program: bytes, env: dict[bytes, bytes]) -> list[bytes]:
-    """List where a program may be, by the session's own PATH, as a shell would."""
-    if b"/" in program:
-        return [program]
-    folders = env.get(b"PATH", os.defpath.encode()).split(b":")
-    return [(folder or b".") + b"/" + program for folder in folders]
 
 
 class _Keeper:

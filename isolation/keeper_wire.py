@@ -9,8 +9,18 @@ import os
 import signal
 
 from isolation.errors import KeeperError
-from isolation.keeper_server import HEADER, STAGE_FOLDER, STAGE_FORK
-from isolation.model import Exit, SessionSpec
+from isolation.keeper_server import HEADER
+from isolation.keeper_spawn import (
+    CLOSED,
+    OPEN,
+    STAGE_FOLDER,
+    STAGE_FORK,
+    STAGE_GUARD,
+    TARGET,
+    UPPER,
+    WORK,
+)
+from isolation.model import Confinement, Exit, SessionSpec
 
 
 def encode(spec: SessionSpec) -> bytes:
@@ -24,8 +34,19 @@ def encode(spec: SessionSpec) -> bytes:
             "argument, or a variable without a usable name",
             hint="correct the command and the environment of the story",
         )
-    body = b"\0".join(map(os.fsencode, texts))
+    confinement = confinement_texts(spec.confinement) if spec.confinement else []
+    body = b"\0".join((*map(os.fsencode, texts), *confinement))
     return HEADER.pack(len(body), len(spec.argv), len(entries)) + body
+
+
+def confinement_texts(confinement: Confinement) -> list[bytes]:
+    """Give the form in which a keeper takes a confinement: its means, then marked paths."""
+    layer = confinement.layer
+    marked = [(CLOSED, path) for path in confinement.read_only]
+    marked += [(OPEN, path) for path in confinement.writable]
+    if layer is not None:
+        marked += [(TARGET, layer.target), (UPPER, layer.upper), (WORK, layer.work)]
+    return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]
 
 
 def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:
@@ -83,6 +104,11 @@ def _spawn_error(number: int, stage: str, spec: SessionSpec) -> KeeperError:
         return KeeperError(
             f"cannot start {spec.argv[0]}: no new process: {reason}",
             hint="lower --max-stories, or raise the limit on processes (ulimit -u)",
+        )
+    if stage == STAGE_GUARD:
+        return KeeperError(
+            f"cannot start {spec.argv[0]}: the write guard could not be put up: {reason}",
+            hint="`autopilot-multi doctor` shows what this machine offers; --no-guard does without",
         )
     hints = {
         errno.ENOENT: "check that the program (and, for a script, its interpreter) is installed and on PATH",

@@ -1,6 +1,7 @@
 """The values that this package hands out and takes in; no behaviour beyond them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -10,6 +11,49 @@ class IsolationMode(StrEnum):
 
     WORKTREE = "worktree"
     NONE = "none"
+
+
+class EnforcementLevel(StrEnum):
+    """What becomes of a write to a path that is not the story's own, strongest first."""
+
+    DIVERT = "divert"
+    DENY = "deny"
+    DETECT = "detect"
+
+
+class Means(StrEnum):
+    """By what the system keeps a session within its paths."""
+
+    MOUNTS = "mounts"
+    LANDLOCK = "landlock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """An overlay over `target`: what a session writes there lands in `upper`.
+
+    `upper` and `work` are folders on one file system, outside `target`; `work` is the kernel's own.
+    """
+
+    target: Path
+    upper: Path
+    work: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """Where a session may not write; everything that is not named stays as it is.
+
+    `read_only` tells of each closed path what it is, in words. `writable` are the folders within
+    closed paths, or under the layer, that are open all the same; the deeper path decides. All paths
+    are real: no symbolic links lead to them.
+    """
+
+    level: EnforcementLevel
+    means: Means
+    read_only: Mapping[Path, str] = field(default_factory=dict)
+    writable: tuple[Path, ...] = ()
+    layer: Layer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +106,15 @@ class Closing:
 class SessionSpec:
     """One process tree to start under a keeper.
 
-    `prompt` is fed to its standard input, then EOF. `env` is the whole environment.
+    `prompt` is fed to its standard input, then EOF. `env` is the whole environment. Without a
+    confinement it may write wherever its user may.
     """
 
     argv: tuple[str, ...]
     cwd: Path
     env: dict[str, str]
     prompt: Path
+    confinement: Confinement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from runner.core.story_json import digest, from_json, to_json
 from runner.core.tiers import evaluate
 from runner.crash import write_crash_log
 from runner.groups import unwrapped
+from runner.guarding import Guarding, guarding_of
 from runner.history import past_of
 from runner.journal import Journal, Request
 from runner.meter import Meter, largest_peak
@@ -110,7 +111,8 @@ async def start_run(
     run_id, settings = new_run_id(), plan.settings
     sample = sample or Probe()
     tier = evaluate(await offload(sample, plan.worktree_root), settings.tiers).tier
-    first = _beginning(plan, tier)
+    guarding = await offload(guarding_of, plan.repository.common_dir, settings, plan.worktree_root)
+    first = _beginning(plan, tier, guarding.enforcement)
     notes = tuple(ev.Noted(message=note) for note in plan.notes)
     async with _coordination(plan.repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
@@ -132,12 +134,12 @@ async def start_run(
 def nothing_to_do(plan: Plan) -> Ended:
     """Tell of a backlog that earlier runs have finished; leaves no trace."""
     run_id, at = new_run_id(), time.time()
-    bodies = (*_beginning(plan, Tier.UNKNOWN), ev.RunEnded(exit_code=EXIT_DONE))
+    bodies = (*_beginning(plan, Tier.UNKNOWN, Guarding().enforcement), ev.RunEnded(exit_code=EXIT_DONE))
     run = fold(run_id, [ev.Event(run_id=run_id, at=at, body=body) for body in bodies])
     return Ended(run=run, exit_code=EXIT_DONE, went_on=False)
 
 
-def _beginning(plan: Plan, tier: Tier) -> tuple[ev.Body, ...]:
+def _beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
     """Give a run's first events: the plan, and what of it is already done."""
     settings = plan.settings
     options = settings_to_json(settings) | {
@@ -148,7 +150,7 @@ def _beginning(plan: Plan, tier: Tier) -> tuple[ev.Body, ...]:
     started = ev.RunStarted(
         base=plan.base,
         isolation=settings.bg_isolation,
-        enforcement="none",
+        enforcement=enforcement,
         max_stories=settings.max_stories,
         options=options,
         stories=tuple(to_json(story) for story in plan.stories),
@@ -248,6 +250,9 @@ async def _coordinate(
     notes = [*journal.notes]
     if not await offload(getattr, repository, "has_identity"):
         notes.append(NO_IDENTITY)
+    root = root_of(repository, crew.settings)
+    guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
+    notes += [guarding.note] if guarding.note else []
     await recorder.record(*first, *(ev.Noted(message=note) for note in notes))
     control, ended_by = StopControl(), EndedBy()
     async with (
@@ -263,7 +268,8 @@ async def _coordinate(
             recorder=recorder,
             control=control,
             settings=crew.settings,
-            worktree_root=root_of(repository, crew.settings),
+            worktree_root=root,
+            guarding=guarding,
             populate=trio.CapacityLimiter(os.cpu_count() or 1),
             deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
             purse=Purse(crew.settings, lambda: recorder.snapshot),
@@ -283,7 +289,7 @@ async def _coordinate(
     async with books_kept(recorder, repository):
         await recorder.record(ev.RunEnded(exit_code=code))
     await offload(write_records, recorder.snapshot, repository)
-    await offload(sweep_trash, root_of(repository, crew.settings))
+    await offload(sweep_trash, root)
     return Ended(run=recorder.snapshot, exit_code=code)
 
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from isolation import guard
 from isolation.errors import IsolationError
 from isolation.layout import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
 from isolation.lease import holder_is_alive, read_holder
+from isolation.model import IsolationMode
 from isolation.process_tree import SUBREAPER, kill_level
 from runner import probe
 from runner.config import load_settings
@@ -27,6 +29,7 @@ from runner.core.model import ResourceSample, Tier
 from runner.core.settings import Settings
 from runner.core.window import at_start
 from runner.core.words import count, window
+from runner.guarding import guarding_of
 from runner.journal import Journal
 from runner.journal_file import require_sound
 from runner.registry import Registry
@@ -37,8 +40,6 @@ _SCARCE_DISK = 5 * GB
 _LEAST_DISK = GB // 2
 _SCARCE_INODES, _LEAST_INODES = 100_000, 1_000
 _SCARCE_FILES = 1024
-_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_ASK_VERSION = 1
 
 
 class Level(StrEnum):
@@ -83,6 +84,8 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
     yield _disk(sample, place)
     yield _open_files()
     if paths:
+        if settings.bg_isolation == IsolationMode.WORKTREE:
+            yield _guard(paths.common_dir, settings, place)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
         yield from _sessions(paths.common_dir)
@@ -124,23 +127,25 @@ def _killing() -> Finding:
 
 
 def _sandbox() -> Finding:
-    landlock = _landlock_version()
-    offers = f"Landlock {landlock}" if landlock else "no Landlock"
-    spaces = _read("/proc/sys/user/max_user_namespaces")
-    restricted = _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
-    allowed = spaces not in {"", "0"} and not restricted
-    offers += ", user namespaces" if allowed else ", no user namespaces"
-    return Finding(name="sandbox", level=Level.OK, detail=f"not used yet; the kernel offers {offers}")
+    """Show which levels of enforcement the machine can do, each tried out."""
+    offers = guard.probe()
+    told = (f"{offer.level} ({offer.reason})" for offer in offers if offer.available)
+    missing = [f"{offer.level} cannot be had: {offer.reason}" for offer in offers if not offer.available]
+    return Finding(
+        name="sandbox",
+        level=Level.WARN if missing else Level.OK,
+        detail="; ".join((", ".join(told), *missing)),
+        hint="a Linux kernel from 6.2 on, with user namespaces or Landlock, has them all." if missing else "",
+    )
 
 
-def _landlock_version() -> int:
-    """Ask the kernel for its Landlock version; 0 when it has none."""
-    if sys.platform != "linux":
-        return 0
-    import ctypes
-
-    answer = ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_ASK_VERSION)
-    return max(0, int(answer))
+def _guard(common_dir: Path, settings: Settings, root: Path) -> Finding:
+    guarding = guarding_of(common_dir, settings, root)
+    if guarding.means is None:
+        hint = "`guard = true` switches it on." if not settings.guard else "run agents in a container."
+        return Finding(name="guard", level=Level.WARN, detail=guarding.note, hint=hint)
+    detail = f"{guarding.enforcement}: the main checkout and other worktrees are read-only to a session"
+    return Finding(name="guard", level=Level.OK, detail=detail)
 
 
 def _agents(settings: Settings) -> Finding:
@@ -316,10 +321,3 @@ def _holders_of(path: Path) -> list[int]:
         if opened:
             found.append(int(process.name))
     return sorted(found)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

@@ -56,6 +56,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "decide-default": ("ask", "recommended"),
     "tracker": ("jira", "ado", "local"),
     "cross-boundaries": ("true", "false"),
+    "guard": ("true", "false"),
     "window": ("adaptive", "fixed"),
 }
 _LISTS: Mapping[str, str] = {
@@ -213,6 +214,7 @@ class _Values(_Table):
     selector: str = ""
     bg_isolation: Literal["worktree", "none"] = "worktree"
     deconflict_paths: Texts = []
+    guard: Annotated[bool, BeforeValidator(_switch)] = True
     base: Text = ""
     continue_: Literal["never", "dependencies-successful", "always"] = "never"
     grace_seconds: Number = 0

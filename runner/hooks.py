@@ -34,7 +34,11 @@ async def run_aside(
     order = SessionOrder(
         story_id=story_id,
         spec=SessionSpec(
-            argv=("sh", "-c", command), cwd=workspace.path, env=environment, prompt=Path(os.devnull)
+            argv=("sh", "-c", command),
+            cwd=workspace.path,
+            env=environment,
+            prompt=Path(os.devnull),
+            confinement=tools.confinement(workspace),
         ),
         log=story_dir(tools.repository.common_dir, run_id, story_id) / f"{name.replace(' ', '-')}.log",
         log_cap=tools.settings.log_cap_mb << 20,

@@ -19,6 +19,7 @@ from runner.core.model import Status, Story, StoryId
 from runner.core.schedule import decide
 from runner.core.settings import Settings
 from runner.core.window import at_start
+from runner.guarding import guarding_of
 from runner.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.journal import Journal
 from runner.ownership import SHARED, read_ownership, require_specs, settle
@@ -138,7 +139,7 @@ def view(plan: Plan) -> PlanView:
         tier=allowed.tier,
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
-        enforcement="none",
+        enforcement=guarding_of(plan.repository.common_dir, settings, plan.worktree_root).enforcement,
         fence=plan.fence,
         disjoint=plan.disjoint,
         rows=rows,

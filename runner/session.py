@@ -11,6 +11,7 @@ from pathlib import Path
 import trio
 
 from isolation.errors import KeeperError
+from isolation.guard import refused
 from isolation.keeper import Keeper, Session
 from isolation.model import Exit, SessionSpec
 from runner.agents.result import Result, load_result
@@ -190,13 +191,17 @@ def _judge(
 ) -> SessionVerdict:
     result = load_result(order.result_file) if order.result_file else Result()
     outcome, detail = _outcome(ended, complaint, life, result)
+    output = read_tail(order.log, FAILURE_TAIL_BYTES)
+    confinement = order.spec.confinement
+    if outcome is Outcome.FAILED and confinement and (words := refused(output, confinement, order.spec.cwd)):
+        detail += f"; {words}"
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
     return SessionVerdict(
         outcome=outcome,
         exit_code=ended.returncode if ended else None,
         detail=detail,
-        output=read_tail(order.log, FAILURE_TAIL_BYTES),
+        output=output,
         last_line=last_line,
         result=result,
         peak_memory=life.peak_memory,

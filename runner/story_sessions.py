@@ -85,7 +85,13 @@ class StorySessions:
             **_spending(allowance),
             **launch.env,
         }
-        spec = SessionSpec(argv=launch.argv, cwd=workspace.path, env=environment, prompt=prompt)
+        spec = SessionSpec(
+            argv=launch.argv,
+            cwd=workspace.path,
+            env=environment,
+            prompt=prompt,
+            confinement=self._tools.confinement(workspace),
+        )
         watch = ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look if brief.artifacts else None
         return await self._run(
             spec, name, step, SessionKind.WORK, then, result_file=result_file, progress=watch
@@ -97,7 +103,11 @@ class StorySessions:
         step = VERIFY if self._now.flow == "quick" else Step(number=place.number, name=f"Verify {place.name}")
         environment = self._environment(workspace, step)
         spec = SessionSpec(
-            argv=("sh", "-c", command), cwd=workspace.path, env=environment, prompt=Path(os.devnull)
+            argv=("sh", "-c", command),
+            cwd=workspace.path,
+            env=environment,
+            prompt=Path(os.devnull),
+            confinement=self._tools.confinement(workspace),
         )
         return await self._run(spec, self._name(VERIFY), step, SessionKind.VERIFY, then)
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import trio
 
 from isolation.keeper import Keeper
+from isolation.model import Confinement, Workspace
 from isolation.repository import Repository
 from runner.core.model import ResourceSample, StoryId
 from runner.core.settings import Settings
+from runner.guarding import Guarding
 from runner.history import Past
 from runner.meter import Meter
 from runner.purse import Purse
@@ -45,3 +47,10 @@ class Tools:
     latest: Latest = field(default_factory=Latest)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)
+    guarding: Guarding = field(default_factory=Guarding)
+
+    def confinement(self, workspace: Workspace) -> Confinement | None:
+        """Say where a session in this workspace may not write; None when nothing guards it."""
+        return self.guarding.around(
+            workspace, repository=self.repository, root=self.worktree_root, settings=self.settings
+        )

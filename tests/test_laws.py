@@ -4,7 +4,12 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SPAWNERS = {"isolation/keeper.py", "isolation/keeper_server.py", "isolation/process_tree.py"}
+SPAWNERS = {
+    "isolation/keeper.py",
+    "isolation/keeper_server.py",
+    "isolation/keeper_spawn.py",
+    "isolation/process_tree.py",
+}
 GIT_DOORS = {"isolation/repository.py"}
 SPAWNING = {
     "subprocess",

@@ -76,13 +76,21 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         const="true",
         help="go on at session boundaries in a fresh session, without asking",
     )
+    how.add_argument(
+        "--no-guard",
+        dest="guard",
+        action="store_const",
+        const="false",
+        help="let sessions write into the main checkout and other worktrees; for agents whose own "
+        "sandbox, sudo or ssh does not work under the guard",
+    )
     _add_choices(parser)
 
 
 def flags_of(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
     """Give the settings that were given as flags, by their keys; what was not given is left out."""
     flags: dict[str, str | tuple[str, ...]] = {}
-    for key in (*_NUMBERS, *_BUDGETS, *_TEXTS, "verify", "deconflict-paths", "cross-boundaries"):
+    for key in (*_NUMBERS, *_BUDGETS, *_TEXTS, "verify", "deconflict-paths", "cross-boundaries", "guard"):
         value = getattr(arguments, key.replace("-", "_"), None)
         if value is not None:
             flags[key] = tuple(value) if isinstance(value, list) else value

@@ -169,6 +169,7 @@ class Settings:
     selector: str = ""
     bg_isolation: str = "worktree"
     deconflict_paths: tuple[str, ...] = ()
+    guard: bool = True
     base: str = "HEAD"
     continue_: ContinuePolicy = ContinuePolicy.DEPENDENCIES_SUCCESSFUL
     grace_seconds: float = 10.0

@@ -1,0 +1,45 @@
+"""Whether the stories of a run are kept within their worktrees by the system, and by what."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from isolation.guard import for_worktree, worktree_offer
+from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means, Workspace
+from isolation.repository import Repository
+from runner.core.settings import Settings
+
+LOST = "sessions can write into the main checkout and into each other's worktrees"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarding:
+    """The write guard of a run; without means there is none, and `note` says why."""
+
+    means: Means | None = None
+    note: str = ""
+
+    @property
+    def enforcement(self) -> str:
+        """Name the level, for plans and reports."""
+        return "none" if self.means is None else EnforcementLevel.DENY.value
+
+    def around(
+        self, workspace: Workspace, *, repository: Repository, root: Path, settings: Settings
+    ) -> Confinement | None:
+        """Give the confinement of a session in a worktree; `root` holds all of them."""
+        if self.means is None:
+            return None
+        shared = settings.symlink_directories
+        return for_worktree(repository, workspace, means=self.means, root=root, shared=shared)
+
+
+def guarding_of(common_dir: Path, settings: Settings, root: Path) -> Guarding:
+    """Find out what guards a run with these settings; blocks for a moment at the first call."""
+    if settings.bg_isolation != IsolationMode.WORKTREE:
+        return Guarding()
+    if not settings.guard:
+        return Guarding(note=f"the write guard is switched off: {LOST}")
+    offer = worktree_offer(common_dir, root)
+    if offer.means is None:
+        return Guarding(note=f"there is no write guard here, so {LOST} ({offer.reason})")
+    return Guarding(means=offer.means)

@@ -1,0 +1,116 @@
+"""The write guard as a user meets it: what it refuses, what it says, and how to do without."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isolation import guard
+from isolation.model import EnforcementLevel
+from tests.acceptance.program import run, write_story
+from tests.acceptance.written_runs import document
+from tests.conftest import git
+
+POOR = """
+import os, sys
+from isolation import landlock
+for _ in range(16):
+    landlock.restrict([b"/nowhere"], [])
+os.execv(sys.executable, [sys.executable, "-m", "runner", *sys.argv[1:]])
+"""
+OFFER = guard.offered(EnforcementLevel.DENY)
+guarded = pytest.mark.skipif(not OFFER.available, reason=f"no guard here: {OFFER.reason}")
+
+
+@guarded
+def test_a_write_into_the_main_checkout_is_refused_and_told(repo: Path) -> None:
+    """Acceptance 9: the main checkout stays as it is, and the story's reason says what it tried."""
+    write_story(repo, "a", command=f"echo x > a && echo evil >> {repo}/README.md")
+    write_story(repo, "b", command="echo x > b && git add b && git commit -qm b && mktemp && touch ~/b")
+    ran = run(repo, "--json")
+    assert "it tried to write into the main checkout: README.md" in ran.story("a")["reason"]
+    assert (repo / "README.md").read_text() == "hello\n"
+    assert ran.story("b")["status"] == "done"
+    assert ran.data["enforcement"] == "deny"
+    assert document(repo, "status")["data"]["enforcement"] == "deny"
+
+
+@guarded
+def test_hooks_and_verify_commands_are_guarded_too(repo: Path) -> None:
+    """What judges a story cannot change the main checkout either."""
+    (repo / "autopilot-multi.toml").write_text(f'[hooks]\nafter_run = "echo x > {repo}/hook"\n')
+    write_story(repo, "a", command="echo x > a", verify=[f"echo x > {repo}/verify"])
+    ran = run(repo, "--json")
+    assert "it tried to write into the main checkout: verify" in ran.story("a")["reason"]
+    assert not (repo / "verify").exists()
+    assert not (repo / "hook").exists()
+
+
+@guarded
+def test_a_sibling_is_closed_while_it_works(repo: Path) -> None:
+    """One story cannot write into the worktree of another that runs at the same time."""
+    there = repo.parent / f"{repo.name}.worktrees" / "b"
+    wait = f"until [ -e {there}/ready ]; do sleep 0.01; done"
+    write_story(repo, "a", command=f"{wait}; echo evil > {there}/ready; echo x > $HOME/tried")
+    write_story(repo, "b", command="echo fine > ready; until [ -e $HOME/tried ]; do sleep 0.01; done")
+    ran = run(repo, "--json")
+    assert ran.story("b")["status"] == "done"
+    assert git(repo, "show", "autopilot/b:ready") == "fine\n"
+
+
+@guarded
+def test_marks_that_git_could_not_remove_do_not_stop_a_story(repo: Path) -> None:
+    """A pick in a session is done, though the lock that git wants for its mark is out of reach."""
+    pick = "git checkout -qb autopilot/aside && echo x > x && git add x && git commit -qm x"
+    write_story(
+        repo, "a", command=f"{pick} && git checkout -q autopilot/a && git cherry-pick autopilot/aside"
+    )
+    ran = run(repo, "--json")
+    assert (ran.story("a")["status"], ran.story("a")["commits"]) == ("done", 1)
+
+
+def test_without_the_guard_it_is_said_what_is_lost(repo: Path) -> None:
+    """`--no-guard` lets the write through; plan and report say so."""
+    write_story(repo, "a", command=f"echo x > a && echo x > {repo}/made")
+    planned = run(repo, "plan", "--no-guard", "--json")
+    ran = run(repo, "--no-guard", "--json")
+    assert ran.story("a")["status"] == "done"
+    assert (repo / "made").exists()
+    assert (planned.data["enforcement"], ran.data["enforcement"]) == ("none", "none")
+    for told in (planned.err, ran.err):
+        assert "the write guard is switched off: sessions can write into the main checkout" in told
+
+
+def test_a_setting_switches_it_off_too(repo: Path) -> None:
+    """A file says it as the flag does; nonsense is refused with what is allowed."""
+    write_story(repo, "a", command="true")
+    (repo / "autopilot-multi.toml").write_text("guard = false\n")
+    assert run(repo, "plan", "--json").data["enforcement"] == "none"
+    found = {check["name"]: check for check in document(repo, "doctor")["data"]["checks"]}
+    assert (found["guard"]["level"], "guard = true" in found["guard"]["hint"]) == ("warn", True)
+    (repo / "autopilot-multi.toml").write_text('guard = "perhaps"\n')
+    ran = run(repo, "plan")
+    assert (ran.code, '"true" or "false"' in ran.err) == (1, True)
+
+
+@guarded
+def test_a_machine_without_any_means_runs_and_says_so(repo: Path) -> None:
+    """Open case 27: no guard to be had is announced with the reasons, in plan and report, never silent."""
+    write_story(repo, "a", command="echo x > a")
+    for arguments in (["plan", "--json"], ["run", "--json"]):
+        done = subprocess.run(
+            [sys.executable, "-c", POOR, *arguments], cwd=repo, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert '"enforcement": "none"' in done.stdout
+        assert "there is no write guard here, so sessions can write into the main checkout" in done.stderr
+        assert "Landlock: " in done.stderr
+
+
+@guarded
+def test_doctor_tells_the_levels(repo: Path) -> None:
+    """Each level that can be had is named with its means."""
+    found = {check["name"]: check for check in document(repo, "doctor")["data"]["checks"]}
+    assert "deny (" in found["sandbox"]["detail"]
+    assert found["guard"]["detail"].startswith("deny: the main checkout and other worktrees are read-only")

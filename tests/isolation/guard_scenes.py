@@ -1,0 +1,155 @@
+"""Sessions that try to write where they may not, as any user.
+
+As a program: `guard_scenes.py worktree|claim FOLDER UID` reads `{"means", "level", "commands"}` from
+standard input, makes a repository in the folder as that user, confines sessions and prints as JSON what
+became of each command. `{main}`, `{git}` and `{sibling}` in a command are filled in.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from isolation import guard
+from isolation.keeper import Keeper, open_keeper
+from isolation.layout import worktree_root
+from isolation.model import Confinement, EnforcementLevel, Means, SessionSpec
+from isolation.repository import Repository
+from tests.conftest import GIT_ENVIRONMENT, git
+from tests.isolation.keeper_scenes import become, spec
+from tests.isolation.worktrees import commit, make
+
+Outcome = tuple[int, str]
+FILES = ("README.md", "pkg/a.py", "pkg/deep/b.py", "lib/c.py", "lib/deep/d.py")
+
+
+def make_repository(folder: Path) -> Path:
+    """Make a repository with some files, a hook folder, and a folder that worktrees share."""
+    root = folder / "repo"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / ".gitignore").write_text("node_modules/\n")
+    for name in FILES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{name}\n")
+    (root / "node_modules").mkdir()
+    (root / ".git" / "hooks").mkdir(exist_ok=True)
+    commit(root, "first")
+    for name in ("home", "tmp"):
+        (folder / name).mkdir()
+    return root
+
+
+async def execute(keeper: Keeper, order: SessionSpec) -> Outcome:
+    """Run one session to its end."""
+    async with keeper.start(order) as session:
+        output = b""
+        while chunk := await session.receive():
+            output += chunk
+        return (await session.wait()).returncode, output.decode()
+
+
+def order(folder: Path, cwd: Path, command: str, confinement: Confinement | None) -> SessionSpec:
+    """Order a shell in a folder, under a confinement."""
+    environment = {
+        **GIT_ENVIRONMENT,
+        "PATH": os.environ["PATH"],
+        "LC_ALL": "C",
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+    }
+    made = spec(folder, "sh", "-c", command, env=environment)
+    return replace(made, cwd=cwd, confinement=confinement)
+
+
+async def in_worktree(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
+    """Run each command in a story's worktree, beside a sibling's."""
+    root = make_repository(folder)
+    repository = Repository.open(root)
+    own, sibling = await make(repository, "one"), await make(repository, "two")
+    confinement = guard.for_worktree(
+        repository,
+        own,
+        means=Means(wish["means"]),
+        root=worktree_root(repository.common_dir),
+        shared=("node_modules",),
+    )
+    places = {"main": root, "git": root / ".git", "sibling": sibling.path}
+    async with open_keeper(alive_lock=folder / "alive.lock") as keeper:
+        return {
+            name: await execute(keeper, order(folder, own.path, _filled(command, places), confinement))
+            for name, command in wish["commands"].items()
+        }
+
+
+def _filled(command: str, places: dict[str, Path]) -> str:
+    for name, place in places.items():
+        command = command.replace(f"{{{name}}}", str(place))
+    return command
+
+
+async def in_claims(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
+    """Run one command for each story of a shared tree, all at once; story N owns `packN`."""
+    root = make_repository(folder)
+    level = EnforcementLevel(wish["level"])
+    results: dict[str, Outcome] = {}
+
+    async def carry(keeper: Keeper, story: str, command: str) -> None:
+        owned = f"pack{story}"
+        (root / owned).mkdir()
+        scratch = folder / "layers" / story
+        scratch.mkdir(parents=True)
+        confinement = guard.for_claim(root, [owned], level, scratch)
+        assert confinement is not None
+        if wish.get("means"):
+            confinement = replace(confinement, means=Means(wish["means"]))
+        text = _filled(command, {"main": root, "git": root / ".git", "own": root / owned})
+        results[story] = await execute(keeper, order(folder, root, text, confinement))
+
+    async with open_keeper(alive_lock=folder / "alive.lock") as keeper, trio.open_nursery() as nursery:
+        for story, command in wish["commands"].items():
+            nursery.start_soon(carry, keeper, story, command)
+    return results
+
+
+def _readable_copy(root: Path, copy: Path) -> Path:
+    """Put what an ordinary user must read where it can: the checkout itself may be closed to others."""
+    for name in ("isolation", "tests/isolation"):
+        shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "conftest.py"):
+        shutil.copy(root / "tests" / name, copy / "tests")
+    return copy
+
+
+def play(scene: str, folder: Path, user: int | None, **wish: object) -> dict[str, Outcome]:
+    """Run a scene in a process of its own, as that user."""
+    root = Path(__file__).parents[2]
+    if user is not None:
+        root = _readable_copy(root, folder / "source")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.isolation.guard_scenes", scene, str(folder), str(user or os.getuid())],
+        input=json.dumps(wish),
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        check=True,
+        timeout=120,
+    )
+    return {name: (code, output) for name, (code, output) in json.loads(done.stdout).items()}
+
+
+if __name__ == "__main__":
+    kind, place, uid = sys.argv[1:]
+    asked = json.loads(sys.stdin.read())
+    import_module("git.cmd")  # an ordinary user may not be able to read where it stands
+    if int(uid) != os.getuid():
+        become(int(uid))
+    scenes = {"worktree": in_worktree, "claim": in_claims}
+    sys.stdout.write(json.dumps(trio.run(scenes[kind], Path(os.path.realpath(place)), asked)))

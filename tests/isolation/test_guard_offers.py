@@ -1,0 +1,124 @@
+"""What the machine can do is found out by trying, said in words, and never assumed."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from isolation import guard
+from isolation.model import Confinement, EnforcementLevel, Means
+from tests.isolation.test_guard import require
+
+POOR = """
+import json, os, sys
+sys.path.append(sys.argv[1])
+from isolation import guard, landlock, mounts
+for _ in range(int(sys.argv[2])):
+    landlock.restrict([b"/nowhere"], [])
+print(json.dumps([[offer.level, offer.available, offer.means, offer.reason] for offer in guard.probe()]))
+"""
+ALL_LANDLOCKS = 16
+"""So many may be stacked; one more is refused, and within the first nothing can be mounted."""
+
+CONFINEMENT = Confinement(
+    level=EnforcementLevel.DENY,
+    means=Means.MOUNTS,
+    read_only={
+        Path("/r"): "the main checkout",
+        Path("/r/.git"): "the shared git directory",
+        Path("/r.worktrees"): "another story's worktree",
+    },
+    writable=(Path("/r.worktrees/one"), Path("/r/.git/objects")),
+)
+
+
+def offers_under(landlocks: int) -> dict[str, tuple[bool, str | None, str]]:
+    root = Path(guard.__file__).parents[1]
+    command = [sys.executable, "-c", POOR, str(root), str(landlocks)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {level: (available, means, reason) for level, available, means, reason in json.loads(done.stdout)}
+
+
+def test_every_level_is_offered_or_refused_in_words() -> None:
+    """Nothing is left of the trials, and a second question starts none."""
+    before = set(Path(tempfile.gettempdir()).glob("autopilot-guard-*"))
+    offers = guard.probe()
+    assert [offer.level for offer in offers] == list(EnforcementLevel)
+    assert all(offer.reason for offer in offers)
+    assert offers[-1].available
+    assert guard.probe()[0] is offers[0]
+    assert set(Path(tempfile.gettempdir()).glob("autopilot-guard-*")) <= before
+
+
+def test_landlock_takes_the_place_of_mounts() -> None:
+    """Where nothing can be mounted, `deny` is had by Landlock, and `divert` not at all."""
+    require(EnforcementLevel.DENY, Means.LANDLOCK)
+    offers = offers_under(1)
+    assert offers["deny"][:2] == (True, "landlock")
+    assert offers["divert"][0] is False
+    assert "read-only mounts in a namespace of its own: " in offers["divert"][2]
+
+
+def test_a_machine_that_can_do_nothing_says_so() -> None:
+    """Open case 27: neither namespaces nor Landlock leaves detection, with the reasons of both."""
+    require(EnforcementLevel.DENY, Means.LANDLOCK)
+    offers = offers_under(ALL_LANDLOCKS)
+    assert [offers[level][0] for level in ("divert", "deny", "detect")] == [False, False, True]
+    assert "Landlock: landlock: " in offers["deny"][2]
+
+
+def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is what became of the folder: a process that was not confined is found out."""
+    unconfined = "import sys; sys.path.append(sys.argv[1]); from isolation import guard_trial as t; "
+    unconfined += "t.confine = lambda texts: None; t.main()"
+    monkeypatch.setattr("isolation.keeper._TRIAL", unconfined)
+    for level in (EnforcementLevel.DENY, EnforcementLevel.DIVERT):
+        assert guard.attempt(level, Means.MOUNTS) == "it lets a session create, delete, truncate, write"
+
+
+def test_a_checkout_around_the_home_is_not_guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that could not write to its home would not work at all."""
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    offer = guard.worktree_offer(tmp_path / ".git", tmp_path.parent / "trees")
+    assert (offer.available, offer.means) == (False, None)
+    assert "holds your home folder" in offer.reason
+
+
+def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it would let nobody make a temporary file."""
+    found = guard.Offer(level=EnforcementLevel.DENY, available=True, means=Means.LANDLOCK, reason="Landlock")
+    monkeypatch.setattr(guard, "offered", lambda _level: found)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    inside = guard.worktree_offer(tmp_path / "repo" / ".git", tmp_path / "repo.worktrees")
+    outside = guard.worktree_offer(Path("/srv/repo/.git"), Path("/srv/repo.worktrees"))
+    assert (inside.available, outside) == (False, found)
+    assert str(tmp_path) in inside.reason
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("sh: 1: cannot create /r/a.py: Read-only file system", "the main checkout: a.py"),
+        ("OSError: [Errno 30] Read-only file system: '/r/x/b.py'", "the main checkout: x/b.py"),
+        ("open('../../r/c'): Permission denied\nrm: ../../r/c: Permission denied", "the main checkout: c"),
+        ("touch: '/r.worktrees/two/a': Permission denied", "another story's worktree: two/a"),
+        (
+            "fatal: cannot lock '/r/.git/refs/x.lock': Read-only file system",
+            "the shared git directory: refs/x.lock",
+        ),
+        ("Error: EROFS: read-only file system, open '/r/d'", "the main checkout: d"),
+        ("/r/a.py: No such file or directory", ""),
+        ("/root/a.py: Permission denied", ""),
+        ("/r.worktrees/one/a.py: Permission denied", ""),
+        ("/r/.git/objects/x: Permission denied", ""),
+    ],
+)
+def test_a_refusal_is_read_from_what_was_printed(output: str, said: str) -> None:
+    """Only paths that were closed count, and each is named as what it is."""
+    words = guard.refused(f"one\n{output}\ntwo", CONFINEMENT, Path("/r.worktrees/one"))
+    assert words == (f"it tried to write into {said}" if said else "")
