@@ -149,7 +149,7 @@ def for_worktree(
     common = repository.common_dir
     main = main_checkout(common)
     closed = {_real(entry.path): "another worktree" for entry in load_registrations(repository)}
-    closed |= {root: "another story's worktree", common: "the shared git directory"}
+    closed |= {root: "the other worktrees", common: "the shared git directory"}
     closed |= {main: "the main checkout"} if main else {}
     closed = {path: what for path, what in closed.items() if path != workspace.path}
     namespace = PurePosixPath(workspace.branch).parent
@@ -203,7 +203,7 @@ def _owned_folder(top: Path, name: str) -> Path:
     folder = top / name
     if _real(folder) != folder or not folder.is_relative_to(top):
         raise GuardError(
-            f"{name} leads to {_real(folder)} by a symbolic link, so it cannot be owned",
+            f"{name} leads elsewhere, to {_real(folder)}, so it cannot be owned",
             hint="claim the folder that it leads to.",
         )
     return folder

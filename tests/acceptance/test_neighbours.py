@@ -162,12 +162,12 @@ def test_parallel_and_harmless_sessions_are_no_obstacle(repo: Path) -> None:
 def test_others_see_the_run_and_its_sessions(repo: Path) -> None:
     """Run, work and verify are in the registry while they last, and leave it empty."""
     look = "cat $(git rev-parse --git-common-dir)/autopilot/sessions/*.json"
-    write_story(repo, "a", command=f"{look} > work.json", verify=[f"{look} > ../verify.json"], mode="deep")
+    write_story(repo, "a", command=f"{look} > work.json", verify=[f"{look} > ~/verify.json"], mode="deep")
     ran = run(repo, "--json")
     assert ran.code == 0, ran.err
     run_id = ran.data["run_id"]
     work = git(repo, "show", "autopilot/a:work.json")
-    verify = (repo.parent / "repo.worktrees" / "verify.json").read_text()
+    verify = (repo.parent / "home" / "verify.json").read_text()
     for text, name in ((work, "01-implement-1"), (verify, "02-verify-1")):
         entries = {entry["session_id"]: entry for entry in _documents(text)}
         assert set(entries) == {run_id, f"{run_id}/a/{name}"}

@@ -9,6 +9,7 @@ BENCHES = (
     "bench_probe",
     "bench_state",
     "bench_claims",
+    "bench_guard",
     "bench_run",
     "bench_schedule",
 )

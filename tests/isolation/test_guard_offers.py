@@ -29,7 +29,7 @@ CONFINEMENT = Confinement(
     read_only={
         Path("/r"): "the main checkout",
         Path("/r/.git"): "the shared git directory",
-        Path("/r.worktrees"): "another story's worktree",
+        Path("/r.worktrees"): "the other worktrees",
     },
     writable=(Path("/r.worktrees/one"), Path("/r/.git/objects")),
 )
@@ -106,7 +106,7 @@ def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
         ("sh: 1: cannot create /r/a.py: Read-only file system", "the main checkout: a.py"),
         ("OSError: [Errno 30] Read-only file system: '/r/x/b.py'", "the main checkout: x/b.py"),
         ("open('../../r/c'): Permission denied\nrm: ../../r/c: Permission denied", "the main checkout: c"),
-        ("touch: '/r.worktrees/two/a': Permission denied", "another story's worktree: two/a"),
+        ("touch: '/r.worktrees/two/a': Permission denied", "the other worktrees: two/a"),
         (
             "fatal: cannot lock '/r/.git/refs/x.lock': Read-only file system",
             "the shared git directory: refs/x.lock",

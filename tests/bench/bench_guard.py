@@ -1,0 +1,134 @@
+"""What the write guard costs: the start of a session, and git and a build within it, beside none.
+
+The ways take turns, so that what else the machine does falls on all of them alike.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import trio
+
+from isolation import guard
+from isolation.keeper import Keeper, open_keeper
+from isolation.layout import worktree_root
+from isolation.model import EnforcementLevel, Means, SessionSpec, WorkspaceRequest
+from isolation.repository import Repository
+from isolation.worktree import create_or_attach
+
+FILES = 400
+STARTS, WORKS = 60, 15
+START_LIMIT_MS = 60.0
+WORK_LIMIT = 1.10
+WORKLOAD = """
+import os, subprocess, sys
+for _ in range(3):
+    subprocess.run(["git", "status", "--porcelain"], check=True, stdout=subprocess.DEVNULL)
+os.makedirs("build", exist_ok=True)
+for number in range(400):
+    with open(f"src/{number}.py") as source:
+        code = compile(source.read(), source.name, "exec")
+    with open(f"build/{number}.tmp", "wb") as made:
+        made.write(repr(code.co_names).encode() * 50)
+    os.replace(f"build/{number}.tmp", f"build/{number}.out")
+"""
+
+
+def make_repository(folder: Path) -> Repository:
+    """Make a repository with something to look at and to compile."""
+    root = folder / "repo"
+    (root / "src").mkdir(parents=True)
+    body = "\n".join(
+        f"def f{line}(a, b={line}):\n    return [a + b for _ in range({line})]" for line in range(8)
+    )
+    for number in range(FILES):
+        (root / "src" / f"{number}.py").write_text(body)
+    (root / ".gitignore").write_text("build/\n")
+    who = ("-c", "user.name=bench", "-c", "user.email=bench@example.com")
+    for args in (("init", "-q", "-b", "main"), ("add", "-A"), (*who, "commit", "-q", "-m", "first")):
+        subprocess.run(["git", *args], cwd=root, check=True)
+    return Repository.open(root)
+
+
+async def once(keeper: Keeper, spec: SessionSpec) -> float:
+    """Time one session, until its end is known."""
+    begun = time.perf_counter()
+    async with keeper.start(spec) as session:
+        while await session.receive():
+            pass
+        ended = await session.wait()
+        assert ended.returncode == 0
+        return time.perf_counter() - begun
+
+
+async def measure() -> tuple[dict[str, float], dict[str, float]]:
+    """Give the median seconds to start, and to work, by each way."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        repository = make_repository(folder)
+        root = worktree_root(repository.common_dir)
+        request = WorkspaceRequest(
+            run_id="run",
+            story_id="one",
+            branch="autopilot/one",
+            path=root / "one",
+            parents=(repository.resolve("HEAD"),),
+        )
+        workspace = await create_or_attach(repository, request, trio.CapacityLimiter(1))
+        environment = dict(os.environ)
+        plain = SessionSpec(argv=("true",), cwd=workspace.path, env=environment, prompt=Path(os.devnull))
+        ways = {"none": plain}
+        for means in Means:
+            if not guard.attempt(EnforcementLevel.DENY, means):
+                confinement = guard.for_worktree(repository, workspace, means=means, root=root)
+                ways[means.value] = replace(plain, confinement=confinement)
+        works = {
+            way: replace(spec, argv=(sys.executable, "-I", "-S", "-c", WORKLOAD))
+            for way, spec in ways.items()
+        }
+        async with open_keeper(alive_lock=folder / "alive.lock") as keeper:
+            starts = await _medians(keeper, ways, STARTS)
+            return starts, await _medians(keeper, works, WORKS)
+
+
+async def _medians(keeper: Keeper, ways: Mapping[str, SessionSpec], rounds: int) -> dict[str, float]:
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, spec in ways.items():
+            taken[way].append(await once(keeper, spec))
+    return {way: statistics.median(times) for way, times in taken.items()}
+
+
+def main() -> bool:
+    """Print the medians; tell whether the means that a run would take keeps both limits."""
+    starts, works = trio.run(measure)
+    lines = [f"{'guard':10}{'start':>10}{'work':>10}"]
+    lines += [f"{way:10}{starts[way] * 1e3:7.2f} ms{works[way] * 1e3:7.1f} ms" for way in starts]
+    kept = True
+    offer = guard.offered(EnforcementLevel.DENY)
+    for way in starts:
+        if way == "none":
+            continue
+        more = (starts[way] - starts["none"]) * 1e3
+        ratio = works[way] / works["none"]
+        fits = more <= START_LIMIT_MS and ratio <= WORK_LIMIT
+        verdict = "ok" if fits else "too slow"
+        lines.append(
+            f"{way} - none, `true`: {more:+.2f} ms, at most {START_LIMIT_MS:g}; "
+            f"git and build: ratio {ratio:.2f}, at most {WORK_LIMIT:g}: {verdict}"
+        )
+        kept = kept and (fits or way != offer.means)
+    if offer.means is None:
+        lines.append(f"no guard here: {offer.reason}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return kept
+
+
+if __name__ == "__main__":
+    main()
