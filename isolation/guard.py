@@ -148,10 +148,10 @@ def for_worktree(
     """
     common = repository.common_dir
     main = main_checkout(common)
-    closed = {_real(entry.path): "another worktree" for entry in load_registrations(repository)}
+    others = (_real(entry.path) for entry in load_registrations(repository))
+    closed = {path: "another worktree" for path in others if not path.is_relative_to(root)}
     closed |= {root: "the other worktrees", common: "the shared git directory"}
     closed |= {main: "the main checkout"} if main else {}
-    closed = {path: what for path, what in closed.items() if path != workspace.path}
     namespace = PurePosixPath(workspace.branch).parent
     places = [workspace.path, common / "objects", common / "lfs", admin_dir(repository, workspace.path)]
     if namespace.parts:

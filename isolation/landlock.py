@@ -61,14 +61,12 @@ def restrict(closed: Sequence[bytes], open_within: Sequence[bytes]) -> None:
 
 def _allow(rules: int, path: bytes, *, for_files: int, for_folders: int) -> None:
     try:
+        # A link may lead into what is closed; what it leads to otherwise has a rule of its own.
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return  # gone meanwhile, or closed to this user anyway
     try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISLNK(mode):
-            return  # it may lead anywhere; what it leads to has a rule of its own
-        rights = for_folders if stat.S_ISDIR(mode) else for_files
+        rights = for_folders if stat.S_ISDIR(os.fstat(descriptor).st_mode) else for_files
         _call(_ADD_RULE, rules, _PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
     finally:
         os.close(descriptor)

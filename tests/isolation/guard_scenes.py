@@ -5,16 +5,20 @@ standard input, makes a repository in the folder as that user, confines sessions
 became of each command. `{main}`, `{git}` and `{sibling}` in a command are filled in.
 """
 
+import ctypes
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from isolation import guard
@@ -44,7 +48,32 @@ def make_repository(folder: Path) -> Path:
     commit(root, "first")
     for name in ("home", "tmp"):
         (folder / name).mkdir()
+    (folder / "shortcut").symlink_to(root)
     return root
+
+
+def can_mount(*, overlay: bool = False) -> bool:
+    """Ask the system's own tools, not ours, whether this user may mount."""
+    mount = "mkdir a b c d && mount -t overlay x -o lowerdir=a,upperdir=b,workdir=c,userxattr d"
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["unshare", "-rm", "sh", "-c", mount if overlay else "true"]
+        return subprocess.run(command, cwd=folder, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def landlock_version() -> int:
+    """Ask the kernel; below 3 files can be truncated."""
+    return int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1))
+
+
+@cache
+def require(level: EnforcementLevel, means: Means) -> None:
+    """Skip what the machine lacks; what it has must work."""
+    has = landlock_version() >= 3
+    if means is Means.MOUNTS:
+        has = can_mount(overlay=level is EnforcementLevel.DIVERT)
+    if not has:
+        pytest.skip(f"this machine lacks {means} for {level}")
+    assert guard.attempt(level, means) == ""
 
 
 async def execute(keeper: Keeper, order: SessionSpec) -> Outcome:

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from isolation import guard
 from isolation.errors import KeeperError
 from isolation.keeper import open_keeper
 from isolation.model import Confinement, EnforcementLevel, Layer, Means
 from tests.conftest import git
-from tests.isolation.guard_scenes import FILES, play
+from tests.isolation.guard_scenes import FILES, play, require
 from tests.isolation.keeper_scenes import SHAPES, living, ready, shape_spec, spec
 
 NOBODY = 65534
@@ -34,6 +33,7 @@ FOREIGN = {
     "folder": "mkdir {there}/folder",
     "remove a folder": "rm -r {there}/pkg",
     "through a link": "ln -sfn {there} way && echo x > way/through",
+    "by a shortcut": "echo x > {main}/../shortcut/new",
     "in place": "sed -i s/R/x/ {there}/README.md",
 }
 ATTRIBUTES = {
@@ -49,6 +49,7 @@ GIT = {
     "index of main": "touch {main}/x; git -C {main} add -f x",
     "packed refs": "echo x >> {git}/packed-refs",
     "journal": "mkdir -p {git}/autopilot && echo x > {git}/autopilot/journal.db",
+    "a worktree to come": "mkdir {sibling}/../three && echo x > {sibling}/../three/README.md",
     "another worktree's HEAD": "echo x > {git}/worktrees/two/HEAD",
 }
 ESCAPES = {
@@ -93,13 +94,6 @@ def means(request: pytest.FixtureRequest) -> Means:
     wanted: Means = request.param
     require(EnforcementLevel.DENY, wanted)
     return wanted
-
-
-def require(level: EnforcementLevel, means: Means) -> None:
-    """Skip where the machine cannot do it, with its own words."""
-    objection = guard.attempt(level, means)
-    if objection:
-        pytest.skip(f"{means} at {level}: {objection}")
 
 
 def state(folder: Path) -> dict[str, object]:

@@ -10,8 +10,8 @@ from isolation import guard
 from isolation.errors import GuardError
 from isolation.layer import ChangeKind, LayerChange
 from isolation.model import EnforcementLevel, Means
-from tests.isolation.guard_scenes import FILES, play
-from tests.isolation.test_guard import open_folder, require, user
+from tests.isolation.guard_scenes import FILES, play, require
+from tests.isolation.test_guard import open_folder, user
 
 __all__ = ["open_folder", "user"]
 

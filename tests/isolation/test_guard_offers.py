@@ -10,7 +10,7 @@ import pytest
 
 from isolation import guard
 from isolation.model import Confinement, EnforcementLevel, Means
-from tests.isolation.test_guard import require
+from tests.isolation.guard_scenes import require
 
 POOR = """
 import json, os, sys
