@@ -247,13 +247,10 @@ async def _coordinate(
     recorder = Recorder(store=journal, snapshot=snapshot)
     recorder.subscribe(view.seen)
     await offload(repository.exclude, "/.orchestrator/")
-    notes = [*journal.notes]
-    if not await offload(getattr, repository, "has_identity"):
-        notes.append(NO_IDENTITY)
     root = root_of(repository, crew.settings)
     guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
-    notes += [guarding.note] if guarding.note else []
-    await recorder.record(*first, *(ev.Noted(message=note) for note in notes))
+    notes = await offload(_notes, journal, repository, guarding)
+    await recorder.record(*first, *notes)
     control, ended_by = StopControl(), EndedBy()
     async with (
         books_kept(recorder, repository),
@@ -291,6 +288,13 @@ async def _coordinate(
     await offload(write_records, recorder.snapshot, repository)
     await offload(sweep_trash, root)
     return Ended(run=recorder.snapshot, exit_code=code)
+
+
+def _notes(journal: Journal, repository: Repository, guarding: Guarding) -> tuple[ev.Noted, ...]:
+    """Say what of the surroundings a person should know."""
+    identity = "" if repository.has_identity else NO_IDENTITY
+    told = (*journal.notes, identity, guarding.note)
+    return tuple(ev.Noted(message=note) for note in told if note)
 
 
 @asynccontextmanager
