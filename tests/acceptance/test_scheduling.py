@@ -38,7 +38,8 @@ def test_a_plan_puts_the_critical_path_first(repo: Path) -> None:
     text = run(repo, "plan", "--max-stories=1").out
     assert text.count("on the critical path") == 2
     assert "on the critical path: 45 min 00 s to its end" in text
-    assert run(repo, "plan", "--max-stories=1", "--json").out == ran.out, "the same input gives the same plan"
+    again = run(repo, "plan", "--max-stories=1", "--json").data["stories"]
+    assert again == rows, "the same input gives the same plan"
 
 
 def test_what_a_story_took_before_decides_when_it_gives_no_estimate(repo: Path) -> None:

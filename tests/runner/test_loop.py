@@ -139,7 +139,10 @@ async def test_the_second_spiral_of_a_run_ends_the_cohort(repo: Path, tmp_path: 
 
 async def test_an_agent_that_fails_the_same_way_three_times_goes_in_circles(repo: Path) -> None:
     """The runner itself sees it; the fourth attempt is told to take another way."""
-    an_agent(repo, "echo $AUTOPILOT_ATTEMPT > a; cp $AUTOPILOT_PROMPT_FILE ../prompt-$AUTOPILOT_ATTEMPT\n")
+    an_agent(
+        repo,
+        f"echo $AUTOPILOT_ATTEMPT > a; cp $AUTOPILOT_PROMPT_FILE {repo.parent}/prompt-$AUTOPILOT_ATTEMPT\n",
+    )
     write_story(repo, "a", verify=['echo "2 failed in 0.$AUTOPILOT_ATTEMPT s"; false'])
     view = Watcher()
     ended = await carry(repo, view)
@@ -148,7 +151,7 @@ async def test_an_agent_that_fails_the_same_way_three_times_goes_in_circles(repo
     seen = [body for body in view.events if isinstance(body, ev.SpiralSeen)]
     assert len(seen) == 1
     assert seen[0].reason.startswith("the same failure 3 times: verify")
-    prompts = sorted(repo.parent.rglob("prompt-*"))
+    prompts = sorted(repo.parent.glob("prompt-*"))
     assert ["round in circles" in path.read_text() for path in prompts] == [False, False, False, True]
 
 
