@@ -1,0 +1,114 @@
+"""A backlog spread over the jobs of a CI system: stages by dependency, one job a story, a chain or a shard.
+
+Pure: the same stories and durations give the same jobs with the same names. What a job needs is done
+in an earlier stage or by the job itself.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.core.model import Story, StoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job: its name, unique in the matrix, and the stories that it carries, in start order.
+
+    `seconds` is how long they took before; a story that nobody has seen yet counts as an average one.
+    """
+
+    name: str
+    stage: int
+    stories: tuple[StoryId, ...]
+    seconds: float | None = None
+
+
+def fan_out(
+    todo: Sequence[Story],
+    *,
+    stages: int | None = None,
+    shards: int | None = None,
+    seconds: Mapping[StoryId, float] | None = None,
+) -> tuple[tuple[Job, ...], ...]:
+    """Give the stages of jobs for `todo`, which is in start order; what it lacks is taken as done.
+
+    With `stages`, what would come after the last one is carried by its jobs, each a whole chain. With
+    `shards`, no stage has more jobs than that.
+    """
+    order = {story.id: place for place, story in enumerate(todo)}
+    known = seconds or {}
+    found = []
+    for number, units in enumerate(_stages(todo, stages), 1):
+        if shards is not None and len(units) > shards:
+            groups = _balanced(units, shards, _durations(order, known))
+            merged = [tuple(sorted(group, key=order.__getitem__)) for group in groups]
+            name = f"stage-{number}+{{}}-of-{shards}"
+            named = [(name.format(place), stories) for place, stories in enumerate(merged, 1)]
+        else:
+            named = [(_name(unit), unit) for unit in units]
+        found.append(
+            tuple(
+                Job(name=name, stage=number, stories=stories, seconds=_sum(stories, known))
+                for name, stories in named
+            )
+        )
+    return tuple(found)
+
+
+def _name(unit: Sequence[StoryId]) -> str:
+    """Name a job after its first story; `+`, which no id may have, keeps chains apart from stories."""
+    return unit[0] if len(unit) == 1 else f"{unit[0]}+{len(unit) - 1}"
+
+
+def _stages(todo: Sequence[Story], most: int | None) -> list[list[tuple[StoryId, ...]]]:
+    level: dict[StoryId, int] = {}
+    for story in todo:
+        level[story.id] = 1 + max((level[name] for name in story.depends_on if name in level), default=-1)
+    last = max(level.values(), default=-1)
+    cut = last if most is None else min(last, most - 1)
+    found: list[list[tuple[StoryId, ...]]] = [
+        [(story.id,) for story in todo if level[story.id] == number] for number in range(cut)
+    ]
+    rest = [story for story in todo if level[story.id] >= cut]
+    return [*found, _chains(rest)] if rest else found
+
+
+def _chains(stories: Sequence[Story]) -> list[tuple[StoryId, ...]]:
+    """Group stories that hang together, each group and all groups in start order."""
+    chain: dict[StoryId, list[StoryId]] = {}
+    for story in stories:
+        joined = [story.id]
+        for name in story.depends_on:
+            if name in chain and chain[name] is not joined:
+                joined[:0] = [one for one in chain[name] if one not in joined]
+        for name in joined:
+            chain[name] = joined
+    order = {story.id: place for place, story in enumerate(stories)}
+    distinct = {id(members): members for members in chain.values()}.values()
+    groups = (tuple(sorted(members, key=order.__getitem__)) for members in distinct)
+    return sorted(groups, key=lambda group: order[group[0]])
+
+
+def _durations(names: Collection[StoryId], known: Mapping[StoryId, float]) -> dict[StoryId, float]:
+    seen = [known[name] for name in names if name in known]
+    average = sum(seen) / len(seen) if seen else 1.0
+    return {name: known.get(name, average) for name in names}
+
+
+def _balanced(
+    units: Sequence[tuple[StoryId, ...]], shards: int, seconds: Mapping[StoryId, float]
+) -> list[list[StoryId]]:
+    """Give the longest unit that is left to the shard that has least to do, until none is left."""
+    weight = {unit: sum(seconds[name] for name in unit) for unit in units}
+    groups: list[list[StoryId]] = [[] for _ in range(shards)]
+    load = [0.0] * shards
+    for unit in sorted(units, key=lambda unit: -weight[unit]):
+        least = min(range(shards), key=load.__getitem__)
+        groups[least].extend(unit)
+        load[least] += weight[unit]
+    return groups
+
+
+def _sum(stories: Sequence[StoryId], known: Mapping[StoryId, float]) -> float | None:
+    told = [known[name] for name in stories if name in known]
+    return round(sum(told), 3) if told else None
