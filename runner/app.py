@@ -26,11 +26,12 @@ from isolation.repository import Repository, offload
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.attendance import Desk, Port, aggregating, attended_by, heralding
+from runner.beginning import beginning
 from runner.core import events as ev
-from runner.core.fold import EXIT_DONE, exit_code, fold
+from runner.core.fold import exit_code, fold
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, Story, StoryId, Tier
 from runner.core.settings import Settings
-from runner.core.story_json import digest, from_json, to_json
+from runner.core.story_json import from_json
 from runner.core.tiers import evaluate
 from runner.crash import write_crash_log
 from runner.groups import unwrapped
@@ -40,19 +41,16 @@ from runner.journal import Journal, Request
 from runner.meter import Meter, largest_peak
 from runner.neighbours import visible
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
-from runner.pipeline import finished
 from runner.planning import Plan, require_worktrees, root_of
 from runner.probe import Probe
 from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
-from runner.settings_json import to_json as settings_to_json
 from runner.signals import EndedBy, listening
 from runner.stopping import StopControl
 from runner.tidying import tidy
 from runner.tools import Tools
-from runner.verdicts import branch_of, done
 
 OLD_KEEPERS_SECONDS = 15.0
 SECONDS_AN_HOUR = 3600
@@ -86,11 +84,15 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run came out: its last snapshot and the program's exit code."""
+    """How a run came out: its last snapshot and the program's exit code.
+
+    `events` are those of a run that left none in the journal.
+    """
 
     run: RunSnapshot
     exit_code: int
     went_on: bool = True
+    events: tuple[ev.Event, ...] = ()
 
 
 def new_run_id() -> RunId:
@@ -112,7 +114,7 @@ async def start_run(
     sample = sample or Probe()
     tier = evaluate(await offload(sample, plan.worktree_root), settings.tiers).tier
     guarding = await offload(guarding_of, plan.repository.common_dir, settings, plan.worktree_root)
-    first = _beginning(plan, tier, guarding.enforcement)
+    first = beginning(plan, tier, guarding.enforcement)
     notes = tuple(ev.Noted(message=note) for note in plan.notes)
     async with _coordination(plan.repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
@@ -134,29 +136,12 @@ async def start_run(
 def nothing_to_do(plan: Plan) -> Ended:
     """Tell of a backlog that earlier runs have finished; leaves no trace."""
     run_id, at = new_run_id(), time.time()
-    bodies = (*_beginning(plan, Tier.UNKNOWN, Guarding().enforcement), ev.RunEnded(exit_code=EXIT_DONE))
-    run = fold(run_id, [ev.Event(run_id=run_id, at=at, body=body) for body in bodies])
-    return Ended(run=run, exit_code=EXIT_DONE, went_on=False)
-
-
-def _beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
-    """Give a run's first events: the plan, and what of it is already done."""
-    settings = plan.settings
-    options = settings_to_json(settings) | {
-        "digests": {story.id: digest(story) for story in plan.stories},
-        "host_class": _host_class(),
-        "resource_verdict_at_start": tier,
-    }
-    started = ev.RunStarted(
-        base=plan.base,
-        isolation=settings.bg_isolation,
-        enforcement=enforcement,
-        max_stories=settings.max_stories,
-        options=options,
-        stories=tuple(to_json(story) for story in plan.stories),
-    )
-    already = (_done_before(plan, story) for story in plan.stories if story.id in plan.finished)
-    return started, *already
+    first = beginning(plan, Tier.UNKNOWN, Guarding().enforcement)
+    events = [ev.Event(run_id=run_id, at=at, body=body) for body in first]
+    code = exit_code(fold(run_id, events))
+    events.append(ev.Event(run_id=run_id, at=at, body=ev.RunEnded(exit_code=code)))
+    run = fold(run_id, events)
+    return Ended(run=run, exit_code=code, went_on=False, events=tuple(events))
 
 
 async def resume_run(
@@ -349,19 +334,3 @@ def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ..
         # Nothing that they wait for goes on, so they would only be skipped again.
         return ()
     return tuple(story.id for story in unfinished)
-
-
-def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
-    before = plan.finished[story.id]
-    result = done(
-        story.id,
-        commit=before.commit or "",
-        commits=before.commits,
-        reason=f"already done in run {before.run_id}",
-    )
-    return replace(finished(result), branch=branch_of(story.id))
-
-
-def _host_class() -> str:
-    uname = os.uname()
-    return f"{uname.sysname.lower()}-{uname.machine}-{os.cpu_count() or 1}cpu"

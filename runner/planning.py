@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from isolation.layout import folds_case, journal_path, worktree_root
@@ -12,6 +12,7 @@ from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.config import Loaded, load_settings
 from runner.core.errors import BacklogError, JournalError, NotFoundError, SettingsError
+from runner.core.events import StoryFinished
 from runner.core.exclusivity import classify, runs_alone
 from runner.core.flow import QUICK, Edition
 from runner.core.graph import closure, critical_path, expected_durations, ordered, waves
@@ -24,6 +25,7 @@ from runner.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.journal import Journal
 from runner.ownership import SHARED, read_ownership, require_specs, settle
 from runner.report.plan import PlanRow, PlanView
+from runner.shards import Shard, load_shards, told_by, unfinished_in
 from runner.stories import load_stories
 from runner.verdicts import branch_of
 
@@ -40,23 +42,28 @@ class RunRequest:
     only: tuple[str, ...] = ()
     retry_failed: bool = False
     again: bool = False
+    shard_in: tuple[Path, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """All that a run needs, decided before anything starts. `stories` is the start order.
+class Backlog:
+    """The stories of a request, fitted together. `stories` is the start order of what was asked for.
 
-    `durations` are the minutes that each story will take, empty where nothing is known of any.
+    `whole` is all that was read, before anything was chosen. `told` is what shards of other jobs say of
+    stories that are not this job's own; `shards` are those that say so. `durations` are the minutes that each
+    story will take, empty where nothing is known of any. `notes` is what a person should hear.
     """
 
     repository: Repository
     loaded: Loaded
     base: str
+    whole: tuple[Story, ...]
     stories: tuple[Story, ...]
-    agents: Mapping[StoryId, Agent]
     finished: Mapping[StoryId, Finished]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     durations: Mapping[StoryId, float] = field(default_factory=dict)
+    told: Mapping[StoryId, StoryFinished] = field(default_factory=dict)
+    shards: tuple[Shard, ...] = ()
     retry_failed: bool = False
     fence: tuple[str, ...] = ()
     disjoint: bool | None = None
@@ -67,28 +74,47 @@ class Plan:
         return self.loaded.settings
 
     @property
+    def own(self) -> tuple[Story, ...]:
+        """The stories that are this job's own to carry out or to find done."""
+        return tuple(story for story in self.stories if story.id not in self.told)
+
+    @property
     def worktree_root(self) -> Path:
         """Where this run's worktrees stand."""
         return root_of(self.repository, self.settings)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Backlog):
+    """All that a run needs, decided before anything starts."""
+
+    agents: Mapping[StoryId, Agent]
+
+
 def make_plan(request: RunRequest) -> Plan:
     """Read and check everything; the first thing that is wrong is raised."""
+    backlog = load_backlog(request)
+    agents = {story.id: choose(story, backlog.settings) for story in backlog.own}
+    parts = {part.name: getattr(backlog, part.name) for part in fields(backlog)}
+    return Plan(**parts, agents=agents)
+
+
+def load_backlog(request: RunRequest) -> Backlog:
+    """Read the stories and put them in order; asks for no agent."""
     repository = Repository.open(request.directory)
     loaded = load_settings(top=repository.top, flags=request.flags, environ=os.environ)
     require_specs(loaded.settings)
-    stories = load_stories(
+    whole = load_stories(
         request.sources, top=repository.top, default=loaded.settings.stories, cwd=request.directory.resolve()
     )
-    ownership = read_ownership(loaded, stories, whole=not request.sources)
+    ownership = read_ownership(loaded, whole, whole=not request.sources)
+    shards = load_shards(request.shard_in or ())
     only = request.only
     if request.retry_failed:
-        only = (*only, *_failed_before(repository))
-    if only:
-        stories = closure(stories, only)
-    stories = tuple(_with_flow(story, repository.top, loaded.settings) for story in stories)
+        only = (*only, *(unfinished_in(shards) if shards else _failed_before(repository)))
+    chosen = closure(whole, only) if only else whole
     settled = settle(
-        ordered(stories),
+        ordered(_with_flow(story, repository.top, loaded.settings) for story in chosen),
         ownership,
         isolation=loaded.settings.bg_isolation,
         folding=folds_case(repository.top),
@@ -96,18 +122,23 @@ def make_plan(request: RunRequest) -> Plan:
     before = _earlier(repository, settled.stories)
     durations = expected_durations(settled.stories, before.minutes)
     order = ordered(settled.stories, durations)
-    agents = {story.id: choose(story, loaded.settings) for story in order}
     base = repository.resolve(loaded.settings.base)
     finished = {} if request.again else _still_there(repository, before.finished, base)
-    return Plan(
+    told: dict[StoryId, StoryFinished] = {}
+    if request.shard_in is not None:
+        others = [story for story in order if story.id not in only and story.id not in finished]
+        told = told_by(shards, others, base=base, go_on=not only)
+    return Backlog(
         repository=repository,
         loaded=loaded,
         base=base,
+        whole=whole,
         stories=order,
-        agents=agents,
         finished=finished,
         durations=durations,
         notes=(*loaded.notes, *settled.notes, *_odd_modes(order)),
+        told=told,
+        shards=shards,
         retry_failed=request.retry_failed,
         fence=ownership.fence,
         disjoint=settled.disjoint,
@@ -120,7 +151,7 @@ def view(plan: Plan) -> PlanView:
     allowed = at_start(probe.sample(plan.worktree_root), settings)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
     reasons = _reasons(plan, allowed.stories)
-    left = [story for story in plan.stories if story.id not in plan.finished]
+    left = [story for story in plan.own if story.id not in plan.finished]
     critical = critical_path(left, plan.durations)
     rows = tuple(
         replace(
@@ -167,14 +198,17 @@ def _reasons(plan: Plan, window: int) -> dict[StoryId, str]:
     statuses = {
         story.id: Status.DONE if story.id in plan.finished else Status.WAITING for story in plan.stories
     }
+    statuses |= {story_id: Status(told.verdict) for story_id, told in plan.told.items()}
     decision = decide(plan.stories, statuses, window, plan.settings.continue_, admitting=True)
     finished = {
         story_id: f"done in run {done.run_id}; --again runs it once more"
         for story_id, done in plan.finished.items()
     }
+    skipped = {skip.story_id: f"is skipped: {skip.reason}" for skip in decision.skip}
+    told = {name: f"{verdict.verdict} by its shard: {verdict.reason}" for name, verdict in plan.told.items()}
     modes = {story.id: story.mode for story in plan.stories}
     starting = {story_id: _starts(modes[story_id]) for story_id in decision.start}
-    return {**starting, **decision.waiting_for, **finished}
+    return {**starting, **decision.waiting_for, **skipped, **finished, **told}
 
 
 def _starts(mode: str) -> str:
@@ -190,7 +224,7 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         wave=wave,
         id=story.id,
         title=story.title,
-        agent=plan.agents[story.id].name,
+        agent=plan.agents[story.id].name if story.id in plan.agents else "",
         waits_for=waits_for,
         reason=reason,
         branch="" if shared else branch_of(story.id),

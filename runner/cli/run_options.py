@@ -6,6 +6,7 @@ that every complaint has one form. Nothing heavy is imported here.
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 
 from runner.core.settings import BOUNDS, Settings
 
@@ -42,6 +43,25 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the stories and every flag of `run`."""
+    add_plan_flags(parser)
+    what = parser.add_argument_group("what it does")
+    doing = what.add_mutually_exclusive_group()
+    doing.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
+    doing.add_argument("--apply", action="store_true", help="run; this is the default, said aloud")
+    what.add_argument("--events", action="store_true", help="stream every event as a line of JSON")
+    what.add_argument(
+        "--shard-out",
+        metavar="DIR",
+        help="at the end, write what other jobs need of this one into DIR, which must not be there yet",
+    )
+    what.add_argument(
+        "--push", action="store_true", help="at the end, push the branches of the stories; never by force"
+    )
+    what.add_argument("--remote", metavar="NAME", default="origin", help="where to (default: origin)")
+
+
+def add_plan_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the stories and the flags that say what is to run, and how."""
     parser.add_argument(
         "sources",
         nargs="*",
@@ -108,10 +128,19 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--retry-failed", action="store_true", help="try stories again that failed before")
     what.add_argument("--again", action="store_true", help="run stories again that an earlier run finished")
-    doing = what.add_mutually_exclusive_group()
-    doing.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
-    doing.add_argument("--apply", action="store_true", help="run; this is the default, said aloud")
-    what.add_argument("--events", action="store_true", help="stream every event as a line of JSON")
+    what.add_argument(
+        "--shard-in",
+        metavar="DIR",
+        action="append",
+        help="a shard of an earlier job, or a folder of them: its stories are done here too; repeatable",
+    )
+
+
+def shard_folders(arguments: argparse.Namespace) -> tuple[Path, ...] | None:
+    """Give the folders of `--shard-in`, as they are from where the program was sent; None without any."""
+    if arguments.shard_in is None:
+        return None
+    return tuple(Path(arguments.directory) / folder for folder in arguments.shard_in)
 
 
 def _default(key: str) -> object:

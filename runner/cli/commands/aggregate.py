@@ -1,9 +1,13 @@
-"""Join the state files of many stories, of all dialects and wherever they lie, into one table.
+"""Join the shards of CI jobs into one run, or the state files of many stories into one table.
 
-A PATH is a state file, or a folder that is searched for `_autodev_state.md` and
+A PATH with shards in it (`run --shard-out`) makes one run of them, told as `status` tells it; the exit
+code is that of a single run, and a missing or contradictory shard is never a success. Nothing is
+changed unless --into-repo or --branches is given.
+
+Else a PATH is a state file, or a folder that is searched for `_autodev_state.md` and
 `_autopilot_state.md`. Without one: the worktrees of this repository's stories and the checkout
-itself. Nothing is changed. A file that cannot be read is listed with its problem, and the exit code
-is 1 once all others are shown.
+itself. A file that cannot be read is listed with its problem, and the exit code is 1 once all
+others are shown.
 """
 
 import argparse
@@ -15,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
-from runner.cli.parser import common
+from runner.cli.parser import CommandLineError, common
 
 if TYPE_CHECKING:
     from runner.report.table import Cell, Look
@@ -33,10 +37,47 @@ UNREADABLE = "unreadable"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `aggregate`."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="state files, or folders to search")
+    shards = parser.add_argument_group("shards")
+    shards.add_argument(
+        "--matrix",
+        metavar="FILE",
+        help="what `matrix --format json` printed: these stories must be there (default: the whole backlog)",
+    )
+    shards.add_argument(
+        "--only", metavar="ID", action="append", help="this story must be there, others need not; repeatable"
+    )
+    shards.add_argument("--branches", action="store_true", help="bring the stories' branches into this clone")
+    shards.add_argument(
+        "--into-repo",
+        action="store_true",
+        help="write the run into this repository's journal and records: status, report and resume know it",
+    )
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Tell shards from state files by what the folders hold."""
+    from runner.shards import find_shards
+
+    here = Path(arguments.directory)
+    if any(next(find_shards(here / path), None) for path in arguments.paths):
+        from runner.cli.shard_view import join_shards
+
+        return join_shards(arguments, output)
+    for flag in ("matrix", "only", "branches", "into_repo"):
+        if getattr(arguments, flag):
+            raise CommandLineError(
+                f"--{flag.replace('_', '-')} is about shards, and there is none in {_named(arguments.paths)}",
+                "give the folder that holds the artifacts of the jobs.",
+            )
+    return _aggregate_states(arguments, output)
+
+
+def _named(paths: Sequence[str]) -> str:
+    return ", ".join(paths) or "no PATH"
+
+
+def _aggregate_states(arguments: argparse.Namespace, output: Output) -> int:
     """Read every file once, and show what needs a person before everybody's place."""
     from runner.report.table import look_for
     from runner.state.aggregate import state_json

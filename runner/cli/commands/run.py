@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import common
-from runner.cli.run_options import add_run_flags, flags_of
+from runner.cli.run_options import add_run_flags, flags_of, shard_folders
 
 if TYPE_CHECKING:
     from runner.planning import Plan
 
 EXAMPLE = "autopilot-multi --max-stories=3"
+
+EXIT_SYSTEM = 2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         only=tuple(arguments.only or ()),
         retry_failed=arguments.retry_failed,
         again=arguments.again,
+        shard_in=shard_folders(arguments),
     )
     plan = make_plan(request)
     for note in plan.notes:
@@ -68,15 +71,26 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     from runner.cli.desk import choose_desk
     from runner.cli.ending import show_end
     from runner.cli.view import choose_view
+    from runner.handover import hand_over, prepare
 
-    if len(plan.finished) == len(plan.stories):
+    out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None
+    for line in prepare(plan, out):
+        output.say(line)
+    if all(story.id in plan.finished for story in plan.own):
         output.say("nothing to do: every story is done; --again runs them once more")
-        return show_end(nothing_to_do(plan), output, no_color=arguments.no_color)
-    if arguments.apply:
-        output.say("--apply: stories run for real, which is the default")
-    view = choose_view(
-        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
-    )
-    desk = choose_desk(output, events=arguments.events)
-    ended = trio.run(partial(start_run, plan, view, desk=desk, quiet=output.quiet))
-    return show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)
+        ended = nothing_to_do(plan)
+        silent = False
+    else:
+        if arguments.apply:
+            output.say("--apply: stories run for real, which is the default")
+        view = choose_view(
+            output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+        )
+        desk = choose_desk(output, events=arguments.events)
+        ended = trio.run(partial(start_run, plan, view, desk=desk, quiet=output.quiet))
+        silent = arguments.events
+    trouble = hand_over(plan, ended, out=out, push=arguments.remote if arguments.push else None)
+    code = show_end(ended, output, no_color=arguments.no_color, silent=silent)
+    for line in trouble:
+        output.warn(line)
+    return EXIT_SYSTEM if trouble and code == 0 else code
