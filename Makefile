@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint types imports docs sample bench chaos agents clean
+.PHONY: demo test check lint types imports docs sample bench chaos agents report-shot clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -47,6 +47,9 @@ chaos: $(READY) ## kills, faults and many repetitions
 
 agents: $(READY) ## real agent programs
 	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5
+
+report-shot: $(READY) ## the HTML report in a real browser, as report-light.png and report-dark.png
+	@REPORT_SHOT=. $(BIN)/python -m pytest -q -m browser -rs
 
 clean: ## remove what `make` made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -17,7 +17,7 @@ from runner.core.graph import ordered
 from runner.core.model import RunId, RunSnapshot, Status, StoryId
 from runner.core.names import did_you_mean
 from runner.core.story_json import from_json, to_json
-from runner.shards import NO_SHARD, Shard, ShardError, newest
+from runner.shards import NO_SHARD, Shard, ShardError, backlog_of, newest
 
 _LEFT_BEHIND = "it was on the machine of its job"
 
@@ -46,17 +46,17 @@ def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None
     """Join shards; `expected` are the stories that must be there, by default the whole backlog."""
     distinct, remarks = _distinct(shards)
     _require_one_run(distinct)
-    sources = newest(distinct)
+    sources, backlog = newest(distinct), backlog_of(distinct)
     remarks += _repeated(distinct, sources)
-    wanted = dict.fromkeys(expected if expected is not None else _backlog(distinct))
+    wanted = dict.fromkeys(expected if expected is not None else backlog)
     missing = tuple(name for name in wanted if name not in sources)
     told = _told(distinct, sources)
     problems = [*(_absence(name, told) for name in missing), *_contradictions(sources)]
-    entries = _entries(distinct, [*sources, *told, *missing])
-    bodies = _bodies(distinct, sources, {**_unknown(missing), **told})
-    events = [*_begin(distinct, entries), *sorted(bodies, key=lambda event: event.at)]
     run_id = _run_id(distinct)
-    events = [replace(event, run_id=run_id) for event in events]
+    entries = _entries(distinct, backlog, [*sources, *told, *missing])
+    others = {**dict.fromkeys(missing), **told}
+    bodies = sorted(_bodies(run_id, distinct, sources, others), key=lambda event: event.at)
+    events = [_begin(run_id, distinct, entries), *bodies]
     run = fold(run_id, events)
     code = exit_code(run)
     last = ev.Event(
@@ -76,7 +76,7 @@ def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None
 
 def narrowed(shards: Sequence[Shard], only: Iterable[str]) -> tuple[StoryId, ...]:
     """Give the stories that must be there when only some of the backlog was to run."""
-    known = _backlog(shards)
+    known = backlog_of(shards)
     for name in only:
         if name not in known:
             raise ShardError(
@@ -161,10 +161,6 @@ def _verdict(shard: Shard, name: StoryId) -> str:
     return found.verdict if found else "no verdict"
 
 
-def _backlog(shards: Sequence[Shard]) -> dict[StoryId, Mapping[str, Any]]:
-    return {StoryId(str(entry["id"])): entry for shard in shards for entry in shard.backlog}
-
-
 def _told(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> dict[StoryId, ev.Event]:
     """Find what jobs knew of stories that have no shard here."""
     found: dict[StoryId, ev.Event] = {}
@@ -178,10 +174,6 @@ def _told(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> dict[Sto
             ):
                 found.setdefault(body.story_id, event)
     return found
-
-
-def _unknown(missing: Iterable[StoryId]) -> dict[StoryId, ev.Event | None]:
-    return dict.fromkeys(missing)
 
 
 def _absence(name: StoryId, told: Mapping[StoryId, ev.Event]) -> str:
@@ -212,25 +204,22 @@ def _end(verdict: ev.StoryFinished) -> str:
     return f"{verdict.verdict} at {verdict.commit[:12]}" if verdict.commit else str(verdict.verdict)
 
 
-def _entries(shards: Sequence[Shard], names: Iterable[StoryId]) -> tuple[Mapping[str, Any], ...]:
+def _entries(
+    shards: Sequence[Shard], backlog: Mapping[StoryId, Mapping[str, Any]], names: Iterable[StoryId]
+) -> tuple[Mapping[str, Any], ...]:
     """Give the joined backlog, in start order; of a story without a shard only its title is known."""
-    plans = {entry["id"]: from_json(entry) for shard in shards for entry in shard.started.stories}
-    rest = {
-        name: from_json({"prompt": "", **entry})
-        for name, entry in _backlog(shards).items()
-        if name not in plans
-    }
-    wanted = {name: plans.get(name) or rest.get(name) for name in dict.fromkeys(names)}
-    stories = [story for story in wanted.values() if story is not None]
-    inside = {story.id for story in stories}
-    kept = (
-        replace(story, depends_on=tuple(one for one in story.depends_on if one in inside))
-        for story in stories
-    )
+    plans = {entry["id"]: entry for shard in shards for entry in shard.started.stories}
+    known: dict[str, Mapping[str, Any]] = {**backlog, **plans}
+    wanted = (known[name] for name in dict.fromkeys(names) if name in known)
+    stories = {story.id: story for story in (from_json({"prompt": "", **entry}) for entry in wanted)}
+    kept = [
+        replace(story, depends_on=tuple(name for name in story.depends_on if name in stories))
+        for story in stories.values()
+    ]
     return tuple(to_json(story) for story in ordered(kept))
 
 
-def _begin(shards: Sequence[Shard], entries: tuple[Mapping[str, Any], ...]) -> Iterator[ev.Event]:
+def _begin(run_id: RunId, shards: Sequence[Shard], entries: tuple[Mapping[str, Any], ...]) -> ev.Event:
     first = min(shards, key=lambda shard: shard.events[0].at)
     digests = {
         entry["id"]: shard.digest_of(StoryId(entry["id"]))
@@ -238,10 +227,12 @@ def _begin(shards: Sequence[Shard], entries: tuple[Mapping[str, Any], ...]) -> I
         for entry in shard.started.stories
     }
     options = {**first.started.options, "digests": digests}
-    yield replace(first.events[0], body=replace(first.started, stories=entries, options=options))
+    body = replace(first.started, stories=entries, options=options)
+    return ev.Event(run_id=run_id, at=first.events[0].at, body=body)
 
 
 def _bodies(
+    run_id: RunId,
     shards: Sequence[Shard],
     sources: Mapping[StoryId, Shard],
     others: Mapping[StoryId, ev.Event | None],
@@ -251,32 +242,35 @@ def _bodies(
     for name, shard in sources.items():
         own[shard.run_id].add(name)
     for shard in shards:
-        yield from _of_shard(shard, own[shard.run_id])
+        for at, body in _of_shard(shard, own[shard.run_id]):
+            yield ev.Event(run_id=run_id, at=at, body=body)
     ended = max(shard.ended_at for shard in shards)
     for name, event in others.items():
         unknown = ev.StoryFinished(
             story_id=name, verdict=Status.STOPPED, reason=NO_SHARD, next="run its job again"
         )
-        yield event or ev.Event(run_id=shards[0].run_id, at=ended, body=unknown)
+        at, body = (event.at, event.body) if event else (ended, unknown)
+        yield ev.Event(run_id=run_id, at=at, body=body)
 
 
-def _of_shard(shard: Shard, own: Collection[StoryId]) -> Iterator[ev.Event]:
+def _of_shard(shard: Shard, own: Collection[StoryId]) -> Iterator[tuple[float, ev.Body]]:
     at = shard.events[0].at
     rooms: dict[StoryId, bool] = {}
     for event in shard.events:
         at = max(at, event.at)
         body = event.body
         name = ev.story_of(body)
-        if name in own or (name is None and own and isinstance(body, ev.Noted | ev.AdmissionEnded)):
-            yield replace(event, at=at)
-        if name in own and name is not None:
+        if name is None:
+            if own and isinstance(body, ev.Noted | ev.AdmissionEnded):
+                yield at, body
+        elif name in own:
+            yield at, body
             if isinstance(body, ev.WorkspacePlanned):
                 rooms[name] = True
             elif isinstance(body, ev.WorkspaceClosed):
                 rooms[name] = not body.removed
     for name in (name for name, stands in rooms.items() if stands):
-        body = ev.WorkspaceClosed(story_id=name, removed=True, reason=_LEFT_BEHIND)
-        yield ev.Event(run_id=shard.run_id, at=at, body=body)
+        yield at, ev.WorkspaceClosed(story_id=name, removed=True, reason=_LEFT_BEHIND)
 
 
 def _run_id(shards: Sequence[Shard]) -> RunId:

@@ -26,6 +26,7 @@ from runner.core.model import RunSnapshot, Story, StoryId, StorySnapshot
 from runner.core.secrets import Veil
 from runner.report.document import document
 from runner.shards import (
+    BACKLOG,
     BUNDLE,
     CHANGES,
     EVENTS,
@@ -94,6 +95,11 @@ def _fill(draft: Path, handover: Handover) -> None:
     sessions = [(story, session) for story in own for session in story.sessions]
     records = [telemetry.session_record(run, story, one, top=repository.top) for story, one in sessions]
     files.write(SESSIONS, _lines(records, veil))
+    backlog = [
+        {"id": story.id, "title": story.title, "depends_on": list(story.depends_on)}
+        for story in handover.backlog
+    ]
+    files.write(BACKLOG, _json(backlog))
     files.write(CHANGES, _json({story.id: _changes(repository, story) for story in own}))
     for name in dict.fromkeys(session.log for _, session in sessions):
         with suppress(FileNotFoundError):
@@ -110,10 +116,6 @@ def _fill(draft: Path, handover: Handover) -> None:
         "base": run.base,
         "exit_code": run.exit_code,
         "stories": list(handover.own),
-        "backlog": [
-            {"id": story.id, "title": story.title, "depends_on": list(story.depends_on)}
-            for story in handover.backlog
-        ],
         "branches": branches,
         "files": dict(files.entries),
     }

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from runner.core.errors import NotFoundError, RunnerError
@@ -22,7 +22,7 @@ from runner.core.story_json import digest
 MANIFEST = "shard.json"
 KIND = "autopilot-multi shard"
 SCHEMA = 1
-STATE, EVENTS, CHANGES = "state.json", "events.ndjson", "changes.json"
+STATE, EVENTS, CHANGES, BACKLOG = "state.json", "events.ndjson", "changes.json", "backlog.json"
 LOOPS, SESSIONS = "records/autopilot.jsonl", "records/sessions.jsonl"
 BUNDLE = "commits.bundle"
 LOGS = "logs"
@@ -49,16 +49,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """One job's part. `stories` are its own; `backlog` is all that the whole run may be about.
-
-    `branches` are the tips that its bundle holds.
-    """
+    """One job's part. `stories` are its own, `branches` the tips that its bundle holds."""
 
     path: Path
     run_id: RunId
     base: str
     stories: tuple[StoryId, ...]
-    backlog: tuple[Mapping[str, Any], ...]
     branches: Mapping[str, str]
     files: Mapping[str, Entry]
     events: tuple[Event, ...]
@@ -99,7 +95,7 @@ class Shard:
 def find_shards(path: Path) -> Iterator[Path]:
     """Find the shards at and below a folder, in order; links to folders are not followed."""
     for inside, folders, files in os.walk(path):
-        if MANIFEST in files:
+        if MANIFEST in files and _is_manifest(Path(inside, MANIFEST)):
             folders.clear()
             yield Path(inside)
         folders[:] = sorted(
@@ -107,9 +103,18 @@ def find_shards(path: Path) -> Iterator[Path]:
         )
 
 
+def _is_manifest(path: Path) -> bool:
+    """Tell our manifest from another's file of that name, by its first words."""
+    try:
+        with path.open("rb") as file:
+            return KIND.encode() in file.read(len(KIND) + 64)
+    except OSError:
+        return False
+
+
 def load_shards(paths: Sequence[Path]) -> tuple[Shard, ...]:
     """Read every shard at and below these folders; the same folder twice counts once."""
-    found: dict[str, Path] = {}
+    found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.is_dir():
             raise ShardError(
@@ -117,7 +122,8 @@ def load_shards(paths: Sequence[Path]) -> tuple[Shard, ...]:
                 hint="give the folder that the artifacts of the jobs were put into.",
             )
         for one in find_shards(path):
-            found.setdefault(os.path.realpath(one), one)
+            there = one.stat()
+            found.setdefault((there.st_dev, there.st_ino), one)
     return tuple(load_shard(path) for path in found.values())
 
 
@@ -135,9 +141,6 @@ def load_shard(path: Path) -> Shard:
             run_id=run_id,
             base=str(manifest["base"]),
             stories=tuple(StoryId(str(name)) for name in manifest["stories"]),
-            backlog=tuple(
-                {**entry, "depends_on": tuple(entry["depends_on"])} for entry in manifest["backlog"]
-            ),
             branches={str(name): str(tip) for name, tip in manifest["branches"].items()},
             files=files,
             events=_events(_checked(path, EVENTS, files[EVENTS])),
@@ -151,6 +154,22 @@ def load_shard(path: Path) -> Shard:
     except (AttributeError, KeyError, StopIteration, TypeError, ValueError) as error:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     return shard
+
+
+def backlog_of(shards: Iterable[Shard]) -> dict[StoryId, Mapping[str, Any]]:
+    """Give all that the whole run may be about; the same list is read once, however many shards hold it."""
+    found: dict[StoryId, Mapping[str, Any]] = {}
+    seen: set[str] = set()
+    for shard in shards:
+        entry = shard.files.get(BACKLOG)
+        if entry is None or entry.sha256 in seen:
+            continue
+        seen.add(entry.sha256)
+        try:
+            found |= {StoryId(str(story["id"])): story for story in json.loads(shard.read(BACKLOG))}
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(shard.path, f"{BACKLOG}: {error}") from error
+    return found
 
 
 def newest(shards: Iterable[Shard]) -> dict[StoryId, Shard]:
@@ -214,11 +233,9 @@ def _manifest(path: Path) -> dict[str, Any]:
         loaded = json.loads((path / MANIFEST).read_bytes())
     except (OSError, ValueError) as error:
         raise _damaged(path, f"{MANIFEST}: {error}") from error
-    if not isinstance(loaded, dict) or loaded.get("kind") != KIND:
-        raise ShardError(f"{path / MANIFEST} is not the manifest of a shard", hint="move it away.")
-    if loaded.get("schema") != SCHEMA:
+    if not isinstance(loaded, dict) or loaded.get("schema") != SCHEMA:
         raise ShardError(
-            f"{path} has the form {loaded.get('schema')}, and this version reads {SCHEMA}",
+            f"{path} was written in another form than this version reads, which is {SCHEMA}",
             hint="use the same version of autopilot-multi in all jobs.",
         )
     return loaded
@@ -248,8 +265,7 @@ def _checked(path: Path, name: str, entry: Entry) -> bytes:
 
 def _safe(name: str) -> str:
     """Refuse what would lead out of the shard, or out of the folder it is copied to."""
-    pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts or "\\" in name or not name.isprintable():
+    if name.startswith("/") or ".." in name.split("/") or "\\" in name or not name.isprintable():
         raise ValueError(f"a file cannot be called {name!r}")
     return name
 

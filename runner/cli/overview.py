@@ -14,6 +14,7 @@ COMMANDS = {
     "gc": "show or remove finished worktrees; never anything of value",
     "matrix": "spread the backlog over the jobs of a CI pipeline",
     "aggregate": "join the shards of CI jobs, or state files found anywhere",
+    "report": "write a run as HTML, Markdown, JUnit and more",
     "rollback": "take back a step of a story, in a new commit",
     "flows": "list, show or check the flows that stories follow",
     "state": "show, check or convert state files",

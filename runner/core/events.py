@@ -332,6 +332,9 @@ Body: TypeAlias = (
 )
 
 _KINDS: dict[str, Callable[..., Body]] = {kind.__name__: kind for kind in get_args(Body)}
+_FIELDS = {
+    kind.__name__: frozenset(item.name for item in dataclasses.fields(kind)) for kind in get_args(Body)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,7 +361,7 @@ def decode(kind: str, data: Mapping[str, Any]) -> Body:
     known = _KINDS.get(kind)
     if known is None:
         raise UnknownEventError(kind)
-    names = {item.name for item in dataclasses.fields(known)}  # type: ignore[arg-type]  # they are dataclasses
+    names = _FIELDS[kind]
     values = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in data.items()

@@ -12,13 +12,27 @@ from runner.core.story_fold import afresh, requeued, story_after
 
 EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
 
+_OF_THE_RUN = (ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted)
+
 
 def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
-    """Fold a run's events, oldest first, into its snapshot."""
+    """Fold a run's events, oldest first, into its snapshot.
+
+    As `apply` does one by one, without a new run for every event of a story.
+    """
     snapshot = RunSnapshot(run_id=run_id, started_at=0.0)
+    stories: dict[StoryId, StorySnapshot] = {}
+    spirals = 0
     for event in events:
-        snapshot = apply(snapshot, event)
-    return snapshot
+        body = event.body
+        if isinstance(body, _OF_THE_RUN):
+            before = replace(snapshot, stories=stories, cohort_spirals=spirals)
+            snapshot = apply(before, event)
+            stories, spirals = dict(snapshot.stories), snapshot.cohort_spirals
+        elif (story := stories.get(body.story_id)) is not None:
+            stories[story.id] = story_after(story, body, event.at)
+            spirals += isinstance(body, ev.SpiralSeen)
+    return replace(snapshot, stories=stories, cohort_spirals=spirals)
 
 
 def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  one arm an event

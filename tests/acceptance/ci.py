@@ -6,12 +6,14 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.acceptance.program import LIMIT, Ran, command, write_story
 from tests.conftest import git
 
-STORIES = {
+Stories: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+STORIES: Stories = {
     "base": {"command": "echo base > base.txt", "verify": ["grep -q base base.txt"]},
     "left": {"command": "cat base.txt > left.txt; echo left >> left.txt", "depends_on": ["base"]},
     "right": {"command": "cat base.txt > right.txt; echo right >> right.txt", "depends_on": ["base"]},
@@ -96,7 +98,7 @@ def finish(process: "subprocess.Popen[str]") -> Ran:
     return Ran(code=process.returncode, out=out, err=err)
 
 
-def make_ci(root: Path, repo: Path, stories: Mapping[str, Mapping[str, Any]] = STORIES) -> Ci:
+def make_ci(root: Path, repo: Path, stories: Stories = STORIES) -> Ci:
     """Make a pipeline over a repository whose history is longer than what its jobs see."""
     for name, keys in stories.items():
         write_story(repo, name, **keys)

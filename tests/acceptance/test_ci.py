@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.ci import Ci, finish, make_ci, state_of
+from tests.acceptance.ci import Ci, Stories, finish, make_ci, state_of
 from tests.acceptance.program import processes_with, run, wait_until, write_story
 from tests.conftest import git
 
@@ -78,7 +78,7 @@ def test_a_joined_run_in_the_repository_is_a_run_like_any_other(ci: Ci) -> None:
 
 def test_a_failed_story_holds_back_the_jobs_behind_it(tmp_path: Path, repo: Path) -> None:
     """Acceptance 22: in jobs of their own the dependants are skipped because of it, and the whole exits 4."""
-    stories = {
+    stories: Stories = {
         "bad": {"command": "false"},
         "after": {"command": "touch after.txt", "depends_on": ["bad"]},
         "good": {"command": "touch good.txt"},
@@ -96,7 +96,7 @@ def test_a_failed_story_holds_back_the_jobs_behind_it(tmp_path: Path, repo: Path
 def test_a_job_that_was_killed_leaves_no_shard_and_is_missed(tmp_path: Path, repo: Path) -> None:
     """Its dependants say whom they lack, the sum names it and is no success; running it again mends all."""
     marker = f"sleep-{os.getpid()}-{tmp_path.name}"
-    stories = {
+    stories: Stories = {
         "slow": {"command": f": {marker}; test -e {tmp_path}/go || sleep 600; touch slow.txt"},
         "after": {"command": "touch after.txt", "depends_on": ["slow"]},
     }
@@ -176,7 +176,7 @@ def test_a_chain_is_one_job_and_needs_no_other(ci: Ci) -> None:
 
 def test_secrets_of_the_job_leave_it_in_no_file(tmp_path: Path, repo: Path) -> None:
     """A token that a session prints, or fails with, is hidden in every file of the shard, and not printed."""
-    stories = {"leak": {"command": 'echo "the key is $DEPLOY_TOKEN"; exit 3'}}
+    stories: Stories = {"leak": {"command": 'echo "the key is $DEPLOY_TOKEN"; exit 3'}}
     ci = make_ci(tmp_path, repo, stories)
     token = "s3cr3t-value-of-the-job"  # noqa: S105  made up
     ran = ci.run("leak", *ci.story_job("leak"), "--max-sessions=1", env={"DEPLOY_TOKEN": token})

@@ -8,6 +8,7 @@ BENCHES = (
     "bench_keeper",
     "bench_probe",
     "bench_state",
+    "bench_shards",
     "bench_claims",
     "bench_guard",
     "bench_run",

@@ -14,6 +14,8 @@ from runner.core.fold import apply, exit_code, fold
 from runner.core.model import KillSwitch, Outcome, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
 from runner.core.story_json import to_json
 from tests.core.test_graph import story
+from tests.runner.report_runs import report_material
+from tests.runner.sample_runs import mixed_events
 
 RUN = RunId("run-1")
 A, B = StoryId("a"), StoryId("b")
@@ -331,3 +333,13 @@ def test_a_run_counts_its_stories_and_adds_up_their_usage() -> None:
     assert (run.count(Status.DONE), run.count(Status.WAITING), run.count(Status.FAILED)) == (1, 1, 0)
     assert (run.usage.tokens, run.usage.cost_usd, run.usage.output_tokens) == (3, 0.5, None)
     assert folded().usage.tokens is None
+
+
+def test_folding_at_once_is_folding_one_by_one() -> None:
+    """The quick way over a whole journal gives what the live one gives, after every event."""
+    events = [*mixed_events(), *report_material(12).events]
+    for number in range(len(events) + 1):
+        one_by_one = RunSnapshot(run_id=RUN, started_at=0.0)
+        for event in events[:number]:
+            one_by_one = apply(one_by_one, event)
+        assert fold(RUN, events[:number]) == one_by_one

@@ -1,0 +1,94 @@
+"""A run as JUnit XML: a suite a story, a case a session, and one more for the verdict.
+
+A session that failed and was made good by a later one is no failure of the story, so its case passes
+and says so in its output.
+"""
+
+import re
+from xml.etree import ElementTree as ET
+
+from runner.core.instants import iso
+from runner.core.model import Outcome, SessionRecord, Status, StorySnapshot
+from runner.core.screen import neutral
+from runner.report.material import Material, seconds
+
+TAIL = 2000
+VERDICT = "verdict"
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FINE = frozenset({Outcome.OK, Outcome.PARTIAL, Outcome.ASKS})
+_FORGIVEN = frozenset({Status.DONE, Status.NO_WORK})
+
+
+def junit(material: Material) -> str:
+    """Give the whole document."""
+    root = ET.Element("testsuites", name="autopilot-multi")
+    suites = [_suite(material, story) for story in material.run.stories.values()]
+    for name in ("tests", "failures", "errors", "skipped"):
+        root.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
+    root.set("time", f"{seconds(material.run.started_at, material.ended_at):.3f}")
+    root.extend(suites)
+    ET.indent(root, " ")
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(material: Material, story: StorySnapshot) -> ET.Element:
+    cases = [_session(material, story, number, one) for number, one in enumerate(story.sessions, 1)]
+    cases.append(_verdict(story))
+    suite = ET.Element("testsuite", name=_clean(story.id))
+    suite.set("tests", str(len(cases)))
+    for name, tag in {"failures": "failure", "errors": "error", "skipped": "skipped"}.items():
+        suite.set(name, str(sum(1 for case in cases if case.find(tag) is not None)))
+    suite.set("time", f"{seconds(story.started_at, story.ended_at):.3f}")
+    suite.set("timestamp", iso(story.started_at or material.run.started_at).removesuffix("Z"))
+    told = {"title": story.title, "branch": story.branch, "commit": story.commit}
+    properties = ET.SubElement(suite, "properties")
+    for name, value in told.items():
+        if value:
+            ET.SubElement(properties, "property", name=name, value=_clean(value))
+    suite.extend(cases)
+    return suite
+
+
+def _session(material: Material, story: StorySnapshot, number: int, session: SessionRecord) -> ET.Element:
+    name = f"{number} {session.step.name}, attempt {session.attempt}"
+    case = _case(story, name, seconds(session.started_at, session.ended_at))
+    tail = material.tail(session, TAIL)
+    if session.outcome not in _FINE:
+        outcome = session.outcome.value if session.outcome else "never ended"
+        said = f"{outcome}: {session.detail}" if session.detail else outcome
+        if story.status in _FORGIVEN:
+            tail = f"{said} (made good by a later session)\n{tail}"
+        else:
+            tag = "failure" if session.outcome in {Outcome.FAILED, Outcome.STUCK} else "error"
+            found = ET.SubElement(case, tag, message=_clean(said), type=_clean(outcome))
+            found.text = _text(tail)
+    if tail:
+        ET.SubElement(case, "system-out").text = _text(tail)
+    return case
+
+
+def _verdict(story: StorySnapshot) -> ET.Element:
+    case = _case(story, VERDICT, 0.0)
+    message, kind = _clean(story.reason), story.status.value
+    match story.status:
+        case Status.DONE:
+            pass
+        case Status.FAILED:
+            ET.SubElement(case, "failure", message=message, type=kind)
+        case Status.SKIPPED | Status.PARKED | Status.NO_WORK:
+            ET.SubElement(case, "skipped", message=message)
+        case Status.STOPPED | Status.RUNNING | Status.WAITING | Status.QUEUED:
+            ET.SubElement(case, "error", message=message or kind, type=kind)
+    return case
+
+
+def _case(story: StorySnapshot, name: str, time: float) -> ET.Element:
+    return ET.Element("testcase", classname=_clean(story.id), name=_clean(name), time=f"{time:.3f}")
+
+
+def _clean(text: str) -> str:
+    return _ILLEGAL.sub("", neutral(text))
+
+
+def _text(text: str) -> str:
+    return _ILLEGAL.sub("", text)

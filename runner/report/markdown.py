@@ -1,0 +1,88 @@
+"""A run as a page of Markdown, as a job's summary or a comment shows it.
+
+Whatever agents wrote is escaped, or stands in a fence that it cannot close. The page stays below what
+GitHub takes as a summary.
+"""
+
+import re
+
+from runner.core.instants import iso, span
+from runner.core.model import Status, StorySnapshot
+from runner.core.screen import neutral, shorten
+from runner.core.words import SYMBOLS, count, label, tally
+from runner.report.material import BAD, Material, seconds, spent, telling
+
+LIMIT = 900_000
+TAIL = 3000
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
+_REASON = 300
+
+
+def markdown(material: Material) -> str:
+    """Give the page: what became of it, the table, then what needs a look."""
+    run = material.run
+    took = span(seconds(run.started_at, material.ended_at))
+    lines = [f"## {tally(run)} in {took}", ""]
+    facts = [f"run `{run.run_id}`", iso(run.started_at), f"base `{run.base[:12]}`", spent(run.usage)]
+    lines += [" · ".join(fact for fact in facts if fact), ""]
+    if run.kill_switch:
+        lines += [f"**Ended by {escaped(run.kill_switch.name)}**: {escaped(run.kill_switch.detail)}", ""]
+    lines += [f"> {escaped(problem)}" for problem in material.problems]
+    lines += ["", "| | story | verdict | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
+    lines += [_row(story) for story in run.stories.values()]
+    page = "\n".join(lines) + "\n"
+    for story in run.stories.values():
+        part = _part(material, story) if story.status in BAD else ""
+        if len(page.encode()) + len(part.encode()) < LIMIT:
+            page += part
+    return page
+
+
+def escaped(text: str) -> str:
+    """Give text of unknown origin as one line that Markdown shows as it is."""
+    return _SPECIAL.sub(r"\\\1", neutral(text))
+
+
+def _row(story: StorySnapshot) -> str:
+    ran = seconds(story.started_at, story.ended_at)
+    reason = "" if story.status is Status.DONE else f": {escaped(shorten(story.reason, _REASON))}"
+    cells = (
+        SYMBOLS[story.status],
+        f"**{escaped(story.id)}** {escaped(story.title)}",
+        f"{label(story.status)}{reason}",
+        span(ran) if story.started_at else "",
+        str(len(story.sessions) or ""),
+        f"{story.commits} on `{story.branch}`" if story.commits else "",
+        spent(story.usage),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _part(material: Material, story: StorySnapshot) -> str:
+    """Explain one story that needs a look."""
+    lines = ["", f"### {SYMBOLS[story.status]} {escaped(story.id)}: {label(story.status)}", ""]
+    lines += [escaped(story.reason), ""]
+    if story.next:
+        lines += [f"Next: {_code(story.next)}", ""]
+    session = telling(story)
+    tail = material.tail(session, TAIL) if session else ""
+    if session and tail:
+        number = story.sessions.index(session) + 1
+        summary = f"The end of session {number} of {count(len(story.sessions), 'session')}"
+        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", tail)), default=0))
+        lines += [
+            "<details><summary>" + summary + "</summary>",
+            "",
+            f"{fence}text",
+            tail,
+            fence,
+            "",
+            "</details>",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    plain = neutral(text).replace("`", "'")
+    return f"`{plain}`"
