@@ -208,8 +208,8 @@ def _entries(
     shards: Sequence[Shard], backlog: Mapping[StoryId, Mapping[str, Any]], names: Iterable[StoryId]
 ) -> tuple[Mapping[str, Any], ...]:
     """Give the joined backlog, in start order; of a story without a shard only its title is known."""
-    plans = {entry["id"]: entry for shard in shards for entry in shard.started.stories}
-    known: dict[str, Mapping[str, Any]] = {**backlog, **plans}
+    plans = {StoryId(entry["id"]): entry for shard in shards for entry in shard.started.stories}
+    known = {**backlog, **plans}
     wanted = (known[name] for name in dict.fromkeys(names) if name in known)
     stories = {story.id: story for story in (from_json({"prompt": "", **entry}) for entry in wanted)}
     kept = [

@@ -7,11 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.acceptance.ci import Ci, Stories, finish, make_ci, state_of
 from tests.acceptance.program import processes_with, run, wait_until, write_story
 from tests.conftest import git
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 DONE = dict.fromkeys(("base", "left", "right", "top", "alone"), "done")
 
 
@@ -46,6 +48,8 @@ def test_a_pipeline_is_one_run_again(ci: Ci) -> None:
     assert verdicts(joined.data) == DONE
     assert joined.data["shards"] == {"count": 5, "missing": [], "problems": [], "remarks": []}
     assert joined.data["state"] == "ended"
+    schema = json.loads((DOCS / "reference" / "status.schema.json").read_text())
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(joined.document)] == []
     assert text_at(place, "autopilot/top", "top.txt") == "base\nleft\nbase\nright\n"
     for parent in ("base", "left", "right"):
         git(place, "merge-base", "--is-ancestor", f"autopilot/{parent}", "autopilot/top")

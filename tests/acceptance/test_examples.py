@@ -1,9 +1,12 @@
 """The examples do what their pages say: each is copied into a repository and run for real."""
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -129,7 +132,11 @@ class TestMonorepo:
 
 
 class TestCi:
-    """A backlog as a TOML list, and the two pipelines that run it."""
+    """A backlog as a TOML list, and the two pipelines that spread it over jobs."""
+
+    GITHUB = (".github/workflows/autopilot.yml", ".github/workflows/autopilot-stories.yml")
+    ACTION = ".github/actions/autopilot-job/action.yml"
+    GITLAB = (".gitlab-ci.yml", ".gitlab/autopilot.yml")
 
     @staticmethod
     def _ids() -> list[str]:
@@ -137,49 +144,104 @@ class TestCi:
         return [story["id"] for story in backlog["stories"]]
 
     @staticmethod
-    def _yaml(path: str) -> dict[str, Any]:
-        loaded: dict[str, Any] = yaml.safe_load((EXAMPLES / "ci" / path).read_text())
+    def _yaml(path: str) -> dict[Any, Any]:
+        loaded: dict[Any, Any] = yaml.safe_load((EXAMPLES / "ci" / path).read_text())
         return loaded
 
-    def _lines(self, pipeline: str) -> list[str]:
-        """Give the shell lines of a pipeline's job."""
+    def _steps(self, job: str) -> list[dict[str, Any]]:
+        steps: list[dict[str, Any]] = self._yaml(self.GITHUB[1])["jobs"][job]["steps"]
+        return steps
+
+    def _lines(self, pipeline: str) -> dict[str, list[str]]:
+        """Give the shell lines of a pipeline's jobs: plan, story and join."""
         if pipeline == "gitlab":
-            job = self._yaml(".gitlab-ci.yml")["autopilot"]
-            return [*job["before_script"], *job["script"]]
-        steps = self._yaml(".github/workflows/autopilot.yml")["jobs"]["stories"]["steps"]
-        return [line for step in steps for line in step.get("run", "").splitlines()]
+            common = self._yaml(self.GITLAB[1])
+            prepared = common[".autopilot"]["before_script"]
+            return {
+                "plan": self._yaml(self.GITLAB[0])["plan"]["script"],
+                "story": [*prepared, *common[".autopilot-story"]["script"]],
+                "join": [*prepared, *common[".autopilot-join"]["script"]],
+            }
+        steps = {
+            "plan": self._steps("plan"),
+            "story": self._yaml(self.ACTION)["runs"]["steps"],
+            "join": self._steps("join"),
+        }
+        return {
+            job: [line for step in found for line in step.get("run", "").splitlines()]
+            for job, found in steps.items()
+        }
 
-    @pytest.mark.parametrize("pipeline", ["github", "gitlab"])
-    def test_the_command_of_the_pipeline_runs_the_backlog(self, tmp_path: Path, pipeline: str) -> None:
-        """What the job types does the work, and its report is one document."""
-        (line,) = (line for line in self._lines(pipeline) if line.startswith("autopilot-multi "))
-        command, _, target = line.partition(" > ")
-        assert target == "report.json"
+    @pytest.mark.parametrize(
+        ("schema", "files"),
+        [
+            ("vendor.github-workflows", GITHUB),
+            ("vendor.github-actions", (ACTION,)),
+            ("vendor.gitlab-ci", GITLAB),
+        ],
+    )
+    def test_the_files_are_what_their_system_takes(self, schema: str, files: tuple[str, ...]) -> None:
+        """Each fits the schema that editors use for it."""
+        argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *files]
+        done = subprocess.run(argv, cwd=EXAMPLES / "ci", capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def test_the_pipeline_that_is_written_is_one_too(self, tmp_path: Path) -> None:
+        """What `matrix --format gitlab` prints fits the schema as well."""
         repo = _copy("ci", tmp_path / "project")
-        _all_done(run(repo, *shlex.split(command)[1:]), self._ids())
-        assert _text(repo, "autopilot/sorted-words", "words.txt") == "apple\nfig\npear\n"
-        assert _text(repo, "autopilot/word-count", "words.count") == "3\n"
-        assert _text(repo, "autopilot/trailing-space", "notes/week.txt").startswith("Water the plants.\n")
+        (tmp_path / "child.yml").write_text(run(repo, "matrix", "backlog.toml", "--format", "gitlab").out)
+        argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci", "child.yml"]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def test_every_name_in_an_expression_exists(self) -> None:
+        """Jobs, outputs and inputs that the workflow speaks of are there, and every action has a hash."""
+        text = (EXAMPLES / "ci" / self.GITHUB[1]).read_text()
+        workflow = self._yaml(self.GITHUB[1])
+        called = workflow[True]["workflow_call"]  # YAML reads the key `on` as a truth
+        for name, job in workflow["jobs"].items():
+            needs = job.get("needs", [])
+            known = {needs} if isinstance(needs, str) else set(needs)
+            used = set(re.findall(r"needs\.([\w-]+)\.", yaml.safe_dump(job)))
+            assert used <= known <= set(workflow["jobs"]) - {name}
+        assert set(re.findall(r"needs\.plan\.outputs\.([\w-]+)", text)) <= set(
+            workflow["jobs"]["plan"]["outputs"]
+        )
+        assert set(re.findall(r"inputs\.([\w-]+)", text)) == set(called["inputs"])
+        assert set(re.findall(r"secrets\.([\w-]+)", text)) == set(called["secrets"])
+        action = self._yaml(self.ACTION)
+        assert set(self._steps("stage-1")[1]["with"]) == set(action["inputs"])
+        used = {match for path in (*self.GITHUB, self.ACTION) for match in self._uses(path)}
+        assert all(re.fullmatch(r"\./\S+|[\w/-]+@[0-9a-f]{40}", one) for one in used)
+
+    @staticmethod
+    def _uses(path: str) -> list[str]:
+        return re.findall(r"uses: (\S+)", (EXAMPLES / "ci" / path).read_text())
 
     @pytest.mark.parametrize("pipeline", ["github", "gitlab"])
-    def test_the_pipeline_installs_before_it_runs(self, pipeline: str) -> None:
-        """A job has the program before it types its name."""
-        words = [line.split()[0] for line in self._lines(pipeline)]
-        assert words.index("pip") < words.index("autopilot-multi")
-
-    def test_the_push_brings_the_branches(self, tmp_path: Path) -> None:
-        """The push of the workflow needs no force, also when an earlier job has pushed."""
-        (push,) = (line for line in self._lines("github") if line.startswith("git push "))
-        bare = tmp_path / "origin.git"
-        git(tmp_path, "init", "-q", "--bare", str(bare))
-        for number in ("1", "2"):
-            repo = _copy("ci", tmp_path / f"job-{number}")
-            assert run(repo, "backlog.toml").code == 0
-            git(repo, "remote", "add", "origin", str(bare))
-            words = shlex.split(push.replace("${{ github.run_number }}", number))
-            git(repo, *words[1:])
-        pushed = git(bare, "for-each-ref", "--format=%(refname:lstrip=2)").split()
-        assert set(pushed) == {f"autopilot-{number}/{name}" for number in "12" for name in self._ids()}
+    def test_the_lines_of_the_pipeline_do_the_work(self, tmp_path: Path, pipeline: str) -> None:
+        """Typed in a fresh shallow clone a job, they give all branches, a page, JUnit and a state."""
+        ci = Played(origin=_copy("ci", tmp_path / "project"), root=tmp_path)
+        lines = self._lines(pipeline)
+        ci.job("plan", lines["plan"], {})
+        stages = run(ci.origin, "matrix", "backlog.toml", "--stages=3", "--json").data["stages"]
+        assert [len(stage) for stage in stages] == [2, 1]
+        for job in (job for stage in stages for job in stage):
+            ci.job(job["name"], lines["story"], {"NAME": job["name"], "ONLY": job["only"]})
+        place = ci.job("join", lines["join"], {})
+        state = json.loads(next(place.rglob("state.json")).read_text())["data"]
+        assert {story["id"]: story["status"] for story in state["stories"]} == dict.fromkeys(
+            self._ids(), "done"
+        )
+        assert state["shards"]["problems"] == []
+        assert "All 3 stories done" in (place / "reports" / "autopilot.html").read_text()
+        assert "<testsuites" in (place / "reports" / "junit.xml").read_text()
+        if pipeline == "github":
+            pushed = git(ci.origin, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/autopilot-7/")
+            assert set(pushed.split()) == {f"autopilot-7/{name}" for name in self._ids()}
+            assert _text(ci.origin, "autopilot-7/word-count", "words.count") == "3\n"
+            assert "## 3 done in" in (tmp_path / "summary").read_text()
+            assert "stages=[{" in (tmp_path / "output").read_text()
 
     def test_a_job_that_finds_all_in_order_succeeds(self, tmp_path: Path) -> None:
         """Merged, and run again without a journal, every story is done without a commit."""
@@ -190,3 +252,46 @@ class TestCi:
         ran = run(tmp_path / "next", "backlog.toml", "--json")
         _all_done(ran, self._ids())
         assert {story["commits"] for story in ran.data["stories"]} == {0}
+
+
+class Played:
+    """A CI system as far as the lines of the examples need one: clones, variables, artifacts."""
+
+    def __init__(self, *, origin: Path, root: Path) -> None:
+        self.origin = origin
+        self.root = root
+        self.artifacts = root / "artifacts"
+        self.artifacts.mkdir()
+        program = root / "bin" / "autopilot-multi"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m runner "$@"\n')
+        program.chmod(0o755)
+
+    def job(self, name: str, lines: Iterable[str], variables: dict[str, str]) -> Path:
+        """Type the lines of a job after each other, and keep what it leaves for others."""
+        place = self.root / "jobs" / name
+        git(self.root, "clone", "-q", "--depth", "1", self.origin.as_uri(), str(place))
+        shutil.copytree(self.artifacts, place / "shards")
+        names = {"STORIES": "backlog.toml", "FLAGS": "", **variables}
+        env = {
+            **os.environ,
+            **names,
+            **{f"AUTOPILOT_{key}": value for key, value in {**names, "JOB": names.get("NAME", "")}.items()},
+            "GITHUB_OUTPUT": str(self.root / "output"),
+            "GITHUB_STEP_SUMMARY": str(self.root / "summary"),
+            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+        }
+        for line in lines:
+            typed = line.replace("${{ github.run_number }}", "7")
+            if not typed.startswith("pip "):
+                done = subprocess.run(
+                    ["bash", "-ec", typed], cwd=place, env=env, capture_output=True, text=True, check=False
+                )
+                assert done.returncode == 0, f"{typed}\n{done.stderr}"
+        for left in (place / "shard" / name, place / "shards" / name):
+            if left.is_dir():
+                shutil.copytree(left, self.artifacts / f"autopilot-shard-{name}" / name, dirs_exist_ok=True)
+        if (place / "matrix.json").exists() and name == "plan":
+            (self.artifacts / "autopilot-matrix").mkdir()
+            shutil.copy(place / "matrix.json", self.artifacts / "autopilot-matrix")
+        return place
