@@ -55,6 +55,8 @@ def test_a_pipeline_is_one_run_again(ci: Ci) -> None:
         git(place, "merge-base", "--is-ancestor", f"autopilot/{parent}", "autopilot/top")
     assert git(place, "log", "-1", "--format=%an", "autopilot/alone").strip() == "autopilot-multi"
     assert not (place / ".git" / "autopilot" / "journal.db").exists()
+    sessions = {story["id"]: story["sessions"] for story in state_of(ci.shards / "top")["stories"]}
+    assert sessions == {"base": 0, "left": 0, "right": 0, "top": 1}
 
 
 def test_a_joined_run_in_the_repository_is_a_run_like_any_other(ci: Ci) -> None:
@@ -93,6 +95,8 @@ def test_a_failed_story_holds_back_the_jobs_behind_it(tmp_path: Path, repo: Path
     assert verdicts(joined.data) == {"bad": "failed", "after": "skipped", "good": "done"}
     assert "bad" in joined.story("after")["reason"]
     assert joined.code == 4
+    told = next(story for story in state_of(ci.shards / "after")["stories"] if story["id"] == "bad")
+    assert (told["status"], told["sessions"]) == ("failed", 0)
     alone = run(repo, "--json")
     assert (alone.code, verdicts(alone.data)) == (joined.code, verdicts(joined.data))
 
