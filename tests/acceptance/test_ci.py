@@ -97,6 +97,7 @@ def test_a_failed_story_holds_back_the_jobs_behind_it(tmp_path: Path, repo: Path
     assert joined.code == 4
     told = next(story for story in state_of(ci.shards / "after")["stories"] if story["id"] == "bad")
     assert (told["status"], told["sessions"]) == ("failed", 0)
+    assert told["reason"] == state_of(ci.shards / "bad")["stories"][0]["reason"]
     alone = run(repo, "--json")
     assert (alone.code, verdicts(alone.data)) == (joined.code, verdicts(joined.data))
 
