@@ -36,6 +36,7 @@ def fan_out(
     `shards`, no stage has more jobs than that.
     """
     order = {story.id: place for place, story in enumerate(todo)}
+    needs = {story.id: story.depends_on for story in todo}
     known = seconds or {}
     found = []
     for number, units in enumerate(_stages(todo, stages), 1):
@@ -45,7 +46,7 @@ def fan_out(
             name = f"stage-{number}+{{}}-of-{shards}"
             named = [(name.format(place), stories) for place, stories in enumerate(merged, 1)]
         else:
-            named = [(_name(unit), unit) for unit in units]
+            named = [(_name(unit, needs), unit) for unit in units]
         found.append(
             tuple(
                 Job(name=name, stage=number, stories=stories, seconds=_sum(stories, known))
@@ -55,9 +56,14 @@ def fan_out(
     return tuple(found)
 
 
-def _name(unit: Sequence[StoryId]) -> str:
-    """Name a job after its first story; `+`, which no id may have, keeps chains apart from stories."""
-    return unit[0] if len(unit) == 1 else f"{unit[0]}+{len(unit) - 1}"
+def _name(unit: Sequence[StoryId], needs: Mapping[StoryId, Sequence[StoryId]]) -> str:
+    """Name a job after its story, a chain after the first of its roots and the number of the others.
+
+    Not by the start order, which follows what stories took before. `+`, which no id may have, keeps chains
+    apart from stories.
+    """
+    root = min(name for name in unit if not set(needs[name]) & set(unit))
+    return root if len(unit) == 1 else f"{root}+{len(unit) - 1}"
 
 
 def _stages(todo: Sequence[Story], most: int | None) -> list[list[tuple[StoryId, ...]]]:

@@ -176,8 +176,9 @@ def test_a_chain_is_one_job_and_needs_no_other(ci: Ci) -> None:
     """`matrix --chain` gives jobs that carry their dependencies themselves."""
     asked = ci.run("plan", "matrix", "--chain", "--json")
     (stage,) = asked.data["stages"]
-    assert [job["name"] for job in stage] == ["alone", "base+3"]
-    ran = ci.run("chain", "run", *stage[1]["only"].split(), "--shard-out", str(ci.shards / "chain"), "-q")
+    only = {job["name"]: job["only"] for job in stage}
+    assert set(only) == {"alone", "base+3"}
+    ran = ci.run("chain", "run", *only["base+3"].split(), "--shard-out", str(ci.shards / "chain"), "-q")
     assert ran.code == 0
     joined = run(ci.clone("join"), "aggregate", str(ci.shards), "--only", "base", "--json")
     assert verdicts(joined.data) == {name: "done" for name in DONE if name != "alone"}

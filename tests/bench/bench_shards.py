@@ -25,7 +25,7 @@ from runner.shard_writing import Handover, write_shard
 from runner.shards import MANIFEST, load_shards
 
 SHARDS = 200
-ROUNDS = 7
+ROUNDS = 15
 LIMIT = 2.0
 BEGUN = 1767355391.0
 

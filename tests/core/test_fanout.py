@@ -43,6 +43,15 @@ def test_stories_that_share_a_dependant_are_one_chain() -> None:
     assert shape(fan_out([story("a"), story("b"), story("c", "b", "a")], stages=1)) == [[("a", "b", "c")]]
 
 
+def test_a_chain_keeps_its_name_when_the_start_order_changes() -> None:
+    """What stories took before decides which starts first, and no job is called otherwise for it."""
+    names = {
+        fan_out([*roots, story("c", "b", "a")], stages=1)[0][0].name
+        for roots in ((story("a"), story("b")), (story("b"), story("a")))
+    }
+    assert names == {"a+2"}
+
+
 def test_a_dependency_that_is_done_holds_nothing_back() -> None:
     """What is not in the list counts as done."""
     assert shape(fan_out([story("b", "a"), story("c", "b")])) == [[("b",)], [("c",)]]
