@@ -134,6 +134,8 @@ class EventView(_Still):
         if isinstance(event.body, OutputSeen) or not self._read:
             return
         kind, data = encode(event.body)
+        if "kind" in data:
+            data["session_kind"] = data.pop("kind")
         line = {"run_id": event.run_id, "at": event.at, "kind": kind, **data}
         try:
             sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")

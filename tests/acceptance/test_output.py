@@ -1,11 +1,12 @@
 """What sessions print: any size, any bytes, bounded memory, a harmless screen."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import run, started, wait_until, write_story
+from tests.acceptance.program import run, started, wait_until, write_story, writes
 
 MIB = 1 << 20
 
@@ -82,3 +83,13 @@ def test_a_failure_s_output_is_in_the_next_prompt(repo: Path) -> None:
     tree = Path(ran.story("a")["workspace"])
     prompts = [(tree / f"prompt-{attempt}.txt").read_text() for attempt in (1, 2, 3, 4)]
     assert ["moon is 42" in prompt for prompt in prompts] == [False, True, True, True]
+
+
+def test_events_name_their_kind_and_that_of_their_session(repo: Path) -> None:
+    """Every line of --events says what happened; a session's own kind does not take that place."""
+    write_story(repo, "a", command=writes("a"), verify=["true"])
+    lines = [json.loads(line) for line in run(repo, "--events").out.splitlines()]
+    kinds = [line["kind"] for line in lines]
+    assert (kinds[0], kinds[-1]) == ("RunStarted", "RunEnded")
+    begun = [line["session_kind"] for line in lines if line["kind"] == "SessionStarted"]
+    assert begun == ["work", "verify"]
