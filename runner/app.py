@@ -47,6 +47,7 @@ from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
+from runner.settings_json import redactor_for
 from runner.signals import EndedBy, listening
 from runner.stopping import StopControl
 from runner.tidying import tidy
@@ -159,7 +160,7 @@ async def resume_run(
         snapshot = fold(run_id, events)
         started = next(event.body for event in events if isinstance(event.body, ev.RunStarted))
         order = tuple(from_json(entry) for entry in started.stories)
-        settings = settings_from_json(snapshot.options)
+        settings = settings_from_json(snapshot.options, top=repository.top)
         requeued = _requeued(snapshot, retry_failed=retry_failed)
         asks = desk is not None and bool(snapshot.open_decisions)
         if not requeued and snapshot.ended and not asks:
@@ -229,7 +230,7 @@ async def _coordinate(
     """Run the orchestrator beside the view and the signals, then close the books."""
     gc.freeze()
     gc.enable()
-    recorder = Recorder(store=journal, snapshot=snapshot)
+    recorder = Recorder(store=journal, snapshot=snapshot, redactor=redactor_for(crew.settings, os.environ))
     recorder.subscribe(view.seen)
     await offload(repository.exclude, "/.orchestrator/")
     root = root_of(repository, crew.settings)

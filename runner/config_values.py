@@ -4,7 +4,6 @@ A place's values come in as plain data and leave flat, under dotted keys such as
 `hooks.before_run`, `agents.mine` or `tiers.warn.memory-gb`, so that places can be joined key by key.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
@@ -13,11 +12,11 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from runner import config_tiers
+from runner import config_agents, config_tiers
 from runner.core.errors import RunnerError, SettingsError, UsageError
 from runner.core.model import ContinuePolicy
 from runner.core.names import did_you_mean, shown
-from runner.core.settings import BOUNDS, AgentSettings, HookSettings, Settings, key_of
+from runner.core.settings import BOUNDS, HookSettings, Settings, key_of
 
 INTEGERS = frozenset(
     {
@@ -48,7 +47,7 @@ SPENDING = frozenset(key for key in INTEGERS | FLOATS if key.endswith("-budget")
     "session-tokens",
     "session-cost",
 }
-TABLES = frozenset({"hooks", "agents", "tiers"})
+TABLES = frozenset({"hooks", "agents", "prices", "tiers"})
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "bg-isolation": ("worktree", "none"),
     "continue": tuple(policy.value for policy in ContinuePolicy),
@@ -75,6 +74,7 @@ _EXAMPLES: Mapping[str, str] = {
     "deconflict-paths": "packages/{id}/**",
     "symlink-directories": "node_modules",
     "model": "opus",
+    "prompt-template": "tools/prompt.md",
     "worktree-root": "../worktrees",
 }
 
@@ -159,12 +159,6 @@ def _inside(path: str) -> str:
     return path
 
 
-def _variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError("must have names of variables as keys")
-    return name
-
-
 Text = Annotated[str, AfterValidator(_filled)]
 Texts = Annotated[list[Text], BeforeValidator(_listed)]
 Folders = Annotated[list[Annotated[Text, AfterValidator(_inside)]], BeforeValidator(_listed)]
@@ -175,12 +169,6 @@ Dollars = Annotated[Number | None, BeforeValidator(_off), AfterValidator(_positi
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=key_of)
-
-
-class _Agent(_Table):
-    argv: Annotated[list[Text], Field(min_length=1)]
-    resume: list[Text] = []
-    env: dict[Annotated[str, AfterValidator(_variable)], str] = {}
 
 
 class _Hooks(BaseModel):
@@ -197,6 +185,7 @@ class _Values(_Table):
     stories: Text = ""
     agent: Text = ""
     model: str = ""
+    prompt_template: str = ""
     verify: Texts = []
     max_stories: int = 0
     max_sessions: int = 0
@@ -231,7 +220,8 @@ class _Values(_Table):
     tracker: Literal["", "jira", "ado", "local"] = ""
     tracker_auth: str = ""
     hooks: _Hooks = _Hooks()
-    agents: dict[Text, _Agent] = {}
+    agents: dict[Text, config_agents.Agent] = {}
+    prices: dict[Text, config_agents.PriceRow] = {}
     tiers: config_tiers.Tiers = config_tiers.Tiers()
 
 
@@ -250,8 +240,11 @@ def checked(values: Mapping[str, Any], place: Place) -> dict[str, Any]:
         flat[key_of(name)] = tuple(value) if isinstance(value, list) else value
     flat.update({f"hooks.{name}": getattr(model.hooks, name) for name in model.hooks.model_fields_set})
     for name, agent in model.agents.items():
-        settings = AgentSettings(argv=tuple(agent.argv), resume=tuple(agent.resume), env=agent.env)
-        flat[f"agents.{name}"] = settings
+        missing = config_agents.missing_in(name, agent)
+        if missing:
+            _complain_of_missing(f"agents.{name}.{missing}", place)
+        flat[f"agents.{name}"] = config_agents.agent_settings(agent)
+    flat.update({f"prices.{name}": config_agents.price(row) for name, row in model.prices.items()})
     flat.update(config_tiers.flattened(model.tiers))
     return dict(sorted(flat.items()))
 
@@ -278,6 +271,7 @@ def build(flat: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
         **plain,
         hooks=HookSettings(**_under("hooks.", flat)),
         agents=_under("agents.", flat),
+        prices=_under("prices.", flat),
         tiers=config_tiers.built(flat, origins),
     )
 
@@ -297,18 +291,25 @@ def _complain(error: ValidationError, place: Place) -> NoReturn:
         name = place.file if place.kind is Kind.FILE else place.origin(dotted)
         raise place.error(f"{name}: unknown key '{dotted}'", hint)
     if first["type"] == "missing":
-        raise place.error(f"{place.name(dotted)} is missing", "an agent needs argv = [program, argument, …].")
+        _complain_of_missing(dotted, place)
     message = f"{place.name(dotted)} must be {_wanted(keys)}, not {shown(value)}"
     raise place.error(message, _hint(keys, value, place))
 
 
+def _complain_of_missing(dotted: str, place: Place) -> NoReturn:
+    needs = "a price needs input and output." if dotted.startswith("prices") else ""
+    hint = needs or "an agent needs argv = [program, argument, …]."
+    raise place.error(f"{place.name(dotted)} is missing", hint)
+
+
 def _siblings(keys: tuple[str, ...]) -> tuple[str, ...]:
-    models: dict[str, type[BaseModel]] = {"hooks": _Hooks, "agents": _Agent}
     if len(keys) == 1:
         return KEYS
     if keys[0] == "tiers":
         return config_tiers.siblings(keys)
-    return tuple(item.alias or name for name, item in models[keys[0]].model_fields.items())
+    if keys[0] in {"agents", "prices"}:
+        return config_agents.siblings(keys)
+    return tuple(item.alias or name for name, item in _Hooks.model_fields.items())
 
 
 def _wanted(keys: tuple[str, ...]) -> str:
@@ -331,10 +332,8 @@ def _wanted_in_table(keys: tuple[str, ...]) -> str:
     match keys:
         case ("hooks", _):
             wanted = "a shell command"
-        case ("agents", _, "env", *_):
-            wanted = "a table of variables with text values"
-        case ("agents", _, _):
-            wanted = "a list of texts: the program and its arguments"
+        case ("agents" | "prices", *_):
+            wanted = config_agents.wanted(keys)
         case ("tiers", *_):
             wanted = config_tiers.wanted(keys)
         case _:

@@ -4,16 +4,21 @@
 recorded. What it is told comes through small protocols, so that each can be something else.
 """
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import trio
 
 from isolation.model import Workspace
 from isolation.repository import offload
+from runner.core import agent_events as ae
 from runner.core import choose
 from runner.core import events as ev
 from runner.core.budget import Amount
+from runner.core.instants import clock
 from runner.core.loop import (
     COHORT,
     SPIRAL,
@@ -26,11 +31,19 @@ from runner.core.loop import (
     switch,
 )
 from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Story, StoryResult, StorySnapshot, Tier
+from runner.core.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.spiral import failure_digest, same_failure, undone_and_redone
 from runner.selector import Selector, selector_for
 from runner.session import SessionVerdict
 from runner.stopping import Level
 from runner.tools import Tools
+
+LOOK_AT_PAUSE = 15.0
+_BY_HAND = (
+    "see to it that `{}` works here by hand (its sign-in, its key, the model), then "
+    "`autopilot-multi resume --retry-failed`."
+)
+_ONCE_WELL = "once the service of `{}` is well again: `autopilot-multi resume --retry-failed`."
 
 
 class ResourceEvaluator(Protocol):
@@ -74,9 +87,19 @@ class Senses:
 class StoryLoop:
     """One story's loop; the run's snapshot is its memory."""
 
-    def __init__(self, *, story: Story, tools: Tools, senses: Senses | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        story: Story,
+        tools: Tools,
+        agent: str = "",
+        senses: Senses | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self._story = story
+        self._agent = agent
         self._tools = tools
+        self._chance = chance
         self._senses = senses or _senses(story, tools)
 
     @property
@@ -90,8 +113,10 @@ class StoryLoop:
     async def admit(self, workspace: Workspace) -> KillSwitch | choose.Question | Amount:
         """Give what the next session may spend, or the reason why it must not start.
 
-        A question is one that a person must answer first. Waits while the budget is in others' hands.
+        A question is one that a person must answer first. Waits while the agent's service is to be left
+        alone, and while the budget is in others' hands.
         """
+        await self._agent_or_stop()
         found = self.objection() or await self._doubt(workspace)
         if found is not None:
             return found
@@ -139,6 +164,36 @@ class StoryLoop:
             aborted=more and self._senses.aborted(),
         )
         return self._recorded(facts, after_session(facts))
+
+    def let_down(self, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
+        """Judge a session whose agent was let down by its service: nothing means that it was not."""
+        said, now = verdict.said, self._now
+        if verdict.outcome is not Outcome.FAILED or said is None or said.fault is None:
+            return ()
+        facts = OutageFacts(
+            fault=said.fault,
+            at=self._tools.recorder.now(),
+            outages=now.outages,
+            since=now.outage_since,
+            until=said.until,
+            chance=self._chance(),
+            resumed=self._resumed(),
+        )
+        paused = partial(ae.AgentPaused, story_id=self._story.id, agent=self._agent, reason=said.words)
+        match after_outage(facts):
+            case Pause(until=until, everyone=everyone, fresh=fresh):
+                return (paused(until=until, everyone=everyone, fresh=fresh),)
+            case Refusal(because=because):
+                words = f"{said.words} ({because})" if because else said.words
+                hint = (_ONCE_WELL if because else _BY_HAND).format(self._agent)
+                return (ae.AgentRefused(story_id=self._story.id, agent=self._agent, reason=words, hint=hint),)
+            case None:
+                return ()
+
+    def _resumed(self) -> bool:
+        """Tell whether the newest session went on with a conversation of an earlier one."""
+        *earlier, last = self._now.sessions
+        return any(session.conversation == last.conversation for session in earlier if last.conversation)
 
     def failed(self, failure: ev.AttemptFailed) -> tuple[ev.Body, ...]:
         """Judge a failed attempt: the same failure again and again is a spiral.
@@ -194,6 +249,22 @@ class StoryLoop:
             candidates=[f"{now.place.number} ({now.place.name})"],
             rationale=[selection.rationale],
         )
+
+    async def _agent_or_stop(self) -> None:
+        """Wait until the agent's service may be asked again, the time is over, or a person asks to stop."""
+        recorder, told = self._tools.recorder, 0.0
+        while True:
+            until = max(self._now.resume_at, recorder.snapshot.pauses.get(self._agent, 0.0))
+            wait = min(until - recorder.now(), self._tools.deadline - trio.current_time())
+            if wait <= 0 or self._senses.aborted():
+                return
+            if until != told:
+                told, line = until, f"waits for {self._agent} until {clock(until)}"
+                shown = self._now.last_line
+                recorder.show(ev.OutputSeen(story_id=self._story.id, line=shown if line in shown else line))
+            recorder.touch()  # a wait that was announced is no silence
+            with trio.move_on_after(min(wait, LOOK_AT_PAUSE)):
+                await self._tools.control.wait_for(self._story.id, Level.FINISH)
 
     async def _budget_or_stop(self) -> None:
         """Wait until a part of the budget comes back, or a person asks to stop."""

@@ -5,6 +5,7 @@ Whatever an agent or a file name brought along is made harmless.
 
 from typing import assert_never
 
+from runner.core import agent_events as ae
 from runner.core import events as ev
 from runner.core.instants import clock, span
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
@@ -66,11 +67,8 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
             )
         case ev.Noted():
             return f"note: {body.message}"
-        case ev.PlaceFound():
-            return body.correction or f"stands at step {body.step_number} ({body.step_name})"
-        case ev.StepFinished():
-            how = "skipped" if body.skipped else "finished"
-            return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
+        case ev.PlaceFound() | ev.StepFinished():
+            return _place(body)
         case ev.DecisionAsked():
             return f"needs a decision: {body.question.get('title', '')}"
         case ev.DecisionAnswered():
@@ -79,14 +77,37 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
             return "goes on"
         case ev.Remembered():
             return f"{body.topic}: {body.text}"
+        case ae.AgentPaused() | ae.AgentRefused():
+            return _agent(body)
         case (
             ev.StoryQueued()
             | ev.WorkspacePlanned()
             | ev.CheckpointPlanned()
             | ev.DecisionApplied()
             | ev.OutputSeen()
+            | ae.ConversationSeen()
         ):
             return None
+        case _:
+            assert_never(body)
+
+
+def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
+    if isinstance(body, ev.PlaceFound):
+        return body.correction or f"stands at step {body.step_number} ({body.step_name})"
+    how = "skipped" if body.skipped else "finished"
+    return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
+
+
+def _agent(body: ae.AgentPaused | ae.AgentRefused) -> str:
+    match body:
+        case ae.AgentRefused():
+            return f"{body.agent} cannot go on: {body.reason}"
+        case ae.AgentPaused(fresh=True):
+            return f"{body.agent} begins a new conversation: {body.reason}"
+        case ae.AgentPaused():
+            who = f"all sessions of {body.agent} wait" if body.everyone else f"waits for {body.agent}"
+            return f"{who} until {clock(body.until)}, which costs no attempt: {body.reason}"
         case _:
             assert_never(body)
 

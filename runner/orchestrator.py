@@ -15,6 +15,7 @@ from runner import verdicts
 from runner.agents.protocol import Agent
 from runner.core import events as ev
 from runner.core.errors import JournalError, RunnerError
+from runner.core.instants import clock
 from runner.core.loop import COHORT, SPIRAL, switch
 from runner.core.model import (
     ContinuePolicy,
@@ -32,6 +33,7 @@ from runner.tools import Tools
 from runner.window_keeper import WindowKeeper
 
 REQUEST_SECONDS = 0.3
+PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,7 @@ class Orchestrator:
             watchers.start_soon(self._watch_deadline)
             watchers.start_soon(self._watch_silence)
             watchers.start_soon(self._watch_stops)
+            watchers.start_soon(self._watch_pauses)
             async with trio.open_nursery() as stories:
                 await self._admit(stories)
             watchers.cancel_scope.cancel()
@@ -108,6 +111,7 @@ class Orchestrator:
                 admitting=self._admitting,
                 patient=self._awaiting_answers,
                 leaving=[name for name, count in self._active.items() if count and statuses[name].final],
+                held=self._held(),
             )
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
             bodies += [
@@ -148,6 +152,16 @@ class Orchestrator:
         finally:
             self._active[story.id] -= 1
             self._wake()
+
+    def _held(self) -> dict[StoryId, str]:
+        """Name the stories whose agent is at its limit, and say until when."""
+        recorder = self._tools.recorder
+        now, pauses = recorder.now(), recorder.snapshot.pauses
+        return {
+            story_id: f"waits for {agent.name}, which is at its limit until {clock(pauses[agent.name])}"
+            for story_id, agent in self._agents.items()
+            if pauses.get(agent.name, 0.0) > now
+        }
 
     @property
     def _admitting(self) -> bool:
@@ -215,6 +229,14 @@ class Orchestrator:
         await self._tools.control.wait_for_run(Level.FINISH)
         await self._end_admission("user-abort", "a person asked to stop")
 
+    async def _watch_pauses(self) -> None:
+        """Look again for what may start when an agent's pause is over."""
+        while True:
+            held = bool(self._held())
+            await trio.sleep(PAUSE_SECONDS)
+            if held and not self._held():
+                self._wake()
+
     async def _watch_requests(self) -> None:
         control = self._tools.control
         last = max((request.id for request in await self._requests(0)), default=0)
@@ -243,8 +265,8 @@ class Orchestrator:
         """End the run when no story has shown any life for too long."""
         limit = self._tools.settings.inactivity_timeout
         while True:
-            if self._awaiting_answers and not self._active.total():
-                self._tools.recorder.touch()  # a person may think for as long as it takes
+            if (self._awaiting_answers and not self._active.total()) or self._held():
+                self._tools.recorder.touch()  # a person may take all the time, and so may a service
             quiet_until = self._tools.recorder.last_activity + limit
             if trio.current_time() < quiet_until:
                 await trio.sleep_until(quiet_until)

@@ -59,7 +59,7 @@ class Pipeline:
         self._record = tools.recorder.record
         self._repository = tools.repository
         self._sessions = StorySessions(story=story, agent=agent, tools=tools)
-        self._loop = StoryLoop(story=story, tools=tools)
+        self._loop = StoryLoop(story=story, tools=tools, agent=agent.name)
 
     @property
     def _now(self) -> StorySnapshot:
@@ -163,6 +163,9 @@ class Pipeline:
             return None
         if now.ending is not None:
             return self._stopped(now.ending)
+        if now.refusal is not None:
+            reason, hint = now.refusal
+            return verdicts.failed(self._story.id, reason, next_=hint)
         if now.place.number == DONE_NUMBER:
             return self._passed(workspace)
         if now.attempt > MAX_RETRIES + 1:
@@ -198,8 +201,8 @@ class Pipeline:
             workspace, stepping.brief(), allowance=allowance, then=self._after_work
         )
         await self._hook("after_run", workspace)
-        if verdict.result.complaint:
-            await self._record(ev.Noted(story_id=self._story.id, message=verdict.result.complaint))
+        for complaint in filter(None, (verdict.result.complaint, _denied(verdict))):
+            await self._record(ev.Noted(story_id=self._story.id, message=complaint))
         return await self._follow_up(verdict, stepping)
 
     async def _follow_up(self, verdict: SessionVerdict, stepping: Stepping) -> StoryResult | None:
@@ -213,7 +216,7 @@ class Pipeline:
                 return self._stopped(switch("stall-timeout", verdict.detail))
             case Outcome.ASKS:
                 await stepping.ask_for_agent(verdict.result.decision or {"question": verdict.detail})
-            case Outcome.FAILED if not _spiralled(verdict):
+            case Outcome.FAILED if not (_spiralled(verdict) or self._let_down):
                 await stepping.attempt_failed(self._now.reason)
             case Outcome.STUCK:
                 await stepping.recover(verdict.detail, Outcome.STUCK)
@@ -223,6 +226,9 @@ class Pipeline:
 
     def _after_work(self, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
         """Give what follows from a session's end, to be recorded with it."""
+        let_down = self._loop.let_down(verdict)
+        if let_down:
+            return let_down  # nobody's work failed
         judged = self._loop.ended(verdict)
         ends = any(isinstance(body, ev.LoopEnded) for body in judged)
         if judged and not ends:
@@ -232,6 +238,11 @@ class Pipeline:
         if verdict.outcome is Outcome.FAILED and not ends:
             return self._loop.failed(self._failure(f"session: {verdict.detail}", verdict.output))
         return judged
+
+    @property
+    def _let_down(self) -> bool:
+        """Tell whether it was the agent's service that failed the newest session."""
+        return self._now.refusal is not None or self._now.outages > 0
 
     def _after_verify(self, command: str, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
         if verdict.outcome is not Outcome.FAILED:
@@ -356,6 +367,14 @@ class Pipeline:
 def _spiralled(verdict: SessionVerdict) -> bool:
     """Tell whether the session said so itself; then it was no failed attempt."""
     return verdict.result.summary.get("spiral", 0) > 0
+
+
+def _denied(verdict: SessionVerdict) -> str:
+    """Say which tools the agent was not allowed to use: it may have gone on without them."""
+    denied = verdict.said.denied if verdict.said else ()
+    if not denied:
+        return ""
+    return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
 
 
 def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:

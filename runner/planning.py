@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from isolation.layout import folds_case, journal_path, worktree_root
+from isolation.layout import folds_case, journal_path, worktree_path, worktree_root
 from isolation.repository import Repository
 from runner import probe
 from runner.agents.catalogue import choose
@@ -16,7 +16,8 @@ from runner.core.events import StoryFinished
 from runner.core.exclusivity import classify, runs_alone
 from runner.core.flow import QUICK, Edition
 from runner.core.graph import closure, critical_path, expected_durations, ordered, waves
-from runner.core.model import Status, Story, StoryId
+from runner.core.model import IMPLEMENT, SessionKind, Status, Step, Story, StoryId
+from runner.core.names import did_you_mean
 from runner.core.schedule import decide
 from runner.core.settings import Settings
 from runner.core.window import at_start
@@ -24,6 +25,7 @@ from runner.guarding import guarding_of
 from runner.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.journal import Journal
 from runner.ownership import SHARED, read_ownership, require_specs, settle
+from runner.prompt import PromptFacts, load_template, render
 from runner.report.plan import PlanRow, PlanView
 from runner.shards import Shard, load_shards, told_by, unfinished_in
 from runner.stories import load_stories
@@ -95,8 +97,11 @@ def make_plan(request: RunRequest) -> Plan:
     """Read and check everything; the first thing that is wrong is raised."""
     backlog = load_backlog(request)
     agents = {story.id: choose(story, backlog.settings) for story in backlog.own}
+    if backlog.settings.prompt_template:
+        load_template(backlog.repository.top / backlog.settings.prompt_template)
     parts = {part.name: getattr(backlog, part.name) for part in fields(backlog)}
-    return Plan(**parts, agents=agents)
+    notes = (*backlog.notes, *_found_by_itself(backlog.own, agents, backlog.settings))
+    return Plan(**{**parts, "notes": notes}, agents=agents)
 
 
 def load_backlog(request: RunRequest) -> Backlog:
@@ -145,6 +150,18 @@ def load_backlog(request: RunRequest) -> Backlog:
     )
 
 
+def _found_by_itself(
+    order: Sequence[Story], agents: Mapping[StoryId, Agent], settings: Settings
+) -> tuple[str, ...]:
+    """Say which agent `auto` has found, where it decides."""
+    names = {
+        agents[story.id].name
+        for story in order
+        if story.command is None and (story.agent or settings.agent) == AUTO
+    }
+    return tuple(f"agent auto: {name}" for name in sorted(names))
+
+
 def view(plan: Plan) -> PlanView:
     """Give the plan as people and machines read it."""
     settings = plan.settings
@@ -184,6 +201,39 @@ def require_worktrees(settings: Settings) -> None:
             "bg-isolation 'none' is not available in this version",
             hint="use `--bg-isolation worktree`, which gives each story a worktree of its own.",
         )
+
+
+def preview(plan: Plan, story_id: StoryId) -> str:
+    """Give the prompt that the first session of a story would get, were it to start now."""
+    story = next((each for each in plan.stories if each.id == story_id), None)
+    if story is None:
+        known = [each.id for each in plan.stories]
+        raise NotFoundError(
+            f"there is no story {story_id}",
+            hint=did_you_mean(story_id, known) or f"there are: {', '.join(known)}.",
+        )
+    first, words = IMPLEMENT, ""
+    if story.flow != QUICK.name:
+        from runner.flows.catalogue import load_flow
+
+        edition = Edition(story.dialect or plan.settings.dialect)
+        step = next(
+            one
+            for one in load_flow(story.flow, edition, plan.repository.top).steps
+            if one.kind is SessionKind.WORK
+        )
+        first, words = Step(number=step.number, name=step.name), step.prompt.strip()
+    own = plan.settings.prompt_template
+    exchange = worktree_path(plan.worktree_root, story.id) / ".orchestrator"
+    facts = PromptFacts(
+        story=story,
+        step=first,
+        attempt=1,
+        verify=story.verify or plan.settings.verify,
+        result_file=exchange / "01-result.json",
+        step_prompt=words,
+    )
+    return render(facts, load_template(plan.repository.top / own if own else None))
 
 
 def root_of(repository: Repository, settings: Settings) -> Path:

@@ -1,9 +1,44 @@
-"""What a session is told: the story, where it stands, what went wrong last, and what counts as done."""
+"""What a session is told: the story, where it stands, what went wrong last, and what counts as done.
 
+The form is a template, ours or the user's: `$name` stands for a part, `$$` for a dollar. A line that holds
+nothing but a part that is empty goes, and the blank lines after it.
+"""
+
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
+from runner.core.errors import SettingsError
 from runner.core.model import MAX_RETRIES, Step, Story
+from runner.core.names import did_you_mean
+
+DEFAULT_TEMPLATE = Path(__file__).parent / "prompts" / "default.md"
+PARTS = (
+    "story",
+    "title",
+    "prompt",
+    "id",
+    "step_number",
+    "step_name",
+    "attempt",
+    "attempts",
+    "step_prompt",
+    "answers",
+    "owns",
+    "verify",
+    "interrupted",
+    "last_failure",
+    "ending",
+    "result_file",
+)
+"""What a template may name."""
+_ENDING = (
+    "Leave the work in this folder, committed or not; what is not committed is committed for you. "
+    "You may write a result as JSON to {}."
+)
+_ALONE = re.compile(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILINE)
+_NEEDED = frozenset({"story", "prompt"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,33 +56,69 @@ class PromptFacts:
     interrupted: bool = False
 
 
-def render(facts: PromptFacts) -> str:
-    """Write the prompt; the story's own words come first."""
+def load_template(path: Path | None = None) -> str:
+    """Read the template of prompts; one that cannot be used is refused with what is wrong in it."""
+    chosen = path or DEFAULT_TEMPLATE
+    try:
+        text = chosen.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SettingsError(
+            f"prompt-template: {chosen} cannot be read: {reason}",
+            hint="name a file from the top of the repository, or leave the setting out.",
+        ) from error
+    template = Template(text)
+    if not template.is_valid():
+        raise SettingsError(
+            f"prompt-template: {chosen} has a `$` that begins no name", hint="write a dollar as `$$`."
+        )
+    names = set(template.get_identifiers())
+    for name in sorted(names - set(PARTS)):
+        hint = did_you_mean(name, PARTS) or f"known are: {', '.join(PARTS)}."
+        raise SettingsError(f"prompt-template: {chosen} names the unknown part ${name}", hint=hint)
+    if not names & _NEEDED:
+        raise SettingsError(
+            f"prompt-template: {chosen} names neither $story nor $prompt",
+            hint="without one of them no agent would learn what to do.",
+        )
+    return text
+
+
+def render(facts: PromptFacts, template: str) -> str:
+    """Write the prompt; a part that is empty leaves no gap."""
+    parts = _parts(facts)
+    # Before anything is filled in, since the user's own words keep their blank lines.
+    shaped = _ALONE.sub(lambda line: line[0] if parts[line[1] or line[2]] else "", template)
+    return Template(shaped).substitute(parts).strip() + "\n"
+
+
+def _parts(facts: PromptFacts) -> dict[str, object]:
     story = facts.story
-    body = story.prompt.strip()
-    heading = f"# {story.title}"
-    parts = [body if body.startswith(heading) else f"{heading}\n\n{body}".strip()]
-    parts.append(
-        f"Story {story.id}, step {facts.step.number} ({facts.step.name}), "
-        f"attempt {facts.attempt} of {MAX_RETRIES + 1}."
-    )
-    if facts.step_prompt:
-        parts.append(f"What this step is for:\n\n{facts.step_prompt}")
-    if facts.answers:
-        parts.append("A person has decided:\n" + "\n".join(f"- {answer}" for answer in facts.answers))
-    if story.owns:
-        parts.append("Change only paths that match:\n" + _bullets(story.owns))
-    if facts.verify:
-        parts.append("Your work counts when these commands pass here:\n" + _bullets(facts.verify))
-    if facts.interrupted:
-        parts.append("An earlier session of this step was cut off; its unfinished changes are still here.")
-    if facts.last_failure:
-        parts.append("The attempt before this one failed:\n\n" + _quoted(facts.last_failure))
-    parts.append(
-        "Leave the work in this folder, committed or not; what is not committed is committed for you. "
-        f"You may write a result as JSON to {facts.result_file}."
-    )
-    return "\n\n".join(part for part in parts if part) + "\n"
+    body, heading = story.prompt.strip(), f"# {story.title}"
+    return {
+        "story": body if body.startswith(heading) else f"{heading}\n\n{body}".strip(),
+        "title": story.title,
+        "prompt": body,
+        "id": story.id,
+        "step_number": facts.step.number,
+        "step_name": facts.step.name,
+        "attempt": facts.attempt,
+        "attempts": MAX_RETRIES + 1,
+        "step_prompt": _under("What this step is for:\n", facts.step_prompt),
+        "answers": _under("A person has decided:", "\n".join(f"- {answer}" for answer in facts.answers)),
+        "owns": _under("Change only paths that match:", _bullets(story.owns)),
+        "verify": _under("Your work counts when these commands pass here:", _bullets(facts.verify)),
+        "interrupted": "An earlier session of this step was cut off; its unfinished changes are still here."
+        if facts.interrupted
+        else "",
+        "last_failure": _under("The attempt before this one failed:\n", _quoted(facts.last_failure)),
+        "ending": _ENDING.format(facts.result_file),
+        "result_file": facts.result_file,
+    }
+
+
+def _under(heading: str, text: str) -> str:
+    return f"{heading}\n{text}" if text else ""
 
 
 def _bullets(items: tuple[str, ...]) -> str:

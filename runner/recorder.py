@@ -10,9 +10,10 @@ from typing import Protocol
 
 import trio
 
-from runner.core.events import Body, Event
+from runner.core.events import Body, Event, RunStarted
 from runner.core.fold import apply
 from runner.core.model import RunSnapshot
+from runner.core.redaction import Redactor
 
 Listener = Callable[[Event, RunSnapshot], None]
 
@@ -42,7 +43,9 @@ class Recorder:
         store: EventStore,
         snapshot: RunSnapshot,
         wall_clock: Callable[[], float] = time.time,
+        redactor: Redactor | None = None,
     ) -> None:
+        self.redactor = redactor or Redactor()
         self._store = store
         self._wall_clock = wall_clock
         self._listeners: list[Listener] = []
@@ -87,7 +90,11 @@ class Recorder:
 
     def _events(self, bodies: tuple[Body, ...]) -> list[Event]:
         at = self._wall_clock()
-        return [Event(run_id=self.snapshot.run_id, at=at, body=body) for body in bodies]
+        return [Event(run_id=self.snapshot.run_id, at=at, body=self._clean(body)) for body in bodies]
+
+    def _clean(self, body: Body) -> Body:
+        """Take secrets out of what came from outside; a plan must stay as the user wrote it."""
+        return body if isinstance(body, RunStarted) else self.redactor.value(body)
 
     async def _record_waiting(self) -> None:
         batch, self._waiting = self._waiting, []
@@ -104,7 +111,7 @@ class Recorder:
 
     def show(self, body: Body) -> None:
         """Let people see something that is not worth keeping."""
-        self._publish(Event(run_id=self.snapshot.run_id, at=self._wall_clock(), body=body))
+        self._publish(Event(run_id=self.snapshot.run_id, at=self._wall_clock(), body=self._clean(body)))
 
     def touch(self) -> None:
         """Note a sign of life from some story."""

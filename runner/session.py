@@ -14,11 +14,15 @@ from isolation.errors import KeeperError
 from isolation.guard import refused
 from isolation.keeper import Keeper, Session
 from isolation.model import Exit, SessionSpec
+from runner.agents.hearing import Hearing
+from runner.agents.protocol import Agent
 from runner.agents.result import Result, load_result
+from runner.core.agent_events import ConversationSeen
 from runner.core.events import OutputSeen, StallSeen
 from runner.core.life import Signs, announced_wait, sign_of_life
-from runner.core.model import Outcome, StoryId
+from runner.core.model import Outcome, StoryId, Usage
 from runner.core.screen import LineTail
+from runner.core.stream import Final, since
 from runner.core.stuck import Stuck
 from runner.files_changed import changed_since
 from runner.meter import Meter
@@ -38,7 +42,8 @@ class SessionOrder:
     """All that one session needs; `result_file` only where a result is expected.
 
     `progress` tells from the time now and that of the last output whether the session is stuck. Signs of
-    life are looked for at least every `look_seconds`. A session of the journal has its `session_id`.
+    life are looked for at least every `look_seconds`. A session of the journal has its `session_id`. `agent`
+    reads its output; `conversation` is what it is known to talk in, `used_before` what that had used already.
     """
 
     story_id: StoryId
@@ -51,11 +56,17 @@ class SessionOrder:
     progress: Callable[[float, float], Stuck | None] | None = None
     session_id: str = ""
     look_seconds: float = LOOK_FOR_LIFE
+    agent: Agent | None = None
+    conversation: str = ""
+    used_before: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionVerdict:
-    """How it ended; `output` is the end of what it printed, for the next attempt's prompt."""
+    """How it ended; `output` is the end of what it printed, for the next attempt's prompt.
+
+    `said` is an agent's own last word, `usage` and `tools` what it told on the way.
+    """
 
     outcome: Outcome
     exit_code: int | None
@@ -64,6 +75,9 @@ class SessionVerdict:
     last_line: str
     result: Result = field(default_factory=Result)
     peak_memory: int | None = None
+    said: Final | None = None
+    usage: Usage = field(default_factory=Usage)
+    tools: int | None = None
 
 
 @dataclass(slots=True)
@@ -83,15 +97,21 @@ class _Ear:
     log: SessionLog
     tail: LineTail
     life: _Life
+    hearing: Hearing
+
+    @property
+    def line(self) -> str:
+        """Give the newest thing that it said, to be shown."""
+        return self.hearing.line or ("" if self.hearing.traits.says_end else self.tail.line)
 
 
 async def run_session(
     order: SessionOrder, *, keeper: Keeper, recorder: Recorder, control: StopControl, meter: Meter
 ) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
-    life, tail = _Life(), LineTail()
-    with SessionLog(order.log, cap=order.log_cap) as log:
-        ear = _Ear(log=log, tail=tail, life=life)
+    life = _Life()
+    with SessionLog(order.log, cap=order.log_cap, redactor=recorder.redactor) as log:
+        ear = _Ear(log=log, tail=LineTail(), life=life, hearing=Hearing(order.agent))
         try:
             async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:
                 nursery.start_soon(_obey, order, session, control, life)
@@ -101,27 +121,37 @@ async def run_session(
                     await _drain(order, session, ear, recorder)
                     ended = await session.wait()
                 life.peak_memory = reading.peak
+                ear.hearing.end(trio.current_time())
                 nursery.cancel_scope.cancel()
         except KeeperError as error:
             log.write(f"autopilot-multi: {error.message}\n".encode())
             ended, complaint = None, error.message
         else:
             complaint = ""
-    return _judge(order, ended, complaint=complaint, life=life, last_line=tail.line)
+    return _judge(order, ended, complaint=complaint, ear=ear, at=recorder.now())
 
 
 async def _drain(order: SessionOrder, session: Session, ear: _Ear, recorder: Recorder) -> None:
     """Move what the session prints to its log, and show its newest line now and then."""
-    shown, next_show = "", 0.0
+    shown, next_show, conversation = "", 0.0, order.conversation
     while chunk := await session.receive():
         now = trio.current_time()
         ear.log.write(chunk)
         ear.tail.feed(chunk)
+        ear.hearing.feed(chunk, now)
         ear.life.printed_at = now
         recorder.touch()
-        if now >= next_show and ear.tail.line != shown:
-            shown, next_show = ear.tail.line, now + SHOW_EVERY
-            recorder.show(OutputSeen(story_id=order.story_id, line=shown))
+        if now >= next_show and ear.line != shown:
+            shown, next_show = ear.line, now + SHOW_EVERY
+            recorder.show(OutputSeen(story_id=order.story_id, line=shown, tools=ear.hearing.tally.uses))
+        named = ear.hearing.tally.conversation
+        if named and named != conversation and order.session_id:
+            conversation = named
+            await recorder.record(
+                ConversationSeen(story_id=order.story_id, session_id=order.session_id, conversation=named)
+            )
+        if ear.hearing.hopeless:
+            session.stop(grace=order.grace)
 
 
 async def _obey(order: SessionOrder, session: Session, control: StopControl, life: _Life) -> None:
@@ -168,8 +198,10 @@ def _signs(session: Session, ear: _Ear) -> Signs:
 
 
 def _awaited(ear: _Ear, now: float) -> bool:
-    """Tell whether the session has announced that it waits until later than now."""
-    wait = announced_wait(ear.tail.line)
+    """Tell whether silence is no wonder: a tool runs, or it has said that it waits until later than now."""
+    if ear.hearing.tally.busy(now):
+        return True
+    wait = announced_wait(ear.line)
     return wait > 0 and now < ear.life.printed_at + wait
 
 
@@ -187,16 +219,19 @@ async def _watch_progress(order: SessionOrder, session: Session, life: _Life) ->
 
 
 def _judge(
-    order: SessionOrder, ended: Exit | None, *, complaint: str, life: _Life, last_line: str
+    order: SessionOrder, ended: Exit | None, *, complaint: str, ear: _Ear, at: float
 ) -> SessionVerdict:
     result = load_result(order.result_file) if order.result_file else Result()
-    outcome, detail = _outcome(ended, complaint, life, result)
+    hearing, last_line = ear.hearing, ear.line or ear.tail.line
+    said = hearing.verdict(ended.returncode, last_line, at) if ended else None
+    outcome, detail = _outcome(ended, complaint, ear.life, result, said)
     output = read_tail(order.log, FAILURE_TAIL_BYTES)
     confinement = order.spec.confinement
     if outcome is Outcome.FAILED and confinement and (words := refused(output, confinement, order.spec.cwd)):
         detail += f"; {words}"
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
+    usage = hearing.tally.usage
     return SessionVerdict(
         outcome=outcome,
         exit_code=ended.returncode if ended else None,
@@ -204,18 +239,23 @@ def _judge(
         output=output,
         last_line=last_line,
         result=result,
-        peak_memory=life.peak_memory,
+        peak_memory=ear.life.peak_memory,
+        said=said,
+        usage=since(usage, order.used_before) if hearing.traits.whole_thread else usage,
+        tools=hearing.tally.uses if hearing.traits.streams else None,
     )
 
 
 def _outcome(  # noqa: PLR0911  one return a way to end
-    ended: Exit | None, complaint: str, life: _Life, result: Result
+    ended: Exit | None, complaint: str, life: _Life, result: Result, said: Final | None
 ) -> tuple[Outcome, str]:
     if life.ended_by is not None:
         why = "asked to stop" if life.ended_by is Outcome.STOPPED else "no output and no work"
         return life.ended_by, life.why or why
     if ended is None:
         return Outcome.FAILED, complaint
+    if said is not None and not said.ok:
+        return Outcome.FAILED, said.words
     if ended.returncode < 0:
         return Outcome.FAILED, f"ended by signal {-ended.returncode}"
     if ended.returncode > 0:

@@ -1,4 +1,4 @@
-"""What a session prints, on disk: every byte as it came, up to a cap, then the last part of the rest.
+"""What a session prints, on disk: every byte but secrets, up to a cap, then the last part of the rest.
 
 Memory is bounded by the tail that is kept, whatever a session prints.
 """
@@ -8,19 +8,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from runner.core.redaction import RedactedStream, Redactor
+
 TAIL_BYTES = 1 << 20
 
 
 class SessionLog:
-    """Writes the first `cap` bytes as they come, and at the close the newest bytes beyond them."""
+    """Writes the first `cap` bytes line by line, and at the close the newest bytes beyond them."""
 
-    def __init__(self, path: Path, *, cap: int) -> None:
+    def __init__(self, path: Path, *, cap: int, redactor: Redactor | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("ab", buffering=0)
         self._room = max(0, cap - TAIL_BYTES)
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
         self._dropped = 0
+        self._stream = RedactedStream(redactor or Redactor())
         self.bytes_seen = 0
 
     def __enter__(self) -> Self:
@@ -34,6 +37,9 @@ class SessionLog:
     def write(self, chunk: bytes) -> None:
         """Take what came; never keeps more than a tail in memory."""
         self.bytes_seen += len(chunk)
+        self._write(self._stream.feed(chunk))
+
+    def _write(self, chunk: bytes) -> None:
         head = chunk[: self._room]
         if head:
             self._file.write(head)
@@ -44,6 +50,7 @@ class SessionLog:
 
     def close(self) -> None:
         """Write the tail behind a marker, if the cap was passed."""
+        self._write(self._stream.rest())
         if self._tail:
             marker = f"\n[autopilot-multi: {self._dropped} bytes left out here; the log is capped]\n"
             self._file.write(marker.encode() if self._dropped else b"")

@@ -6,23 +6,24 @@ an end without its consequence.
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
 
-from isolation.layout import autopilot_dir, story_dir
+from isolation.layout import autopilot_dir, own_git_dir, story_dir
 from isolation.model import SessionSpec, Workspace
 from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, Job
 from runner.core import events as ev
 from runner.core.budget import Amount
-from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot
+from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot, Usage
+from runner.core.prices import priced
 from runner.core.stuck import Stuck
 from runner.core.tiers import agents_per_wave
 from runner.neighbours import session_visible
 from runner.progress import ArtifactWatch
-from runner.prompt import PromptFacts, render
+from runner.prompt import PromptFacts, load_template, render
 from runner.session import SessionOrder, SessionVerdict, run_session
 from runner.session_environment import environment_of
 from runner.stepping import Brief
@@ -66,15 +67,21 @@ class StorySessions:
             last_failure=now.last_failure,
             interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
         )
-        prompt = await trio.to_thread.run_sync(_write_prompt, exchange / f"{name}.prompt.md", render(facts))
+        prompt = await trio.to_thread.run_sync(self._write_prompt, exchange / f"{name}.prompt.md", facts)
         story, agent = self._story, self._agent
         if brief.command is not None:  # the flow's own command for this step
             story, agent = replace(story, command=brief.command), CommandAgent()
+        common = self._tools.repository.common_dir
         job = Job(
             story=story,
             workspace=workspace.path,
             session_id=self._session_id(name),
             model=self._tools.settings.model,
+            prompt=prompt,
+            conversation=self._to_resume(agent),
+            git_dirs=(common, own_git_dir(workspace.path) or common),
+            verify=facts.verify,
+            cost=allowance.cost,
         )
         launch = agent.launch(job)
         environment = self._environment(workspace, step) | {
@@ -93,9 +100,30 @@ class StorySessions:
             confinement=self._tools.confinement(workspace),
         )
         watch = ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look if brief.artifacts else None
+        hearing = _Listener(agent=agent, conversation=launch.conversation)
         return await self._run(
-            spec, name, step, SessionKind.WORK, then, result_file=result_file, progress=watch
+            spec,
+            name,
+            step,
+            SessionKind.WORK,
+            then,
+            listener=hearing,
+            result_file=result_file,
+            progress=watch,
         )
+
+    def _to_resume(self, agent: Agent) -> str:
+        """Name the conversation that the session goes on with; empty for a new one."""
+        known = self._now.conversation
+        return known.id if known is not None and known.agent == agent.name else ""
+
+    def _used_in(self, conversation: str) -> Usage:
+        """Add up what earlier sessions of a conversation are known to have used."""
+        used = Usage()
+        for session in self._now.sessions:
+            if conversation and session.conversation == conversation:
+                used += session.usage
+        return used
 
     async def verify(self, workspace: Workspace, command: str, *, then: Consequences) -> SessionVerdict:
         """Run one verify command in the workspace."""
@@ -119,12 +147,17 @@ class StorySessions:
         kind: SessionKind,
         then: Consequences,
         *,
+        listener: "_Listener | None" = None,
         result_file: Path | None = None,
         progress: Callable[[float, float], Stuck | None] | None = None,
     ) -> SessionVerdict:
         tools, settings = self._tools, self._tools.settings
         log = self._logs / f"{name}.log"
         session_id = self._session_id(name)
+        agent = listener.agent if listener else None
+        conversation = listener.conversation if listener else ""
+        used = self._used_in(conversation)
+        quiet = agent.traits.quiet_seconds if agent else 0.0
         await tools.recorder.record(
             ev.SessionStarted(
                 story_id=self._story.id,
@@ -133,9 +166,10 @@ class StorySessions:
                 step_number=step.number,
                 step_name=step.name,
                 attempt=self._now.attempt,
-                agent=self._agent.name if kind is SessionKind.WORK else "verify",
+                agent=agent.name if agent else "verify",
                 log=log.relative_to(autopilot_dir(tools.repository.common_dir)).as_posix(),
                 agents_per_wave=self._agents_per_wave(),
+                conversation=conversation,
             )
         )
         order = SessionOrder(
@@ -144,11 +178,15 @@ class StorySessions:
             log=log,
             log_cap=settings.log_cap_mb << 20,
             grace=settings.grace_seconds,
-            stall_seconds=settings.stall_seconds,
+            # Two windows of silence end a session, so one must hold half of what is still healthy.
+            stall_seconds=max(settings.stall_seconds, quiet / 2),
             result_file=result_file,
             progress=progress,
             session_id=session_id,
             look_seconds=settings.inactivity_timeout / 4,
+            agent=agent,
+            conversation=conversation,
+            used_before=used,
         )
         mode = self._now.mode or self._story.mode
         async with session_visible(session_id, replace(self._story, mode=mode), tools):
@@ -159,8 +197,16 @@ class StorySessions:
                 control=tools.control,
                 meter=tools.meter,
             )
-        await tools.recorder.record(_ended(self._story, session_id, verdict), *then(verdict))
+        usage = priced(_told(verdict), settings.model, settings.prices)
+        await tools.recorder.record(_ended(self._story, session_id, verdict, usage), *then(verdict))
         return verdict
+
+    def _write_prompt(self, path: Path, facts: PromptFacts) -> Path:
+        own = self._tools.settings.prompt_template
+        text = render(facts, load_template(self._tools.repository.top / own if own else None))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        return path
 
     @property
     def _now(self) -> StorySnapshot:
@@ -183,8 +229,23 @@ class StorySessions:
         }
 
 
-def _ended(story: Story, session_id: str, verdict: SessionVerdict) -> ev.SessionEnded:
-    usage = verdict.result.usage
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listener:
+    """Who reads a session's output, and in which conversation it talks as far as is known."""
+
+    agent: Agent
+    conversation: str
+
+
+def _told(verdict: SessionVerdict) -> Usage:
+    """Join what the result file and the output say of usage; the file was written on purpose."""
+    written, heard = verdict.result.usage, verdict.usage
+    names = ("input_tokens", "output_tokens", "cost_usd")
+    given = {name: value for name in names if (value := getattr(written, name)) is not None}
+    return replace(heard, **given)
+
+
+def _ended(story: Story, session_id: str, verdict: SessionVerdict, usage: Usage) -> ev.SessionEnded:
     return ev.SessionEnded(
         story_id=story.id,
         session_id=session_id,
@@ -201,6 +262,9 @@ def _ended(story: Story, session_id: str, verdict: SessionVerdict) -> ev.Session
         peak_memory=verdict.peak_memory,
         total_waves=verdict.result.total_waves,
         waves=verdict.result.waves,
+        cached_tokens=usage.cached_tokens,
+        cost_estimated=usage.estimated,
+        tools=verdict.tools,
     )
 
 
@@ -217,9 +281,3 @@ def _spending(allowance: Amount) -> dict[str, str]:
 def succeeded(verdict: SessionVerdict) -> bool:
     """Tell whether a session left work that is worth a checkpoint."""
     return verdict.outcome in {Outcome.OK, Outcome.PARTIAL}
-
-
-def _write_prompt(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    return path

@@ -138,6 +138,9 @@ def session_record(
         "output_tokens": session.usage.output_tokens,
         "total_tokens": session.usage.tokens,
         "cost_usd": session.usage.cost_usd,
+        "cost_estimated": session.usage.estimated,
+        "tool_uses": session.tools,
+        "conversation": session.conversation or None,
         "agents_per_wave": session.agents_per_wave,
     }
 
@@ -215,7 +218,11 @@ def _switch(switch: KillSwitch | None) -> dict[str, Any]:
 
 
 def _spent(usage: Usage) -> dict[str, Any]:
-    return {"total_tokens_used": usage.tokens, "total_cost_usd": usage.cost_usd}
+    return {
+        "total_tokens_used": usage.tokens,
+        "total_cost_usd": usage.cost_usd,
+        "cost_estimated": usage.estimated,
+    }
 
 
 def _completed(story: StorySnapshot) -> int:

@@ -1,12 +1,33 @@
 """Which agent does which story; decided before anything starts, so that a bad name costs nothing."""
 
+import os
+import shutil
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
+from runner.agents.aider import AiderAgent
+from runner.agents.claude import ClaudeAgent
+from runner.agents.codex import CodexAgent
 from runner.agents.command import CommandAgent, TemplateAgent
+from runner.agents.gemini import GeminiAgent
+from runner.agents.opencode import OpencodeAgent
+from runner.agents.permissions import Permissions
 from runner.agents.protocol import Agent
+from runner.agents.qwen import QwenAgent
 from runner.core.errors import AgentError
 from runner.core.model import Story
-from runner.core.settings import Settings
+from runner.core.settings import AgentSettings, Settings
+
+AUTO = "auto"
+KNOWN: Mapping[str, Callable[[AgentSettings], Agent]] = {
+    "claude": ClaudeAgent,
+    "codex": CodexAgent,
+    "opencode": OpencodeAgent,
+    "gemini": GeminiAgent,
+    "qwen": QwenAgent,
+    "aider": AiderAgent,
+}
+"""The agents that need no description, in the order in which `auto` looks for them."""
 
 
 def choose(story: Story, settings: Settings) -> Agent:
@@ -14,30 +35,65 @@ def choose(story: Story, settings: Settings) -> Agent:
     if story.command is not None:
         return CommandAgent()
     name = story.agent or settings.agent
-    if name == "auto" and len(settings.agents) == 1:
-        name = next(iter(settings.agents))
-    if name in settings.agents:
-        return TemplateAgent(name, settings.agents[name])
-    raise AgentError(_no_agent(story, name, settings), hint=_way_out(name, settings))
+    if name == AUTO:
+        name = _found(story, settings)
+    described = settings.agents.get(name, AgentSettings())
+    if described.argv:
+        return TemplateAgent(name, described)
+    if name not in KNOWN:
+        raise AgentError(f"story {story.id}: agent '{name}' is not configured", hint=_way_out(name, settings))
+    _require_usable(story, name, described)
+    return KNOWN[name](described)
 
 
-def _no_agent(story: Story, name: str, settings: Settings) -> str:
-    if name == "auto":
-        known = ", ".join(sorted(settings.agents))
-        return f"story {story.id} has no `command`, and " + (
-            f"several agents are configured ({known}): none was chosen" if known else "no agent is configured"
+def _found(story: Story, settings: Settings) -> str:
+    """Give the one agent that the user described, else the first known one that is installed."""
+    own = sorted(name for name, agent in settings.agents.items() if agent.argv)
+    if len(own) == 1:
+        return own[0]
+    if own:
+        raise AgentError(
+            f"story {story.id} has no `command`, and several agents are configured ({', '.join(own)}): "
+            "none was chosen",
+            hint="name one with `agent:` in the story or with --agent.",
         )
-    return f"story {story.id}: agent '{name}' is not configured"
+    installed = next((name for name in KNOWN if shutil.which(name)), None)
+    if installed is None:
+        raise AgentError(
+            f"story {story.id} has no `command`, and no agent is configured or installed",
+            hint=f"install one of {', '.join(KNOWN)} so that it is on PATH, describe your own in "
+            'autopilot-multi.toml: [agents.mine] argv = ["program", …] (the prompt comes on standard '
+            "input), or give the story a `command:`.",
+        )
+    return installed
+
+
+def _require_usable(story: Story, name: str, described: AgentSettings) -> None:
+    """Raise where a known agent would only refuse to start."""
+    if shutil.which(name, path=described.env.get("PATH")) is None:
+        raise AgentError(
+            f"story {story.id}: agent '{name}' is not installed: there is no program '{name}' on PATH",
+            hint=f"install it, name another agent, or say how to start it: [agents.{name}] argv = […].",
+        )
+    sandboxed = {**os.environ, **described.env}.get("IS_SANDBOX") == "1"
+    if (
+        name == "claude"
+        and described.permissions == Permissions.BYPASS
+        and os.geteuid() == 0
+        and not sandboxed
+    ):
+        raise AgentError(
+            f'story {story.id}: claude refuses permissions = "bypass" for root',
+            hint="run as an ordinary user; or take the line out, which leaves it the edits and the verify "
+            "commands; or, in a container that holds nothing else, set IS_SANDBOX=1 yourself.",
+        )
 
 
 def _way_out(name: str, settings: Settings) -> str:
-    close = get_close_matches(name, settings.agents, n=1)
+    close = get_close_matches(name, [*settings.agents, *KNOWN], n=1)
     if close:
         return f"did you mean '{close[0]}'?"
-    if settings.agents:
-        return "name one with `agent:` in the story or with --agent."
-    table = name if name != "auto" else "claude"
     return (
-        f'describe it in autopilot-multi.toml: [agents.{table}] argv = ["{table}", …] '
-        "(the prompt comes on standard input), or give the story a `command:`."
+        f'describe it in autopilot-multi.toml: [agents.{name}] argv = ["{name}", …] '
+        f"(the prompt comes on standard input), or take one of {', '.join(KNOWN)}."
     )

@@ -1,14 +1,23 @@
 """The embedded agent: a story's own `command`, and agents that a user describes by an argv template."""
 
-from runner.agents.protocol import Job, Launch
+import re
+
+from runner.agents.json_line import at, last_line, load, number, text, whole
+from runner.agents.protocol import Job, Launch, Traits
 from runner.core.errors import AgentError
+from runner.core.model import Usage
 from runner.core.settings import AgentSettings
+from runner.core.stream import Seen
+
+_SESSION = "{session}"
+_PLACEHOLDER = re.compile(r"\{(?:id|title|workspace|session|model)\}")
 
 
 class CommandAgent:
     """Runs the story's `command` as it is."""
 
     name = "command"
+    traits = Traits()
 
     def launch(self, job: Job) -> Launch:
         """Start the story's own command."""
@@ -16,13 +25,20 @@ class CommandAgent:
             raise AgentError(f"story {job.story.id} has no command", hint="add `command:` to the story.")
         return Launch(argv=job.story.command)
 
+    def parse(self, line: bytes) -> Seen | None:  # noqa: ARG002  a command's output is its own
+        """Find nothing: its output is not interpreted."""
+        return None
+
 
 class TemplateAgent:
-    """Runs an argv of the user's with placeholders filled in."""
+    """Runs an argv of the user's with placeholders filled in; `events` says what its JSON lines hold."""
 
     def __init__(self, name: str, settings: AgentSettings) -> None:
         self._name = name
         self._settings = settings
+        paths = {key: path for key, path in settings.events.items() if key != "usage"}
+        self._events = {key: tuple(path.split(".")) for key, path in paths.items()}
+        self.traits = Traits(streams=bool(paths), sums=settings.events.get("usage") == "sum")
 
     @property
     def name(self) -> str:
@@ -31,19 +47,38 @@ class TemplateAgent:
 
     def launch(self, job: Job) -> Launch:
         """Fill the placeholders of the template; braces that are none stay as they are."""
+        settings = self._settings
+        resumes = bool(job.conversation and settings.resume)
+        conversation = job.conversation if resumes else self._chosen(job)
         values = {
             "{id}": job.story.id,
             "{title}": job.story.title,
             "{workspace}": str(job.workspace),
-            "{session}": job.session_id,
+            _SESSION: conversation if resumes else job.session_id,
             "{model}": job.model,
         }
-        return Launch(
-            argv=tuple(_filled(part, values) for part in self._settings.argv), env=self._settings.env
+        template = (*(settings.resume if resumes else settings.argv), *settings.args)
+        filled = (_PLACEHOLDER.sub(lambda found: values[found[0]], part) for part in template)
+        return Launch(argv=tuple(filled), env=settings.env, conversation=conversation)
+
+    def _chosen(self, job: Job) -> str:
+        """Name the conversation, where the program takes our word for it."""
+        told = any(_SESSION in part for part in self._settings.argv)
+        return job.session_id if told and self._settings.resume else ""
+
+    def parse(self, line: bytes) -> Seen | None:
+        """Read what the user says that a line holds."""
+        event = load(line) if self._events else None
+        if event is None:
+            return None
+        found = {key: at(event, *path) for key, path in self._events.items()}
+        usage = Usage(
+            input_tokens=whole(found, "input-tokens"),
+            output_tokens=whole(found, "output-tokens"),
+            cost_usd=number(found, "cost"),
         )
-
-
-def _filled(part: str, values: dict[str, str]) -> str:
-    for placeholder, value in values.items():
-        part = part.replace(placeholder, value)
-    return part
+        return Seen(
+            conversation=text(found, "session"),
+            message=last_line(text(found, "message")),
+            usage=None if usage == Usage() else usage,
+        )

@@ -1,4 +1,8 @@
-"""What the runner asks of an agent: how to start it. One file an agent implements this."""
+"""What the runner asks of an agent: how to start it, how to go on, and what its output says.
+
+One file an agent implements this. Whatever `parse` is given, it never raises. All agents are stopped alike,
+by their keeper: it reaches their tools too, and their conversation is on disk by then.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,24 +10,54 @@ from pathlib import Path
 from typing import Protocol
 
 from runner.core.model import Story
+from runner.core.stream import Seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One session to be: what an agent needs to build its command."""
+    """One session to be: what an agent needs to build its command.
+
+    `conversation` is the one to go on with, empty for a new one. `git_dirs` are what git writes besides the
+    workspace. `verify` are the commands that will judge the work, `cost` what it may spend in dollars.
+    """
 
     story: Story
     workspace: Path
     session_id: str
     model: str
+    prompt: Path
+    conversation: str = ""
+    git_dirs: tuple[Path, ...] = ()
+    verify: tuple[str, ...] = ()
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A program to start, and what to add to its environment."""
+    """A program to start, and what to add to its environment.
+
+    `conversation` is the name under which this session can be resumed, as far as it is known beforehand.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    conversation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """How an agent's output is to be taken.
+
+    `streams`: its lines say something. `says_end`: one that ends without a last word has failed.
+    `sums`: each usage is one more part. `whole_thread`: usage is that of the conversation, earlier sessions
+    included. `quiet_seconds`: for so long it may be silent in good health.
+    """
+
+    streams: bool = False
+    says_end: bool = False
+    sums: bool = False
+    whole_thread: bool = False
+    quiet_seconds: float = 0.0
 
 
 class Agent(Protocol):
@@ -33,5 +67,12 @@ class Agent(Protocol):
     def name(self) -> str:
         """Give the name that people know it by."""
 
+    @property
+    def traits(self) -> Traits:
+        """Say how its output is to be taken."""
+
     def launch(self, job: Job) -> Launch:
-        """Say how to start it for this job."""
+        """Say how to start it for this job, or how to go on with a conversation."""
+
+    def parse(self, line: bytes) -> Seen | None:
+        """Read one line of its output; None when it says nothing that matters."""

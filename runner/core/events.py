@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
+from runner.core.agent_events import AgentPaused, AgentRefused, ConversationSeen
 from runner.core.model import RunId, StoryId
 
 
@@ -113,6 +114,7 @@ class SessionStarted:
     agent: str
     log: str
     agents_per_wave: int | None = None
+    conversation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,9 @@ class SessionEnded:
     peak_memory: int | None = None
     total_waves: int | None = None
     waves: tuple[Any, ...] | None = None
+    cached_tokens: int | None = None
+    cost_estimated: bool = False
+    tools: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,10 +298,11 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSeen:
-    """The newest line of a running session; shown, never journalled."""
+    """The newest line of a running session, and its tool uses; shown, never journalled."""
 
     story_id: StoryId
     line: str
+    tools: int = 0
 
 
 Body: TypeAlias = (
@@ -329,6 +335,9 @@ Body: TypeAlias = (
     | Remembered
     | Noted
     | OutputSeen
+    | ConversationSeen
+    | AgentPaused
+    | AgentRefused
 )
 
 _KINDS: dict[str, Callable[..., Body]] = {kind.__name__: kind for kind in get_args(Body)}

@@ -6,7 +6,9 @@ Events of different stories commute; within one story their order is the journal
 from collections.abc import Iterable
 from dataclasses import replace
 
+from runner.core import agent_events as ae
 from runner.core import events as ev
+from runner.core.agent_fold import pauses_after
 from runner.core.model import KillSwitch, Note, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
 from runner.core.story_fold import afresh, requeued, story_after
 
@@ -59,7 +61,8 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  o
                 return run
             spirals = run.cohort_spirals + isinstance(body, ev.SpiralSeen)
             stories = {**run.stories, story.id: story_after(story, body, event.at)}
-            return replace(run, stories=stories, cohort_spirals=spirals)
+            pauses = pauses_after(run.pauses, body) if isinstance(body, ae.AgentPaused) else run.pauses
+            return replace(run, stories=stories, cohort_spirals=spirals, pauses=pauses)
 
 
 def exit_code(run: RunSnapshot) -> int:
@@ -109,7 +112,8 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
         if story is None:
             continue
         # A story that had spent its attempts gets a new set; an interrupted one keeps its place.
-        stories[story.id] = requeued(afresh(story) if story.status is Status.FAILED else story)
+        again = replace(afresh(story), conversation=None) if story.status is Status.FAILED else story
+        stories[story.id] = requeued(again)
     spirals = 0 if run.ended else run.cohort_spirals  # a person who resumes forgives; a crash does not
     return replace(
         run, stories=stories, ended_at=None, exit_code=None, kill_switch=None, cohort_spirals=spirals

@@ -111,17 +111,25 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What sessions have spent; None is unknown, which is not zero."""
+    """What sessions have spent; None is unknown, which is not zero.
+
+    `cached_tokens` are those of the input that were read from a cache. `estimated` tells that the cost, or a
+    part of it, was reckoned from a price table.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    cached_tokens: int | None = None
+    estimated: bool = False
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input_tokens=_sum(self.input_tokens, other.input_tokens),
             output_tokens=_sum(self.output_tokens, other.output_tokens),
             cost_usd=_sum(self.cost_usd, other.cost_usd),
+            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
+            estimated=self.estimated or other.estimated,
         )
 
     @property
@@ -169,6 +177,16 @@ class SessionRecord:
     total_waves: int | None = None
     waves: tuple[Any, ...] | None = None
     files_changed: int | None = None
+    conversation: str = ""
+    tools: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """Where a story's agent can be picked up again."""
+
+    id: str
+    agent: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +227,10 @@ class StorySnapshot:
     `loop_sessions` counts the work sessions of this loop. `failures` and `checkpoints` are what attempts of
     the current step left behind. `settled` tells that a person has said where to go on, `ending` why the
     loop is at its end although the verdict is still to come.
+
+    `conversation` is what the next session of this step may go on with. `outages` counts in a row how often
+    the agent's service failed, from `outage_since` on; `resume_at` is when it is asked again. `refusal` says
+    why it will not be.
     """
 
     id: StoryId
@@ -249,6 +271,12 @@ class StorySnapshot:
     mode: str = ""
     settled: bool = False
     ending: KillSwitch | None = None
+    conversation: Conversation | None = None
+    outages: int = 0
+    outage_since: float | None = None
+    resume_at: float = 0.0
+    refusal: tuple[str, str] | None = None
+    tools: int = 0
     sessions: tuple[SessionRecord, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None
@@ -281,7 +309,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSnapshot:
-    """A whole run at one instant. `stories` is in start order."""
+    """A whole run at one instant. `stories` is in start order; `pauses` holds agents back until then."""
 
     run_id: RunId
     started_at: float
@@ -300,6 +328,7 @@ class RunSnapshot:
     options: Mapping[str, object] = field(default_factory=dict)
     stories: Mapping[StoryId, StorySnapshot] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
+    pauses: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ended(self) -> bool:

@@ -11,6 +11,7 @@ The order stays a promise: once such a story is ready, what comes behind it wait
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from runner.core.exclusivity import runs_alone
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
@@ -58,11 +59,13 @@ def decide(
     admitting: bool,
     patient: bool = False,
     leaving: Collection[StoryId] = (),
+    held: Mapping[StoryId, str] = MappingProxyType({}),
 ) -> Decision:
     """Decide from the start order and every story's status; `order` has dependencies first.
 
     With `patient`, what waits for a parked story goes on waiting: a person may still answer. Those that are
-    `leaving` have their verdict and still tidy up: they take no place, but nobody is alone beside them.
+    `leaving` have their verdict and still tidy up: they take no place, but nobody is alone beside them. Those
+    that are `held` are ready and yet do not start, for the reason given.
     """
     open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
     if not admitting:
@@ -74,7 +77,7 @@ def decide(
             reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
             skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
             return Decision(start=(), queue=(), skip=skip, waiting_for={})
-    return _Round(order, statuses, window, policy, leaving).decision(open_, patient=patient)
+    return _Round(order, statuses, window, policy, leaving).decision(open_, patient=patient, held=held)
 
 
 class _Round:
@@ -95,14 +98,14 @@ class _Round:
         self.running = [story for story in order if statuses[story.id] is Status.RUNNING]
         self.inside = [story for story in order if story in self.running or story.id in leaving]
 
-    def decision(self, open_: Sequence[Story], *, patient: bool) -> Decision:
+    def decision(self, open_: Sequence[Story], *, patient: bool, held: Mapping[StoryId, str]) -> Decision:
         skip = self._skips(open_, _BLOCKS)
         left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
         ready = [story for story in left if not self._missing(story)]
         if not ready and not self.running and not patient:
             skip += self._skips(left, _BLOCKS | _MAY_RETURN)
             left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
-        start = self._start(ready)
+        start = self._start([story for story in ready if story.id not in held])
         behind = self._behind_one_alone(ready)
         return Decision(
             start=start,
@@ -110,6 +113,8 @@ class _Round:
             skip=tuple(skip),
             waiting_for={
                 story.id: self._wait(story, start, behind.get(story.id))
+                if self._missing(story) or story.id not in held
+                else held[story.id]
                 for story in left
                 if story.id not in start
             },

@@ -40,11 +40,27 @@ BOUNDS: Mapping[str, Bounds] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """An agent of the user's own; placeholders {id} {title} {workspace} {session} {model}."""
+    """An agent: the user's own with an `argv`, or without one what the user says of a known agent.
 
-    argv: tuple[str, ...]
+    Placeholders in `argv` and `resume` are {id} {title} {workspace} {session} {model}. `args` come last.
+    `events` says under which keys the JSON lines of the user's own agent hold what.
+    """
+
+    argv: tuple[str, ...] = ()
     resume: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    permissions: str = "edit"
+    events: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a million tokens of a model cost in US dollars; `cached` are input tokens read from a cache."""
+
+    input: float
+    output: float
+    cached: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +168,7 @@ class Settings:
     stories: str = "stories"
     agent: str = "auto"
     model: str = ""
+    prompt_template: str = ""
     verify: tuple[str, ...] = ()
     max_stories: int = 3
     max_sessions: int = 5
@@ -187,4 +204,5 @@ class Settings:
     tracker_auth: str = ""
     hooks: HookSettings = HookSettings()
     agents: Mapping[str, AgentSettings] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
     tiers: TierSettings = TierSettings()

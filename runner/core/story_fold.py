@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from runner.core import agent_events as ae
 from runner.core import events as ev
+from runner.core.agent_fold import with_agent
 from runner.core.model import (
     MAX_RETRIES,
+    Conversation,
     Decision,
     KillSwitch,
     Memory,
@@ -75,7 +78,9 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         ):
             return _guided(story, body, at)
         case ev.OutputSeen():
-            return replace(story, last_line=body.line)
+            return replace(story, last_line=body.line, tools=max(story.tools, body.tools))
+        case ae.ConversationSeen() | ae.AgentPaused() | ae.AgentRefused():
+            return with_agent(story, body, at)
         case (
             ev.RunStarted()
             | ev.RunResumed()
@@ -125,7 +130,7 @@ def _looped(
             words = f"The session before this one went round in circles: {body.reason}. Take another way."
             told = f"{words}\n\n{story.last_failure}".rstrip()
             again = replace(afresh(story), attempt=story.attempt, last_failure=told, reason=body.reason)
-            return replace(again, spirals=spirals, failures=(), checkpoints=())
+            return replace(again, spirals=spirals, failures=(), checkpoints=(), conversation=None)
         case ev.StallSeen():
             return replace(story, stalls=story.stalls + 1)
         case ev.SelectionMade():
@@ -184,13 +189,17 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         log=body.log,
         agent=body.agent,
         agents_per_wave=body.agents_per_wave,
+        conversation=body.conversation,
     )
     works = session.kind is SessionKind.WORK
+    named = Conversation(id=body.conversation, agent=body.agent) if body.conversation else None
     return replace(
         story,
         step=step,
         sessions=(*story.sessions, session),
         last_line="",
+        tools=0,
+        conversation=named if works else story.conversation,
         checkpointed=story.checkpointed and not works,
         settled=story.settled and not works,
     )
@@ -207,13 +216,18 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
             detail=body.detail,
             reported=body.reported,
             usage=Usage(
-                input_tokens=body.input_tokens, output_tokens=body.output_tokens, cost_usd=body.cost_usd
+                input_tokens=body.input_tokens,
+                output_tokens=body.output_tokens,
+                cost_usd=body.cost_usd,
+                cached_tokens=body.cached_tokens,
+                estimated=body.cost_estimated,
             ),
             summary=body.summary,
             effectiveness=body.effectiveness,
             peak_memory=body.peak_memory,
             total_waves=body.total_waves,
             waves=body.waves,
+            tools=body.tools,
         )
         if session.id == body.session_id
         else session
@@ -221,8 +235,14 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
     )
     kinds = {session.kind for session in story.sessions if session.id == body.session_id}
     worked, well = SessionKind.WORK in kinds, outcome is Outcome.OK
+    served = outcome in {Outcome.OK, Outcome.PARTIAL, Outcome.ASKS}
+    # One that got nowhere would only go on getting nowhere.
+    lost = worked and outcome in {Outcome.STUCK, Outcome.STALLED}
     return replace(
         story,
+        conversation=None if lost else story.conversation,
+        outages=0 if worked and served else story.outages,
+        outage_since=None if worked and served else story.outage_since,
         sessions=sessions,
         implemented=story.implemented or (worked and well),
         verified=story.verified + (1 if well and not worked else 0),
@@ -246,6 +266,7 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         loop_sessions=0,
         # What a crash cut off ends as it was about to; a verdict is lifted by whoever resumes.
         ending=None if story.status.final else story.ending,
+        refusal=None if story.status.final else story.refusal,
     )
 
 
@@ -258,6 +279,9 @@ def afresh(story: StorySnapshot) -> StorySnapshot:
         checkpointed=False,
         verified=0,
         checkpoint_planned_at=None,
+        outages=0,
+        outage_since=None,
+        resume_at=0.0,
     )
 
 
@@ -273,6 +297,7 @@ def _step_finished(story: StorySnapshot, body: ev.StepFinished) -> StorySnapshot
         reason="",
         failures=(),
         checkpoints=(),
+        conversation=None,
         finished_steps=story.finished_steps + (() if body.skipped else passed),
         skipped_steps=story.skipped_steps + (passed if body.skipped else ()),
     )

@@ -70,7 +70,8 @@ def doing(story: StorySnapshot) -> str:
     match story.status:
         case Status.RUNNING:
             line = neutral(story.last_line)
-            return f"{story.step.name}: {line}" if line else story.step.name
+            used = f" ({count(story.tools, 'tool')})" if story.tools else ""
+            return f"{story.step.name}{used}: {line}" if line else f"{story.step.name}{used}"
         case Status.WAITING:
             return f"for {', '.join(story.depends_on)}"
         case Status.DONE if story.branch:

@@ -8,7 +8,7 @@ import pytest
 from runner.config_values import KEYS
 from runner.core.errors import SettingsError
 from runner.core.model import ContinuePolicy
-from runner.core.settings import AgentSettings, Settings, TierSettings
+from runner.core.settings import AgentSettings, Price, Settings, TierSettings
 from tests.runner.settings_places import Places
 
 
@@ -56,6 +56,7 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
     """What the settings know, a file can set."""
     places.project(
         'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
+        "prompt-template = 'p.md'\n"
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
         "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nstory-token-budget = 9\n"
         "story-cost-budget = 2\nsession-tokens = 5\nsession-cost = 0.5\npeer-abort = 3\nselector = 'pick'\n"
@@ -67,6 +68,9 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
         "deconflict-paths = ['packages/{id}/**', 'a=x,y']\n"
         "[hooks]\nafter_create = 'a'\nbefore-run = 'b'\n"
         "[agents.mine]\nargv = ['./agent', '{id}']\nresume = ['./agent', '-c']\nenv = {KEY = 'x'}\n"
+        "[agents.claude]\npermissions = 'bypass'\nargs = ['--bare']\n"
+        "[agents.lines]\nargv = ['l']\n[agents.lines.events]\ninput-tokens = 'u.in'\nusage = 'sum'\n"
+        "[prices.big]\ninput = 1\noutput = 2\n"
         "[tiers.warn]\nmemory-gb = 5\npeers = 5\n"
     )
     loaded = places.load()
@@ -83,7 +87,10 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
     assert settings.continue_ is ContinuePolicy.ALWAYS
     assert (settings.hooks.after_create, settings.hooks.before_run) == ("a", "b")
     mine = AgentSettings(argv=("./agent", "{id}"), resume=("./agent", "-c"), env={"KEY": "x"})
-    assert settings.agents == {"mine": mine}
+    claude = AgentSettings(args=("--bare",), permissions="bypass")
+    lines = AgentSettings(argv=("l",), events={"input-tokens": "u.in", "usage": "sum"})
+    assert settings.agents == {"mine": mine, "claude": claude, "lines": lines}
+    assert settings.prices == {"big": Price(input=1, output=2)}
     assert (settings.tiers.warn.memory_gb, settings.tiers.warn.peers, settings.tiers.warn.swap_gb) == (
         5,
         5,

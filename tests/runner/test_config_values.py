@@ -135,7 +135,20 @@ def test_a_wrong_flag_is_a_usage_error(
         ("agents = 3", "agents must be a table, not 3", "config"),
         ("[agents.mine]\nargv = []", "agents.mine.argv must be a list of texts", "config"),
         ("[agents.mine]\nresume = ['x']", "agents.mine.argv is missing", "argv"),
-        ("[agents.mine]\nargv = ['x']\nargs = 1", "unknown key 'agents.mine.args'", "did you mean 'argv'?"),
+        ("[agents.mine]\nargv = ['x']\nargz = 1", "unknown key 'agents.mine.argz'", "did you mean 'arg"),
+        (
+            "[agents.claude]\npermissions = 'all'",
+            'agents.claude.permissions must be "edit" or "bypass"',
+            "config",
+        ),
+        ("[agents.claude]\nresume = ['x']", "agents.claude.argv is missing", "argv"),
+        (
+            "[agents.mine]\nargv = ['x']\n[agents.mine.events]\ncosts = 'x'",
+            "unknown key",
+            "did you mean 'cost'?",
+        ),
+        ("[prices.big]\ninput = 1", "prices.big.output is missing", "input and output"),
+        ("[prices.big]\ninput = -1\noutput = 1", "prices.big.input must be US dollars", "config"),
         ("[agents.mine]\nargv = ['x']\nenv = {'a b' = 'c'}", "agents.mine.env", "config"),
         (
             "[agents.mine]\nargv = ['x']\nenv = {A = 3}",

@@ -32,7 +32,7 @@ STORY_FIELDS = {
     *("schema_version", "autopilot_run_id", "kind", "parent_run_id", "story_id", "started_at"),
     *("completed_at", "duration_seconds", "max_sessions", "max_hours", "confidence_threshold"),
     *("iterations_completed", "kill_switch", "kill_switch_detail", "sessions", "host_class"),
-    *("resource_verdict_at_start", "fallback_to_manual", "dry_run", "total_tokens_used"),
+    *("resource_verdict_at_start", "fallback_to_manual", "dry_run", "total_tokens_used", "cost_estimated"),
     *("total_cost_usd", "worktree_path", "branch", "commit", "stall_recovery_count"),
     *("spiral_recovery_count", "blocked_by", "aborted_by_cohort", "verdict"),
 }
@@ -43,7 +43,7 @@ SESSION_FIELDS = {
     *("session_id", "session_type", "autopilot_run_id", "parent_run_id", "agent_identity"),
     *("worktree_path", "started_at", "completed_at", "status", "total_waves", "waves", "agent_summary"),
     *("total_agents", "total_files_changed", "effectiveness", "input_tokens", "output_tokens"),
-    *("total_tokens", "cost_usd", "agents_per_wave"),
+    *("total_tokens", "cost_usd", "cost_estimated", "tool_uses", "conversation", "agents_per_wave"),
 }
 
 

@@ -9,12 +9,13 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from runner.agents.protocol import Job, Launch
+from runner.agents.protocol import Job, Launch, Traits
 from runner.core import events as ev
 from runner.core.fold import exit_code
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
 from runner.core.story_json import to_json
+from runner.core.stream import Seen
 from runner.meter import Meter
 from runner.orchestrator import Orchestrator, World
 from runner.purse import Purse
@@ -40,10 +41,15 @@ class PaperAgent:
     """An agent whose program is never really started."""
 
     name = "paper"
+    traits = Traits()
 
     def launch(self, job: Job) -> Launch:  # noqa: ARG002  there is nothing to choose
         """Give a command; the simulated keeper does not look at it."""
         return Launch(argv=("paper",))
+
+    def parse(self, line: bytes) -> Seen | None:  # noqa: ARG002  it says nothing
+        """Find nothing."""
+        return None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,89 @@
+"""From an agent's words about its service to the class of the fault. Status codes decide over words."""
+
+import re
+
+from runner.core.life import announced_wait
+from runner.core.stream import Fault, Final
+
+_STATUS = re.compile(r"\b(?:status(?: code)?:?|HTTP|API Error:?|error code:?)\s*\(?(\d{3})\b", re.IGNORECASE)
+_EPOCH = re.compile(r"\|\s*(1\d{9})\b")
+_WORDS: dict[Fault, tuple[str, ...]] = {
+    Fault.LOST: (
+        "no conversation found",
+        "no rollout found",
+        "session not found",
+        "thread not found",
+        "prompt is too long",
+    ),
+    Fault.LIMIT: (
+        "rate.?limit",
+        "too many requests",
+        "usage limit",
+        r"hit your (?:\w+ )?limit",
+        "quota exceeded",
+        "resource_exhausted",
+    ),
+    Fault.PERMANENT: (
+        "not logged in",
+        r"(?:invalid|incorrect) (?:api|x-api)[ -]key",
+        "missing environment variable",
+        "authentication_error",
+        "unauthorized",
+        r"model[_ ]not[_ ]found",
+        "does not exist or you do not have access",
+        "permission_error",
+        "insufficient_quota",
+        "credit balance is too low",
+        "invalid auth method",
+    ),
+    Fault.TRANSIENT: (
+        r"\b529\b",
+        "overloaded",
+        "at capacity",
+        "high demand",
+        "unable to connect",
+        "connection (?:error|refused|reset|closed)",
+        "stream disconnected",
+        "idle timeout",
+        "request timed out",
+        "ECONN|ENOTFOUND|EAI_AGAIN",
+        "fetch failed",
+        "network error",
+        "(?:internal )?server[ _]error",
+        "bad gateway",
+        "(?:service|temporarily) unavailable",
+    ),
+}
+_PATTERNS = {fault: re.compile("|".join(words), re.IGNORECASE) for fault, words in _WORDS.items()}
+_LIMIT, _SERVER = 429, 500
+_PERMANENT = frozenset({400, 401, 402, 403, 404})
+_REPEATABLE = frozenset({408, 409, 425})
+
+
+def failed(words: str, *, at: float, status: int | None = None) -> Final:
+    """Give the last word of a session that failed, at this time of day."""
+    line = " ".join(words.split())[:500] or "it failed without a word"
+    fault = fault_of(line, status)
+    until = 0.0
+    if fault in {Fault.LIMIT, Fault.TRANSIENT}:
+        epoch = _EPOCH.search(line)
+        wait = announced_wait(line)
+        until = float(epoch[1]) if epoch else at + wait if wait else 0.0
+    return Final(ok=False, words=line, fault=fault, until=until)
+
+
+def fault_of(words: str, status: int | None = None) -> Fault | None:
+    """Tell the class of a failure; None when nothing speaks for a fault of the service."""
+    if status is None:
+        found = _STATUS.search(words)
+        status = int(found[1]) if found else None
+    if _PATTERNS[Fault.LOST].search(words):
+        return Fault.LOST
+    if status is not None:
+        if status == _LIMIT:
+            return Fault.LIMIT
+        if status >= _SERVER or status in _REPEATABLE:
+            return Fault.TRANSIENT
+        if status in _PERMANENT:
+            return Fault.PERMANENT
+    return next((fault for fault, pattern in _PATTERNS.items() if pattern.search(words)), None)

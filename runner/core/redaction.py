@@ -1,0 +1,123 @@
+"""Keys and passwords are taken out of whatever is kept: by their form, and by the environment they stand in.
+
+Every check begins with a plain search, so that text without secrets costs next to nothing.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+REDACTED = "[redacted]"
+SHORTEST = 8
+"""Shorter values of variables are no secrets, and would be found everywhere."""
+LONGEST_LINE = 1 << 16
+
+_NAMES = re.compile(r"(?:^|_)(?:\w*KEY|\w*TOKEN|\w*SECRET|\w*PASSWORD|\w*PASSWD|PASSPHRASE|CREDENTIALS?)S?$")
+_OURS = "AUTOPILOT_"
+_T = TypeVar("_T")
+
+_FORMS: tuple[tuple[str, str], ...] = (
+    ("sk-", r"\bsk-[A-Za-z0-9_-]{16,}"),
+    ("sk_", r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"),
+    ("ghp_", r"\bghp_[A-Za-z0-9]{20,}"),
+    ("gho_", r"\bgho_[A-Za-z0-9]{20,}"),
+    ("ghs_", r"\bghs_[A-Za-z0-9]{20,}"),
+    ("ghu_", r"\bghu_[A-Za-z0-9]{20,}"),
+    ("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
+    ("glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
+    ("xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}"),
+    ("AKIA", r"\bAKIA[A-Z0-9]{16}\b"),
+    ("AIza", r"\bAIza[A-Za-z0-9_-]{30,}"),
+    ("hf_", r"\bhf_[A-Za-z0-9]{30,}"),
+    ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
+    ("eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    ("PRIVATE KEY-----", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END).)*"),
+)
+_TEXT = tuple((literal, re.compile(form, re.DOTALL)) for literal, form in _FORMS)
+_DATA = tuple((literal.encode(), re.compile(form.encode(), re.DOTALL)) for literal, form in _FORMS)
+
+
+def is_secret(name: str) -> bool:
+    """Tell from a variable's name whether its value is to be kept out of sight."""
+    return not name.startswith(_OURS) and _NAMES.search(name.upper()) is not None
+
+
+class Redactor:
+    """Takes out secrets of known forms, and the values of variables whose names say what they are."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        values = {
+            form for name, value in (environ or {}).items() if is_secret(name) for form in _forms(value)
+        }
+        self._values = sorted(values, key=len, reverse=True)
+        self._data = [value.encode("utf-8", "surrogateescape") for value in self._values]
+
+    def text(self, text: str) -> str:
+        """Give the text without its secrets."""
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, REDACTED)
+        for literal, form in _TEXT:
+            if literal in text:
+                text = form.sub(REDACTED, text)
+        return text
+
+    def data(self, data: bytes) -> bytes:
+        """Give the bytes without their secrets."""
+        for value in self._data:
+            if value in data:
+                data = data.replace(value, REDACTED.encode())
+        for literal, form in _DATA:
+            if literal in data:
+                data = form.sub(REDACTED.encode(), data)
+        return data
+
+    def value(self, value: _T) -> _T:
+        """Give a JSON value, or a dataclass of such, without the secrets in its texts."""
+        return self._cleaned(value)  # type: ignore[no-any-return]  # it keeps its type
+
+    def _cleaned(self, value: Any) -> Any:
+        if type(value) is str:  # an enum is a word of ours
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {name: self._cleaned(item) for name, item in value.items()}
+        if isinstance(value, tuple | list):
+            return type(value)(self._cleaned(item) for item in value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+            changed = {name: clean for name, old in fields.items() if (clean := self._cleaned(old)) != old}
+            return dataclasses.replace(value, **changed) if changed else value
+        return value
+
+
+class RedactedStream:
+    """Takes secrets out of a stream of bytes, also where chunks cut them in two: it works by whole lines."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Give what can be passed on by now."""
+        data = self._held + chunk if self._held else chunk
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if not end and len(data) > LONGEST_LINE:
+            end = len(data)  # no secret is that long, and memory must not be
+        self._held = data[end:]
+        return self._redactor.data(data[:end]) if end else b""
+
+    def rest(self) -> bytes:
+        """Give what is left at the end."""
+        held, self._held = self._held, b""
+        return self._redactor.data(held)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Give the ways in which a secret may be printed: each of its lines, as it is and as JSON writes it."""
+    for line in value.splitlines():
+        if len(line.strip()) >= SHORTEST:
+            yield line
+            yield json.dumps(line)[1:-1]
+            yield json.dumps(line, ensure_ascii=False)[1:-1]
