@@ -20,8 +20,8 @@ from isolation.lease import holder_is_alive, read_holder
 from isolation.model import IsolationMode
 from isolation.process_tree import SUBREAPER, kill_level
 from runner import probe
+from runner.agents.installed import find_installed
 from runner.config import load_settings
-from runner.core.agent_sessions import AGENT_PROGRAMS
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.exclusivity import runs_alone
 from runner.core.instants import clock, span
@@ -76,7 +76,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
         yield Finding(name="settings", level=Level.FAIL, detail=error.message, hint=error.hint)
     yield _killing()
     yield _sandbox()
-    yield _agents(settings)
+    yield _agents(settings, environ)
     place = _worktrees(paths, settings) if paths else start.resolve()
     sample = probe.sample(place)
     yield _machine(sample, settings)
@@ -148,8 +148,9 @@ def _guard(common_dir: Path, settings: Settings, root: Path) -> Finding:
     return Finding(name="guard", level=Level.OK, detail=detail)
 
 
-def _agents(settings: Settings) -> Finding:
-    missing = [name for name, agent in settings.agents.items() if not _program(agent.argv[0])]
+def _agents(settings: Settings, environ: dict[str, str]) -> Finding:
+    own = {name: agent for name, agent in settings.agents.items() if agent.argv}
+    missing = [name for name, agent in own.items() if not _program(agent.argv[0])]
     if missing:
         return Finding(
             name="agents",
@@ -157,16 +158,21 @@ def _agents(settings: Settings) -> Finding:
             detail=f"configured, but not found: {', '.join(missing)}",
             hint="check `argv` under [agents] in autopilot-multi.toml.",
         )
-    known = (program.name for program in AGENT_PROGRAMS)
-    found = [f"{name} ({where})" for name in known if (where := shutil.which(name))]
-    found += [f"{name} (configured)" for name in settings.agents]
-    if found:
-        return Finding(name="agents", level=Level.OK, detail=", ".join(found))
+    installed = list(find_installed(environ))
+    found = [agent.words for agent in installed] + [f"{name} (configured)" for name in own]
+    if not found:
+        return Finding(
+            name="agents",
+            level=Level.WARN,
+            detail="none found on PATH; stories with a `command` of their own run all the same",
+            hint="install claude or codex, or describe one under [agents]; `autopilot-multi init` shows how.",
+        )
+    signed_in = bool(own) or any(agent.sign_in for agent in installed)
     return Finding(
         name="agents",
-        level=Level.WARN,
-        detail="none found on PATH; stories with a `command` of their own run all the same",
-        hint="describe one under [agents] in autopilot-multi.toml; `autopilot-multi init` shows how.",
+        level=Level.OK if signed_in else Level.WARN,
+        detail=", ".join(found),
+        hint="" if signed_in else "sign in to one of them, or set its key; its own help says how.",
     )
 
 

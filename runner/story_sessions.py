@@ -100,7 +100,9 @@ class StorySessions:
             confinement=self._tools.confinement(workspace),
         )
         watch = ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look if brief.artifacts else None
-        hearing = _Listener(agent=agent, conversation=launch.conversation)
+        hearing = _Listener(
+            agent=agent, conversation=launch.conversation, used=self._used_in(launch.conversation)
+        )
         return await self._run(
             spec,
             name,
@@ -154,10 +156,6 @@ class StorySessions:
         tools, settings = self._tools, self._tools.settings
         log = self._logs / f"{name}.log"
         session_id = self._session_id(name)
-        agent = listener.agent if listener else None
-        conversation = listener.conversation if listener else ""
-        used = self._used_in(conversation)
-        quiet = agent.traits.quiet_seconds if agent else 0.0
         await tools.recorder.record(
             ev.SessionStarted(
                 story_id=self._story.id,
@@ -166,27 +164,17 @@ class StorySessions:
                 step_number=step.number,
                 step_name=step.name,
                 attempt=self._now.attempt,
-                agent=agent.name if agent else "verify",
+                agent=listener.agent.name if listener else "verify",
                 log=log.relative_to(autopilot_dir(tools.repository.common_dir)).as_posix(),
                 agents_per_wave=self._agents_per_wave(),
-                conversation=conversation,
+                conversation=listener.conversation if listener else "",
             )
         )
-        order = SessionOrder(
-            story_id=self._story.id,
-            spec=spec,
-            log=log,
-            log_cap=settings.log_cap_mb << 20,
-            grace=settings.grace_seconds,
-            # Two windows of silence end a session, so one must hold half of what is still healthy.
-            stall_seconds=max(settings.stall_seconds, quiet / 2),
+        order = replace(
+            self._order(spec, log, listener),
             result_file=result_file,
             progress=progress,
             session_id=session_id,
-            look_seconds=settings.inactivity_timeout / 4,
-            agent=agent,
-            conversation=conversation,
-            used_before=used,
         )
         mode = self._now.mode or self._story.mode
         async with session_visible(session_id, replace(self._story, mode=mode), tools):
@@ -200,6 +188,29 @@ class StorySessions:
         usage = priced(_told(verdict), settings.model, settings.prices)
         await tools.recorder.record(_ended(self._story, session_id, verdict, usage), *then(verdict))
         return verdict
+
+    def _order(self, spec: SessionSpec, log: Path, listener: "_Listener | None") -> SessionOrder:
+        settings = self._tools.settings
+        order = SessionOrder(
+            story_id=self._story.id,
+            spec=spec,
+            log=log,
+            log_cap=settings.log_cap_mb << 20,
+            grace=settings.grace_seconds,
+            stall_seconds=settings.stall_seconds,
+            look_seconds=settings.inactivity_timeout / 4,
+        )
+        if listener is None:
+            return order
+        quiet = listener.agent.traits.quiet_seconds
+        return replace(
+            order,
+            agent=listener.agent,
+            conversation=listener.conversation,
+            used_before=listener.used,
+            # Two windows of silence end a session, so one must hold half of what is still healthy.
+            stall_seconds=max(settings.stall_seconds, quiet / 2),
+        )
 
     def _write_prompt(self, path: Path, facts: PromptFacts) -> Path:
         own = self._tools.settings.prompt_template
@@ -231,10 +242,11 @@ class StorySessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listener:
-    """Who reads a session's output, and in which conversation it talks as far as is known."""
+    """Who reads a session's output, in which conversation it talks, and what that has used before."""
 
     agent: Agent
     conversation: str
+    used: Usage
 
 
 def _told(verdict: SessionVerdict) -> Usage:

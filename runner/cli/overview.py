@@ -5,6 +5,7 @@ DEFAULT_COMMAND = "run"
 COMMANDS = {
     "run": "carry the backlog out (the default)",
     "plan": "show what would run, in which order and why; change nothing",
+    "prompt": "print what an agent would be told for a story",
     "status": "show the newest or a named run",
     "history": "show past runs and what they come to together",
     "resume": "go on after a crash or an interruption",

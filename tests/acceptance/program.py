@@ -92,7 +92,7 @@ class Running:
 
 
 @contextmanager
-def started(cwd: Path, *args: str) -> Iterator[Running]:
+def started(cwd: Path, *args: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:
     """Run the program beside the test; whatever happens, it is gone afterwards."""
     with tempfile.NamedTemporaryFile() as narration:
         process = subprocess.Popen(
@@ -103,6 +103,7 @@ def started(cwd: Path, *args: str) -> Iterator[Running]:
             text=True,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            env={**os.environ, **(env or {})},
         )
         try:
             yield Running(process, Path(narration.name))

@@ -1,9 +1,10 @@
 """Real agent programs, installed once into a folder of their own, and a model that follows a script."""
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,28 +74,26 @@ def stage(tmp_path: Path, programs: Path, repo: Path) -> Iterator[Stage]:
         yield Stage(repo=repo, env=env, scene=scene, url=url)
 
 
-def configure(repo: Path, url: str, *, more: str = "", codex: tuple[str, ...] = ()) -> None:
+def configure(
+    repo: Path, url: str, *, more: str = "", codex: tuple[str, ...] = (), bypass: bool = False
+) -> None:
     """Write the settings; `codex` are further options of its provider."""
     options = ", ".join(
         (f'name="scripted", base_url="{url}/v1", env_key="SCRIPTED_KEY", wire_api="responses"', *codex)
     )
     args = ["--disable", "plugins", "--disable", "apps", "-c", 'model_provider="scripted"']
     args += ["-c", f"model_providers.scripted={{{options}}}"]
+    free = 'permissions = "bypass"\n' if bypass else ""
     quoted = ", ".join(f"'{part}'" for part in args)
     (repo / "autopilot-multi.toml").write_text(
-        f"{more}\n[agents.codex]\nargs = [{quoted}]\n[tiers.green]\nmemory-gb = 0.1\n"
+        f"{more}\n[agents.codex]\nargs = [{quoted}]\n{free}[tiers.green]\nmemory-gb = 0.1\n"
         "[tiers.warn]\nmemory-gb = 0.1\n[tiers.degraded]\nmemory-gb = 0.1\n"
     )
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "--allow-empty", "-m", "settings")
 
 
-Script = Callable[..., str]
-
-
 def play(script_id: str, *acts: dict[str, Any], faults: tuple[dict[str, Any], ...] = ()) -> str:
     """Give the body of a story that holds a script."""
-    import json
-
     script = {"id": script_id, "acts": list(acts), "faults": list(faults)}
     return f"Do as you are told.\n\nPLAY {json.dumps(script)}"

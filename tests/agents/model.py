@@ -142,13 +142,15 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = json.loads(raw)
         script, step, newest = _script(body)
+        scripts = sum(1 for _, words in _turns(body) if _PLAY.search(words))
         tools = [tool.get("name") or tool.get("type", "") for tool in body.get("tools") or ()]
         if script is None or not tools:  # a side request, such as one for a title
             self._reply(path, body, {"text": "ok"})
             return
         fault = self._fault(script, step)
         with self.scene.lock:
-            self.scene.asked.append({"id": script["id"], "step": step, "fault": fault, "last": newest})
+            entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
+            self.scene.asked.append(entry)
         if fault and "status" in fault:
             status = fault["status"]
             error = {"type": _ERRORS.get(status, "api_error"), "message": f"scripted {status}"}

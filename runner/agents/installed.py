@@ -1,0 +1,88 @@
+"""What is known of the installed agents without starting them: version and sign-in, from their files alone.
+
+No program is run and no service asked, so nothing here costs money or time.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.core.agent_sessions import AGENT_PROGRAMS
+
+_VERSION = re.compile(r"^v?(\d+\.\d+\.\d+)")
+_PARENTS = 4
+
+SIGN_INS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "claude": (
+        (
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+        ),
+        (".claude/.credentials.json",),
+    ),
+    "codex": (("CODEX_API_KEY", "OPENAI_API_KEY"), (".codex/auth.json",)),
+    "opencode": (
+        ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
+        (".local/share/opencode/auth.json",),
+    ),
+    "gemini": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), (".gemini/oauth_creds.json",)),
+    "qwen": (("OPENAI_API_KEY", "DASHSCOPE_API_KEY"), (".qwen/oauth_creds.json",)),
+    "aider": (("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"), ()),
+}
+"""By which variables and which files below the home folder each agent may be signed in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """One agent on PATH; an empty version or sign-in is unknown, and not the same as none."""
+
+    name: str
+    path: str
+    version: str
+    sign_in: str
+
+    @property
+    def words(self) -> str:
+        """Tell it in one phrase."""
+        named = f"{self.name} {self.version}".rstrip()
+        return f"{named} ({self.path}; {self.sign_in or 'no sign-in found'})"
+
+
+def find_installed(environ: Mapping[str, str]) -> Iterator[Installed]:
+    """Look for every known agent on PATH."""
+    for program in AGENT_PROGRAMS:
+        where = shutil.which(program.name, path=environ.get("PATH"))
+        if where:
+            version = _version(Path(where), program.package)
+            sign_in = _sign_in(program.name, environ)
+            yield Installed(name=program.name, path=where, version=version, sign_in=sign_in)
+
+
+def _version(program: Path, package: str) -> str:
+    """Read the version from the package that the program belongs to, or from a folder named after it."""
+    real = program.resolve()
+    for folder in real.parents[:_PARENTS]:
+        try:
+            manifest = json.loads((folder / "package.json").read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(manifest, dict) and manifest.get("name") == package:
+            return str(manifest.get("version", ""))
+    found = next((match for part in reversed(real.parts) if (match := _VERSION.match(part))), None)
+    return found[1] if found else ""
+
+
+def _sign_in(name: str, environ: Mapping[str, str]) -> str:
+    variables, files = SIGN_INS.get(name, ((), ()))
+    named = next((variable for variable in variables if environ.get(variable)), "")
+    if named:
+        return f"signed in by {named}"
+    home = Path(environ.get("HOME") or "/")
+    kept = next((file for file in files if (home / file).is_file()), "")
+    return f"signed in by ~/{kept}" if kept else ""

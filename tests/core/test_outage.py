@@ -1,0 +1,62 @@
+"""What follows when an agent's service fails."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.core.outage import (
+    LONGEST_BACKOFF,
+    LONGEST_OUTAGE,
+    MOST_OUTAGES,
+    OutageFacts,
+    Pause,
+    Refusal,
+    after_outage,
+)
+from runner.core.stream import Fault
+
+SERVICE = st.sampled_from([Fault.TRANSIENT, Fault.LIMIT])
+
+
+@given(SERVICE, st.integers(0, MOST_OUTAGES - 1), st.floats(0, 1))
+def test_waits_grow_and_stay_bounded(fault: Fault, outages: int, chance: float) -> None:
+    """Without a time from the service the wait doubles up to its bound, and chance only shortens it."""
+    found = after_outage(OutageFacts(fault=fault, at=1000.0, outages=outages, chance=chance))
+    assert isinstance(found, Pause)
+    whole = min(LONGEST_BACKOFF, 10.0 * 2**outages)
+    assert whole / 2 <= found.until - 1000.0 <= whole
+    assert found.everyone is (fault is Fault.LIMIT)
+
+
+@given(SERVICE, st.floats(1, 20_000), st.floats(0, 1))
+def test_what_the_service_says_about_waiting_is_honoured(fault: Fault, wait: float, chance: float) -> None:
+    """Nobody comes back before the named time, nor much later."""
+    found = after_outage(OutageFacts(fault=fault, at=0.0, until=wait, chance=chance))
+    assert isinstance(found, Pause)
+    assert wait <= found.until <= wait + 5
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        OutageFacts(fault=Fault.TRANSIENT, at=100.0, outages=MOST_OUTAGES, since=0.0),
+        OutageFacts(fault=Fault.LIMIT, at=LONGEST_OUTAGE + 1, outages=1, since=0.0),
+    ],
+)
+def test_an_outage_is_borne_only_so_often_and_so_long(facts: OutageFacts) -> None:
+    """Count and time are bounded; the refusal says how often it was tried."""
+    found = after_outage(facts)
+    assert isinstance(found, Refusal)
+    assert f"{facts.outages + 1} times" in found.because
+
+
+def test_a_permanent_fault_is_refused_at_once() -> None:
+    """A bad key is not tried again; the agent's own words say why."""
+    assert after_outage(OutageFacts(fault=Fault.PERMANENT, at=0.0)) == Refusal()
+
+
+def test_a_lost_conversation_begins_anew_once() -> None:
+    """What cannot be resumed is begun anew at once; a new one that is lost has failed like any other."""
+    lost = OutageFacts(fault=Fault.LOST, at=5.0, resumed=True)
+    assert after_outage(lost) == Pause(until=5.0, fresh=True)
+    assert after_outage(OutageFacts(fault=Fault.LOST, at=5.0)) is None

@@ -1,0 +1,93 @@
+"""Secrets are taken out of texts, values and streams."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.core import events as ev
+from runner.core.model import StoryId
+from runner.core.redaction import LONGEST_LINE, REDACTED, RedactedStream, Redactor, is_secret
+
+KNOWN = Redactor({"MY_API_KEY": 'p"w-0123456789', "DB_PASSWORD": "hunter22 x", "HOME": "/home/somebody"})
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-ant-api03-abcdefghijklmnop",
+        "sk-proj-abcdefghijklmnop1234",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "github_pat_11ABCDEFG0123456789_abcdef",
+        "glpat-abcdefghijklmnopqrst",
+        "xoxb-123456789012-abcdef",
+        "AKIAIOSFODNN7EXAMPLE",
+        "AIzaSyA-abcdefghijklmnopqrstuvwxyz01234",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVPmB92K27uhbUJU1p1r",
+        'p"w-0123456789',
+        'p\\"w-0123456789',
+        "hunter22 x",
+    ],
+)
+def test_known_forms_and_known_values_are_taken_out(secret: str) -> None:
+    """By form or by value, in text as in bytes, also as JSON writes it."""
+    for clean in (KNOWN.text(f"key={secret}, ok"), KNOWN.data(f"key={secret}, ok".encode()).decode()):
+        assert clean == f"key={REDACTED}, ok"
+
+
+def test_ordinary_words_stay() -> None:
+    """Nothing that only looks a little like a secret is touched."""
+    words = "task-force risk-averse sk-short /home/somebody desk-lamp-with-a-long-name ghp_short 1234567"
+    assert KNOWN.text(words) == words
+    assert Redactor({"API_KEY": "short"}).text("a short word") == "a short word"
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("GITHUB_TOKEN", True),
+        ("db_password", True),
+        ("CLIENT_SECRET", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("KEYBOARD", False),
+        ("AUTOPILOT_TOKEN_ALLOWANCE", False),
+        ("SSH_KEY_PATH", False),
+    ],
+)
+def test_a_name_says_whether_its_value_is_a_secret(name: str, *, secret: bool) -> None:
+    """KEY, TOKEN, SECRET and PASSWORD at the end of a name."""
+    assert is_secret(name) is secret
+
+
+def test_every_text_of_an_event_is_cleaned_and_the_rest_stays() -> None:
+    """What is recorded has no secret in any of its fields."""
+    body = ev.DecisionAsked(
+        story_id=StoryId("a"),
+        decision_id="a-1",
+        question={"title": "use hunter22 x?", "options": ["hunter22 x", 3]},
+    )
+    clean = KNOWN.value(body)
+    assert clean.question == {"title": f"use {REDACTED}?", "options": [REDACTED, 3]}
+    ended = ev.Noted(message="all well")
+    assert KNOWN.value(ended) is ended
+
+
+@given(st.lists(st.integers(min_value=1, max_value=40), max_size=40))
+def test_a_secret_cut_in_two_by_chunks_is_taken_out(cuts: list[int]) -> None:
+    """However the stream is cut, no part of a secret passes, and nothing else is lost."""
+    text = b'one hunter22 x two\nsk-ant-api03-abcdefghijklmnop tail\rp"w-0123456789'
+    stream, out, at = RedactedStream(KNOWN), b"", 0
+    for cut in cuts:
+        out += stream.feed(text[at : at + cut])
+        at += cut
+    out += stream.feed(text[at:]) + stream.rest()
+    mark = REDACTED.encode()
+    assert out == b"one %s two\n%s tail\r%s" % (mark, mark, mark)
+
+
+def test_a_stream_without_line_breaks_costs_bounded_memory() -> None:
+    """A line without end is passed on."""
+    stream = RedactedStream(KNOWN)
+    passed = sum(len(stream.feed(b"x" * 10_000)) for _ in range(100))
+    assert passed + len(stream.rest()) == 1_000_000
+    assert passed >= 1_000_000 - LONGEST_LINE
