@@ -100,14 +100,16 @@ def _expected() -> dict[str, list[str]]:
     for item in fields(Settings):
         key = item.name.rstrip("_").replace("_", "-")
         value = getattr(default, item.name)
-        if item.name in {"hooks", "agents", "tiers"}:
+        if item.name in {"hooks", "agents", "prices", "tiers"}:
             continue
         variable = f"`AUTOPILOT_MULTI_{key.upper().replace('-', '_')}`"
         expected[key] = [variable, *([f"`{_shown(value)}`"] if value or value == 0 else [])]
     for key, bounds in BOUNDS.items():
         expected.setdefault(key, []).append(f"{bounds.low:g} to {bounds.high:g}")
     expected.update({f"hooks.{item.name}": [] for item in fields(HookSettings)})
-    expected.update({f"agents.NAME.{name}": [] for name in ("argv", "resume", "env")})
+    expected.update(
+        {f"agents.NAME.{name}": [] for name in ("argv", "resume", "args", "env", "permissions", "events")}
+    )
     tiers = (default.tiers.green, default.tiers.warn, default.tiers.degraded)
     for item in fields(TierThresholds):
         key = item.name.replace("_", "-")

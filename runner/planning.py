@@ -212,7 +212,7 @@ def preview(plan: Plan, story_id: StoryId) -> str:
             f"there is no story {story_id}",
             hint=did_you_mean(story_id, known) or f"there are: {', '.join(known)}.",
         )
-    first, words = IMPLEMENT, ""
+    first, words, judged = IMPLEMENT, "", True
     if story.flow != QUICK.name:
         from runner.flows.catalogue import load_flow
 
@@ -223,13 +223,14 @@ def preview(plan: Plan, story_id: StoryId) -> str:
             if one.kind is SessionKind.WORK
         )
         first, words = Step(number=step.number, name=step.name), step.prompt.strip()
+        judged = step.name.startswith("Implement")
     own = plan.settings.prompt_template
     exchange = worktree_path(plan.worktree_root, story.id) / ".orchestrator"
     facts = PromptFacts(
         story=story,
         step=first,
         attempt=1,
-        verify=story.verify or plan.settings.verify,
+        verify=(story.verify or plan.settings.verify) if judged else (),
         result_file=exchange / "01-result.json",
         step_prompt=words,
     )

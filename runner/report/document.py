@@ -103,4 +103,5 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cost_usd": usage.cost_usd,
+        "cost_estimated": usage.estimated,
     }

@@ -11,6 +11,7 @@ BENCHES = (
     "bench_shards",
     "bench_claims",
     "bench_guard",
+    "bench_streams",
     "bench_run",
     "bench_schedule",
 )
