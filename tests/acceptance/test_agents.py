@@ -176,22 +176,6 @@ def test_a_service_that_fails_costs_no_attempt(actors: Actors) -> None:
     assert len({tuple(call[call.index("--resume") :][:2]) for call in actors.calls("a")[1:]}) == 1
 
 
-def test_a_limit_holds_back_every_story_of_its_agent(actors: Actors) -> None:
-    """While claude is at its limit no session of claude starts; a command does."""
-    actors.install("claude")
-    limit = trouble("You have hit your limit, try again in 2 s", 429)
-    actors.story("a", limit, WELL, priority=9)
-    actors.story("b", WELL, priority=8)
-    write_story(actors.repo, "c", command="echo x > c.txt", priority=1)
-    ran = actors.run("--max-stories=1")
-    assert ran.code == 0, ran.err
-    assert "all sessions of claude wait until" in ran.err
-    lines = ran.err.splitlines()
-    said = ("sessions of claude wait", "b  started")
-    limited, started = (next(i for i, line in enumerate(lines) if words in line) for words in said)
-    assert limited < started
-
-
 @pytest.mark.parametrize(
     ("words", "status"),
     [("Invalid API key · Please run /login", 401), ("model: no-such-model", 404), ("Not logged in", None)],

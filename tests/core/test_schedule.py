@@ -295,3 +295,13 @@ def test_a_ladder_of_diamonds_is_decided_at_once() -> None:
     decision = ask(*stories, root=Status.FAILED)
     assert len(decision.skip) == 120
     assert decision.skip[-1].reason.endswith("which was skipped because of root")
+
+
+def test_a_held_story_waits_and_leaves_its_place_to_others() -> None:
+    """One whose agent is at its limit is ready and does not start; the next one does."""
+    order = (story("a"), story("b"), story("c", "a"))
+    statuses = dict.fromkeys([StoryId("a"), StoryId("b")], Status.QUEUED) | {StoryId("c"): Status.WAITING}
+    held = {StoryId("a"): "at its limit", StoryId("c"): "at its limit"}
+    decision = decide(order, statuses, 1, USUAL, admitting=True, held=held)
+    assert (decision.start, decision.skip) == (("b",), ())
+    assert decision.waiting_for == {"a": "at its limit", "c": "waits for a"}

@@ -1,0 +1,113 @@
+"""What a story remembers of its agent: conversations, pauses and refusals."""
+
+import pytest
+
+from runner.core import agent_events as ae
+from runner.core import events as ev
+from runner.core.fold import fold
+from runner.core.model import Conversation, RunId, RunSnapshot, StoryId, StorySnapshot
+
+RUN, A = RunId("r"), StoryId("a")
+
+
+def run(*bodies: ev.Body) -> RunSnapshot:
+    """Fold events, one a second."""
+    begun = ev.RunStarted(
+        base="0", isolation="worktree", enforcement="none", max_stories=1, options={}, stories=(PLAN,)
+    )
+    events = [ev.Event(run_id=RUN, at=float(at), body=body) for at, body in enumerate((begun, *bodies))]
+    return fold(RUN, events)
+
+
+PLAN = {"id": "a", "title": "A", "depends_on": []}
+
+
+def after(*bodies: ev.Body) -> StorySnapshot:
+    """Give the story after events of its own."""
+    return run(ev.StoryStarted(story_id=A), *bodies).stories[A]
+
+
+def started(conversation: str = "c", number: int = 1, kind: str = "work") -> ev.SessionStarted:
+    """Begin a session."""
+    return ev.SessionStarted(
+        story_id=A,
+        session_id=f"s{number}",
+        kind=kind,
+        step_number="1",
+        step_name="Implement",
+        attempt=1,
+        agent="claude",
+        log="",
+        conversation=conversation,
+    )
+
+
+def ended(outcome: str, number: int = 1) -> ev.SessionEnded:
+    """End a session."""
+    return ev.SessionEnded(story_id=A, session_id=f"s{number}", outcome=outcome, exit_code=0)
+
+
+def paused(until: float, *, everyone: bool = False, fresh: bool = False) -> ae.AgentPaused:
+    """Pause the agent."""
+    return ae.AgentPaused(
+        story_id=A, agent="claude", reason="busy", until=until, everyone=everyone, fresh=fresh
+    )
+
+
+def test_a_conversation_is_known_by_the_name_it_gave_itself() -> None:
+    """A captured name replaces the chosen one, in the story and in the session's record."""
+    seen = ae.ConversationSeen(story_id=A, session_id="s1", conversation="th-1")
+    story = after(started(""), seen)
+    assert story.conversation == Conversation(id="th-1", agent="claude")
+    assert story.sessions[0].conversation == "th-1"
+
+
+@pytest.mark.parametrize(
+    ("bodies", "kept"),
+    [
+        ((ended("failed"), ev.AttemptFailed(story_id=A, attempt=1, reason="x", output="")), True),
+        ((ended("asks"),), True),
+        ((ended("ok"), started(number=2, conversation="", kind="verify")), True),
+        ((ended("stuck"),), False),
+        ((ended("stalled"),), False),
+        ((ended("failed"), ev.SpiralSeen(story_id=A, reason="x", retries=True)), False),
+        ((ended("failed"), paused(9.0)), True),
+        ((ended("failed"), paused(9.0, fresh=True)), False),
+        (
+            (
+                ended("ok"),
+                ev.StepFinished(story_id=A, step_number="1", step_name="x", next_number="2", next_name="y"),
+            ),
+            False,
+        ),
+    ],
+)
+def test_what_helps_is_resumed_and_what_does_not_is_not(bodies: tuple[ev.Body, ...], *, kept: bool) -> None:
+    """A retry and an answer go on; a spiral, a stall, a stuck session and a new step begin anew."""
+    assert (after(started(), *bodies).conversation is not None) is kept
+
+
+def test_an_outage_costs_no_attempt_and_no_session() -> None:
+    """Outages are counted in a row, from the first one on; a session that is served ends the row."""
+    story = after(
+        started(), ended("failed"), paused(9.0), started(number=2), ended("failed", 2), paused(20.0)
+    )
+    assert (story.attempt, story.session_limit_used, story.outages, story.resume_at) == (1, 0, 2, 20.0)
+    assert story.outage_since == 4.0
+    assert "until" in story.last_line
+    served = after(started(), ended("failed"), paused(9.0), started(number=2), ended("ok", 2))
+    assert (served.outages, served.outage_since) == (0, None)
+
+
+def test_a_limit_is_the_runs_and_never_shortened() -> None:
+    """Only a pause for everyone holds others back."""
+    assert run(paused(50.0)).pauses == {}
+    assert run(paused(50.0, everyone=True), paused(20.0, everyone=True)).pauses == {"claude": 50.0}
+
+
+def test_a_refusal_ends_the_story_until_a_person_resumes_it() -> None:
+    """It is remembered with what to do, and lifted with the verdict."""
+    refused = ae.AgentRefused(story_id=A, agent="claude", reason="bad key", hint="sign in")
+    assert after(refused).refusal == ("claude: bad key", "sign in")
+    failed = ev.StoryFinished(story_id=A, verdict="failed", reason="claude: bad key")
+    assert after(refused, failed, ev.RunResumed(requeued=("a",))).refusal is None
