@@ -58,7 +58,8 @@ def test_document_has_the_shared_shape() -> None:
         "waiting": 1,
         "queued": 1,
     }
-    assert data["usage"] == {"input_tokens": 2000, "output_tokens": 100, "cost_usd": 0.5}
+    usage = {"input_tokens": 2000, "output_tokens": 100, "cost_usd": 0.5, "cost_estimated": False}
+    assert data["usage"] == usage
     story = data["stories"][0]
     assert list(story) == [
         *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "workspace", "step"),
