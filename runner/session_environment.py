@@ -13,6 +13,8 @@ def environment_of(
     """Give the user's environment without git's pointers, and the story's own variables."""
     at = step or story.place
     return scrubbed(os.environ) | {
+        # Some programs believe it rather than their working directory, and would work in the main checkout.
+        "PWD": str(workspace.path),
         "AUTOPILOT_RUN_ID": run.run_id,
         "AUTOPILOT_STORY_ID": story.id,
         "AUTOPILOT_STEP": f"{at.number} {at.name}",

@@ -244,3 +244,10 @@ def test_runs_under_another_identity_when_there_is_none(repo: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert git(repo, "log", "-1", "--format=%an", "autopilot/a") == "autopilot-multi\n"
     assert "identity" in done.stderr + done.stdout
+
+
+def test_a_session_is_told_its_own_folder(repo: Path) -> None:
+    """Acceptance 9: PWD names the worktree; a program that believes it stays out of the main checkout."""
+    write_story(repo, "a", command=["printenv", "PWD"])
+    run(repo, env={"PWD": str(repo)})
+    assert run(repo, "logs", "a").out.split()[-1] == f"{repo}.worktrees/a"
