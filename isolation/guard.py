@@ -33,6 +33,7 @@ from isolation.repository import Repository
 
 __all__ = [
     "Offer",
+    "commit_places",
     "for_claim",
     "for_worktree",
     "layer_changes",
@@ -152,20 +153,26 @@ def for_worktree(
     closed = {path: "another worktree" for path in others if not path.is_relative_to(root)}
     closed |= {root: "the other worktrees", common: "the shared git directory"}
     closed |= {main: "the main checkout"} if main else {}
-    namespace = PurePosixPath(workspace.branch).parent
-    places = [workspace.path, common / "objects", common / "lfs", admin_dir(repository, workspace.path)]
-    if namespace.parts:
-        refs = (common / "refs" / "heads" / namespace, common / "logs" / "refs" / "heads" / namespace)
-        for folder in refs:
-            folder.mkdir(parents=True, exist_ok=True)  # git removes it whenever it is empty
-        places += refs
+    places = [workspace.path, *commit_places(repository, workspace)]
     places += [main / name for name in shared] if main else []
     return Confinement(
         level=EnforcementLevel.DENY,
         means=means,
         read_only=closed,
-        writable=tuple(dict.fromkeys(_real(place) for place in places if place and place.is_dir())),
+        writable=tuple(dict.fromkeys(_real(place) for place in places if place.is_dir())),
     )
+
+
+def commit_places(repository: Repository, workspace: Workspace) -> tuple[Path, ...]:
+    """Name the folders of the git directory that a commit on the workspace's own branch writes to."""
+    common, namespace = repository.common_dir, PurePosixPath(workspace.branch).parent
+    places = [common / "objects", common / "lfs", admin_dir(repository, workspace.path)]
+    if namespace.parts:
+        refs = (common / "refs" / "heads" / namespace, common / "logs" / "refs" / "heads" / namespace)
+        for folder in refs:
+            folder.mkdir(parents=True, exist_ok=True)  # git removes it whenever it is empty
+        places += refs
+    return tuple(dict.fromkeys(_real(place) for place in places if place and place.is_dir()))
 
 
 def for_claim(top: Path, owned: Iterable[str], level: EnforcementLevel, scratch: Path) -> Confinement | None:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import trio
 
-from isolation.layout import autopilot_dir, own_git_dir, story_dir
+from isolation.guard import commit_places
+from isolation.layout import autopilot_dir, story_dir
 from isolation.model import SessionSpec, Workspace
+from isolation.repository import offload
 from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, Job
 from runner.core import events as ev
@@ -71,7 +73,9 @@ class StorySessions:
         story, agent = self._story, self._agent
         if brief.command is not None:  # the flow's own command for this step
             story, agent = replace(story, command=brief.command), CommandAgent()
-        common = self._tools.repository.common_dir
+        git_dirs: tuple[Path, ...] = ()
+        if story.command is None:
+            git_dirs = await offload(commit_places, self._tools.repository, workspace)
         job = Job(
             story=story,
             workspace=workspace.path,
@@ -79,7 +83,7 @@ class StorySessions:
             model=self._tools.settings.model,
             prompt=prompt,
             conversation=self._to_resume(agent),
-            git_dirs=(common, own_git_dir(workspace.path) or common),
+            git_dirs=git_dirs,
             verify=facts.verify,
             cost=allowance.cost,
         )

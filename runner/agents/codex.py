@@ -42,7 +42,8 @@ class CodexAgent:
     def _sandbox(self, job: Job) -> list[str]:
         if self._settings.permissions == Permissions.BYPASS:
             return ["-s", "danger-full-access"]
-        # A worktree's git directories lie outside of it; without them no commit is possible.
+        # What a commit writes to lies outside of a worktree. Not the whole git directory: codex makes marks
+        # in each of its roots, which the write guard would refuse.
         roots = json.dumps([str(folder) for folder in job.git_dirs], ensure_ascii=False)
         return [
             "-s",

@@ -287,7 +287,7 @@ def test_an_agent_of_ones_own_is_read_by_its_mapping(actors: Actors) -> None:
 
 
 def test_codex_commits_inside_its_sandbox_and_counts_its_thread_once(actors: Actors) -> None:
-    """The worktree's git directories are writable roots; a resumed thread's tokens count once."""
+    """What a commit writes to is a writable root, and no more; a resumed thread's tokens count once."""
     actors.install("codex")
     thread = {"type": "thread.started", "thread_id": "th-1"}
 
@@ -301,7 +301,10 @@ def test_codex_commits_inside_its_sandbox_and_counts_its_thread_once(actors: Act
     ran = actors.run("--model=gpt-5")
     assert ran.code == 0, ran.err
     start, resumed = actors.calls("a")
-    assert f'{actors.repo}/.git/worktrees/a"]' in next(part for part in start if "writable_roots" in part)
+    roots = json.loads(next(part for part in start if "writable_roots" in part).partition("=")[2])
+    common = f"{actors.repo}/.git"
+    assert {f"{common}/objects", f"{common}/refs/heads/autopilot", f"{common}/worktrees/a"} <= set(roots)
+    assert common not in roots
     assert resumed[-3:] == ["resume", "th-1", "-"]
     assert "gpt-5" in resumed
     assert [record["input_tokens"] for record in actors.records()] == [1000, 1500]
