@@ -58,24 +58,11 @@ class StorySessions:
         name = self._name(step)
         exchange = workspace.path / EXCHANGE
         result_file = exchange / f"{name}.result.json"
-        facts = PromptFacts(
-            story=self._story,
-            step=step,
-            step_prompt=brief.prompt,
-            answers=brief.answers,
-            attempt=now.attempt,
-            verify=self.verify_commands if brief.verified else (),
-            result_file=result_file,
-            last_failure=now.last_failure,
-            interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
-        )
+        facts = self._facts(brief, result_file)
         prompt = await trio.to_thread.run_sync(self._write_prompt, exchange / f"{name}.prompt.md", facts)
         story, agent = self._story, self._agent
         if brief.command is not None:  # the flow's own command for this step
             story, agent = replace(story, command=brief.command), CommandAgent()
-        git_dirs: tuple[Path, ...] = ()
-        if story.command is None:
-            git_dirs = await offload(commit_places, self._tools.repository, workspace)
         job = Job(
             story=story,
             workspace=workspace.path,
@@ -83,7 +70,9 @@ class StorySessions:
             model=self._tools.settings.model,
             prompt=prompt,
             conversation=self._to_resume(agent),
-            git_dirs=git_dirs,
+            git_dirs=await offload(commit_places, self._tools.repository, workspace)
+            if not story.command
+            else (),
             verify=facts.verify,
             cost=allowance.cost,
         )
@@ -116,6 +105,20 @@ class StorySessions:
             listener=hearing,
             result_file=result_file,
             progress=watch,
+        )
+
+    def _facts(self, brief: Brief, result_file: Path) -> PromptFacts:
+        now = self._now
+        return PromptFacts(
+            story=self._story,
+            step=brief.step,
+            step_prompt=brief.prompt,
+            answers=brief.answers,
+            attempt=now.attempt,
+            verify=self.verify_commands if brief.verified else (),
+            result_file=result_file,
+            last_failure=now.last_failure,
+            interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
         )
 
     def _to_resume(self, agent: Agent) -> str:

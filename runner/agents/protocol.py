@@ -18,7 +18,8 @@ class Job:
     """One session to be: what an agent needs to build its command.
 
     `conversation` is the one to go on with, empty for a new one. `git_dirs` are what a commit writes to
-    besides the workspace. `verify` are the commands that will judge the work, `cost` what it may spend in dollars.
+    besides the workspace. `verify` are the commands that will judge the work, `cost` what it may spend in
+    dollars.
     """
 
     story: Story
