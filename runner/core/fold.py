@@ -14,7 +14,10 @@ from runner.core.story_fold import afresh, requeued, story_after
 
 EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
 
-_OF_THE_RUN = (ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted)
+_OF_THE_RUN = (
+    *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
+    ae.AgentPaused,  # a story's, but a limit is the run's
+)
 
 
 def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
