@@ -16,7 +16,7 @@ from runner.app import Ended
 from runner.core.errors import RunnerError
 from runner.core.events import Event
 from runner.core.model import StoryId
-from runner.core.secrets import Veil
+from runner.core.redaction import Redactor
 from runner.core.words import count
 from runner.journal import Journal
 from runner.planning import Plan
@@ -66,7 +66,7 @@ def hand_over(plan: Plan, ended: Ended, *, out: Path | None, push: str | None) -
             events=ended.events or _journalled(plan.repository, ended),
             own=own,
             backlog=plan.whole,
-            veil=Veil(os.environ),
+            redactor=Redactor(os.environ),
         )
         try:
             write_shard(out, handover)
@@ -78,7 +78,7 @@ def hand_over(plan: Plan, ended: Ended, *, out: Path | None, push: str | None) -
             if branches:
                 push_branches(plan.repository, push, list(branches))
         except RepositoryError as error:
-            trouble.append(Veil(os.environ).text(f"the branches were not pushed: {error.message}"))
+            trouble.append(Redactor(os.environ).text(f"the branches were not pushed: {error.message}"))
     return trouble
 
 

@@ -23,7 +23,7 @@ from runner import telemetry
 from runner.core.errors import SystemFaultError
 from runner.core.events import Event, encode
 from runner.core.model import RunSnapshot, Story, StoryId, StorySnapshot
-from runner.core.secrets import Veil
+from runner.core.redaction import Redactor
 from runner.report.document import document
 from runner.shards import (
     BACKLOG,
@@ -52,7 +52,7 @@ class Handover:
     events: Sequence[Event]
     own: Sequence[StoryId]
     backlog: Sequence[Story]
-    veil: Veil
+    redactor: Redactor
 
 
 def require_free(out: Path) -> None:
@@ -85,16 +85,16 @@ def write_shard(out: Path, handover: Handover) -> None:
 
 
 def _fill(draft: Path, handover: Handover) -> None:
-    run, veil, repository = handover.run, handover.veil, handover.repository
+    run, redactor, repository = handover.run, handover.redactor, handover.repository
     own = [run.stories[name] for name in handover.own]
     files = _Files(draft)
-    files.write(STATE, _json(veil.json(document(run))))
-    files.write(EVENTS, b"".join(_line(event, veil) for event in handover.events))
+    files.write(STATE, _json(redactor.value(document(run))))
+    files.write(EVENTS, b"".join(_line(event, redactor) for event in handover.events))
     loops = [telemetry.story_record(run, story, top=repository.top) for story in own]
-    files.write(LOOPS, _lines([*loops, telemetry.run_record(run)], veil))
+    files.write(LOOPS, _lines([*loops, telemetry.run_record(run)], redactor))
     sessions = [(story, session) for story in own for session in story.sessions]
     records = [telemetry.session_record(run, story, one, top=repository.top) for story, one in sessions]
-    files.write(SESSIONS, _lines(records, veil))
+    files.write(SESSIONS, _lines(records, redactor))
     backlog = [
         {"id": story.id, "title": story.title, "depends_on": list(story.depends_on)}
         for story in handover.backlog
@@ -104,7 +104,7 @@ def _fill(draft: Path, handover: Handover) -> None:
     for name in dict.fromkeys(session.log for _, session in sessions):
         with suppress(FileNotFoundError):
             log = (autopilot_dir(repository.common_dir) / name).read_bytes()
-            files.write(f"{LOGS}/{name}", veil.data(log))
+            files.write(f"{LOGS}/{name}", redactor.data(log))
     branches = commits_since(repository, run.base, [branch_of(name) for name in handover.own])
     if branches:
         write_bundle(repository, draft / BUNDLE, run.base, list(branches))
@@ -151,13 +151,13 @@ def _changes(repository: Repository, story: StorySnapshot) -> list[dict[str, Any
     return [asdict(change) for change in changes(repository, story.base, story.commit)]
 
 
-def _line(event: Event, veil: Veil) -> bytes:
+def _line(event: Event, redactor: Redactor) -> bytes:
     kind, data = encode(event.body)
-    return _compact({"run_id": event.run_id, "at": event.at, "kind": kind, "data": veil.json(data)})
+    return _compact({"run_id": event.run_id, "at": event.at, "kind": kind, "data": redactor.value(data)})
 
 
-def _lines(records: Sequence[Mapping[str, Any]], veil: Veil) -> bytes:
-    return b"".join(_compact(veil.json(dict(record))) for record in records)
+def _lines(records: Sequence[Mapping[str, Any]], redactor: Redactor) -> bytes:
+    return b"".join(_compact(redactor.value(dict(record))) for record in records)
 
 
 def _compact(value: Any) -> bytes:

@@ -14,7 +14,9 @@ SHORTEST = 8
 """Shorter values of variables are no secrets, and would be found everywhere."""
 LONGEST_LINE = 1 << 16
 
-_NAMES = re.compile(r"(?:^|_)(?:\w*KEY|\w*TOKEN|\w*SECRET|\w*PASSWORD|\w*PASSWD|PASSPHRASE|CREDENTIALS?)S?$")
+_NAMES = re.compile(
+    r"(?:^|_)(?:\w*KEY|\w*TOKEN|\w*SECRET|\w*PASSWORD|\w*PASSWD|\w*PASSPHRASE|CREDENTIALS?|PAT|AUTH)S?$"
+)
 _OURS = "AUTOPILOT_"
 _T = TypeVar("_T")
 
@@ -115,8 +117,11 @@ class RedactedStream:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Give the ways in which a secret may be printed: each of its lines, as it is and as JSON writes it."""
-    for line in value.splitlines():
+    """Give the ways in which a secret may be printed: each of its lines, as it is and as JSON writes it.
+
+    A path tells where a secret lies, and is none.
+    """
+    for line in value.splitlines() if not value.startswith(("/", "~")) else ():
         if len(line.strip()) >= SHORTEST:
             yield line
             yield json.dumps(line)[1:-1]

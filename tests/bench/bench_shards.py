@@ -17,7 +17,7 @@ from isolation.repository import Repository, init_repository
 from runner.core import events as ev
 from runner.core.fold import fold
 from runner.core.model import RunId, Story, StoryId
-from runner.core.secrets import Veil
+from runner.core.redaction import Redactor
 from runner.core.story_json import digest, to_json
 from runner.joining import join
 from runner.report.document import document
@@ -103,7 +103,7 @@ def write_shards(folder: Path, repository: Repository) -> None:
             events=events,
             own=(story.id,),
             backlog=backlog,
-            veil=Veil({}),
+            redactor=Redactor({}),
         )
         write_shard(folder / story.id, handover)
 

@@ -48,6 +48,8 @@ def test_ordinary_words_stay() -> None:
         ("GITHUB_TOKEN", True),
         ("db_password", True),
         ("CLIENT_SECRET", True),
+        ("GITLAB_PAT", True),
+        ("NPM_AUTH", True),
         ("TOKENIZERS_PARALLELISM", False),
         ("KEYBOARD", False),
         ("AUTOPILOT_TOKEN_ALLOWANCE", False),
@@ -91,3 +93,15 @@ def test_a_stream_without_line_breaks_costs_bounded_memory() -> None:
     passed = sum(len(stream.feed(b"x" * 10_000)) for _ in range(100))
     assert passed + len(stream.rest()) == 1_000_000
     assert passed >= 1_000_000 - LONGEST_LINE
+
+
+def test_each_line_of_a_long_secret_is_taken_out() -> None:
+    """A private key is often printed line by line."""
+    redactor = Redactor({"DEPLOY_PRIVATE_KEY": "-----BEGIN-----\nabcdefghijkl\n-----END-----\n"})
+    assert redactor.text("key: abcdefghijkl!") == f"key: {REDACTED}!"
+
+
+def test_the_path_of_a_secret_stays() -> None:
+    """It tells where a secret lies, and is needed to understand a log."""
+    redactor = Redactor({"GOOGLE_APPLICATION_CREDENTIALS": "/etc/keys/ci.json"})
+    assert redactor.text("reads /etc/keys/ci.json") == "reads /etc/keys/ci.json"

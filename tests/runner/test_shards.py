@@ -14,7 +14,7 @@ from isolation.repository import Repository
 from runner.core.errors import SystemFaultError
 from runner.core.events import RunStarted
 from runner.core.model import Story, StoryId
-from runner.core.secrets import Veil
+from runner.core.redaction import Redactor
 from runner.core.story_json import digest
 from runner.joining import join
 from runner.shard_writing import Handover, require_free, write_shard
@@ -42,7 +42,7 @@ def handover(repo: Path) -> Handover:
         events=events,
         own=tuple(StoryId(name) for name in names),
         backlog=[Story(id=StoryId(name), title=name, prompt="") for name in names],
-        veil=Veil({}),
+        redactor=Redactor({}),
     )
 
 

@@ -38,10 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Gather, render, write."""
-    from runner.core.secrets import Veil
+    from runner.core.redaction import Redactor
 
     material = _material(arguments)
-    text = Veil(os.environ).text(_rendered(material, arguments.format))
+    text = Redactor(os.environ).text(_rendered(material, arguments.format))
     told = {"run_id": material.run.run_id, "format": arguments.format}
     if arguments.output:
         path = Path(arguments.directory) / arguments.output
