@@ -16,10 +16,10 @@ from isolation.disk import replace_file
 from isolation.layout import find_repository
 from isolation.repository import Repository, failure
 from runner.core import choose
+from runner.core.flow import QUICK, USER_FOLDER
 from runner.core.instants import iso
 from runner.core.model import MAX_RETRIES, Decision, Memory, RunSnapshot, Status, StorySnapshot
 from runner.core.names import one_line
-from runner.flows.catalogue import USER_FOLDER, list_flows
 from runner.state.aggregate import Row, aggregate_markdown
 from runner.state.collection import Found, collect
 from runner.state.errors import UnreadableStateError
@@ -67,7 +67,11 @@ def rows_of(
     paths = {story.id: _file_in(Path(story.workspace)) for story in run.stories.values() if story.workspace}
     there = [path for path in paths.values() if path is not None]
     read = {found.path: found for found in _read(there, vocabulary)}
-    closed = [story for story in run.stories.values() if story.commit and not story.workspace]
+    closed = [
+        story
+        for story in run.stories.values()
+        if story.commit and not story.workspace and story.flow != QUICK.name
+    ]
     gone = [story.branch for story in closed if story.branch]
     kept = _on_branches(repository, gone, vocabulary) if repository is not None and gone else {}
     rows = []
@@ -99,6 +103,8 @@ def vocabulary_of(top: Path) -> Vocabulary:
     """Give what state files may say in a repository: the dialects' own values and the user's flows."""
     if not any((top / USER_FOLDER).glob("*.toml")):
         return STANDARD
+    from runner.flows.catalogue import list_flows  # only who has flows of his own pays for reading them
+
     own = [flow for listed in list_flows(top) if listed.file for flow in listed.flows]
     last: dict[str, int] = {}
     for flow in own:

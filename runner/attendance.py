@@ -129,8 +129,8 @@ async def aggregating(tools: Tools) -> AsyncIterator[None]:
 
     async def keep() -> None:
         async for _ in receive:
+            await trio.sleep(AGGREGATE_SECONDS)  # what else happens in this time is told along
             await offload(_aggregate, tools)
-            await trio.sleep(AGGREGATE_SECONDS)
 
     tools.recorder.subscribe(notice)
     async with trio.open_nursery() as nursery:

@@ -19,6 +19,9 @@ from runner.core.names import shown
 DONE = "done"
 """What a state file holds instead of a number when the flow is at its end."""
 
+USER_FOLDER = "flows"
+"""Where a repository keeps flows of its own."""
+
 LINE_MARK = " :: "
 """Stands between a glob and the line that a file must hold: `_docs/x.yaml :: confirmed: true`."""
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.core.errors import SettingsError
-from runner.core.flow import Edition, Flow
+from runner.core.flow import USER_FOLDER, Edition, Flow
 from runner.core.names import did_you_mean, id_problem
 from runner.flows.document import Document, read
 from runner.flows.entries import Problem
 
 BUILT_IN = ("quick", "greenfield", "existing-code", "meta-repo")
-USER_FOLDER = "flows"
 
 _SUFFIX = ".toml"
 
