@@ -18,7 +18,9 @@ def event(at: float, body: ev.Body, run: RunId = RUN) -> ev.Event:
     return ev.Event(run_id=run, at=START + at, body=body)
 
 
-def started(*stories: str | tuple[str, Sequence[str]], run: RunId = RUN, max_stories: int = 3) -> ev.Event:
+def started(
+    *stories: str | tuple[str, Sequence[str]], run: RunId = RUN, max_stories: int = 3, flow: str = "quick"
+) -> ev.Event:
     """Start a run; a story is an id, or an id and its dependencies."""
     entries = [(story, ()) if isinstance(story, str) else story for story in stories]
     return event(
@@ -30,7 +32,7 @@ def started(*stories: str | tuple[str, Sequence[str]], run: RunId = RUN, max_sto
             max_stories=max_stories,
             options=OPTIONS,
             stories=tuple(
-                {"id": name, "title": f"The work of {name}", "depends_on": list(needs)}
+                {"id": name, "title": f"The work of {name}", "depends_on": list(needs), "flow": flow}
                 for name, needs in entries
             ),
         ),

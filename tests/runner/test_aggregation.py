@@ -213,7 +213,7 @@ def test_the_file_of_a_finished_story_is_read_from_its_branch(repo: Path) -> Non
             event(5, ev.StoryFinished(story_id=story, verdict="done", reason="")),
         ]
 
-    run = folded(started("b", "a"), ended("a"), ended("b"))
+    run = folded(started("b", "a", flow="greenfield"), ended("a"), ended("b"))
     rows = by_story(rows_of(run, repository=Repository.open(repo)))
     assert str(rows["a"].found.path) == "autopilot/a:_docs/_autopilot_state.md"
     assert rows["a"].state is not None
@@ -290,7 +290,7 @@ def test_a_page_costs_two_git_commands_at_most(
 ) -> None:
     """However many stories there are: it is written whenever one of them ends or asks."""
     names = [f"s{number}" for number in range(100)]
-    events = [started(*names)]
+    events = [started(*names, flow="greenfield")]
     for name in names[:50]:
         events += opened(name, with_file(tmp_path / "w" / name, "autodev-implement", "_autodev_state.md"))
     for name in names[50:]:
