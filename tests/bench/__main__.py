@@ -12,6 +12,7 @@ BENCHES = (
     "bench_claims",
     "bench_guard",
     "bench_streams",
+    "bench_busy",
     "bench_run",
     "bench_schedule",
 )
