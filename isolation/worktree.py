@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from isolation.branches import (
+    delete_branch,
+    fast_forward,
+    require_branch_name,
+    require_creatable,
+    require_free_branch,
+    start_of,
+)
 from isolation.closing import discard
 from isolation.commits import merge_parents
 from isolation.errors import GitCommandError, WorkspaceError
@@ -27,8 +35,6 @@ if TYPE_CHECKING:
 _GRACE = 60.0
 _ATTEMPTS = 4
 _PASSING = re.compile(r"failed to read .*commondir|locked' for writing")
-_LONGEST_BRANCH = 200
-_NEVER_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +95,7 @@ def _register(repository: Repository, request: WorkspaceRequest, torn: bool) -> 
         here = next((entry for entry in entries if entry.path == request.path), None)
         if here is not None and os.path.lexists(request.path) and not _clear_torn(repository, here):
             return _adopt(repository, request, here, base, torn=torn)
-        _require_free_branch(request, entries)
+        require_free_branch(request, entries)
         if here is not None:
             clear_missing(repository, request.path)
         else:
@@ -102,11 +108,7 @@ def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
     require_component(request.story_id, "story id")
     require_component(request.run_id, "run id")
     require_component(request.path.name, "worktree folder")
-    if len(request.branch) > _LONGEST_BRANCH or not _is_branch_name(request.branch):
-        raise WorkspaceError(
-            f"{request.branch[:80]!r} cannot name a branch",
-            hint="use letters, digits, `.`, `_` and `-` in story ids",
-        )
+    require_branch_name(request.branch)
     root = request.path.parent
     real = Path(os.path.realpath(root))
     if real != root or request.path.is_symlink():
@@ -123,18 +125,6 @@ def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
             )
 
 
-def _is_branch_name(branch: str) -> bool:
-    """Apply git's rules for references, and ours: nothing that looks like an option or another ref."""
-    if branch.startswith("refs/") or branch in {"@", "HEAD"} or not branch.isprintable():
-        return False
-    if _NEVER_IN_REFS.search(branch):
-        return False
-    return all(
-        part and not part.startswith((".", "-")) and not part.endswith((".", ".lock"))
-        for part in branch.split("/")
-    )
-
-
 def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
     for entry in entries:
         if path != entry.path and path.is_relative_to(entry.path):
@@ -142,30 +132,6 @@ def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
                 f"{path} lies inside the worktree {entry.path}",
                 hint="set a worktree root outside the repository's worktrees",
             )
-
-
-def _require_free_branch(request: WorkspaceRequest, entries: tuple[Registration, ...]) -> None:
-    for entry in entries:
-        if entry.branch == request.branch and entry.path != request.path:
-            raise WorkspaceError(
-                f"branch {request.branch} is checked out at {entry.path}",
-                hint="switch that checkout to another branch, or remove that worktree, then run again",
-            )
-
-
-def _require_creatable(repository: Repository, branch: str) -> None:
-    """Say which branch stands in the way: git keeps `a` and `a/b` in one place."""
-    parts = branch.split("/")
-    above = ["/".join(parts[:end]) for end in range(1, len(parts))]
-    blocking = next((name for name in above if repository.branch_tip(name)), None)
-    below = repository.run(
-        "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/"
-    ).stdout.strip()
-    if blocking or below:
-        raise WorkspaceError(
-            f"branch {branch} cannot be made while there is a branch {blocking or below}",
-            hint=f"rename that branch: git branch -m {blocking or below} <another-name>",
-        )
 
 
 def _require_free_path(repository: Repository, path: Path) -> None:
@@ -219,7 +185,7 @@ def _adopt(
         repository.run("worktree", "lock", "--reason", reason, str(here.path))
     half_filled = torn or is_half_filled(repository, here.path)
     tip = repository.resolve(f"refs/heads/{request.branch}")
-    start = _start_of(repository, base, tip)
+    start = start_of(repository, base, tip)
     return _Place(base=start, tip=tip, existed=True, half_filled=half_filled)
 
 
@@ -231,17 +197,17 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place
         return _Place(base=base, tip=base, made_branch=True, made_tree=True)
     before = repository.branch_tip(request.branch)
     if before is None:
-        _require_creatable(repository, request.branch)
+        require_creatable(repository, request.branch)
         raise failure(("worktree", "add", str(request.path)), made)
     # A failed attempt may have left the new branch behind; then it is ours, and else the user's.
     ours = before == base and _PASSING.search(made.stderr) is not None
-    tip = _fast_forward(repository, request.branch, before, base)
+    tip = fast_forward(repository, request.branch, before, base)
     attached = _try_to_add(repository, request, (str(request.path), request.branch))
     if attached.returncode != 0:
         if ours:
-            _delete_branch(repository, request.branch, base)
+            delete_branch(repository, request.branch, base)
         raise failure(("worktree", "add", str(request.path)), attached)
-    start = _start_of(repository, base, tip)
+    start = start_of(repository, base, tip)
     return _Place(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
 
 
@@ -257,22 +223,6 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
         if "-b" in what and repository.branch_tip(request.branch) is not None:
             break  # the attempt left its new branch behind, so the next one must attach to it
     return output
-
-
-def _fast_forward(repository: Repository, branch: str, tip: str, base: str) -> str:
-    """Move a branch without commits of its own on to the new base; any other stays as it is."""
-    if tip == base or not repository.is_ancestor(tip, base):
-        return tip
-    repository.run("update-ref", "-m", "autopilot-multi: new base", f"refs/heads/{branch}", base, tip)
-    return base
-
-
-def _start_of(repository: Repository, base: str, tip: str) -> str:
-    """Give the commit that the story's own commits come after, also when the base has moved on."""
-    if tip == base:
-        return base
-    common = repository.run("merge-base", base, tip, check=False)
-    return common.stdout.strip() if common.returncode == 0 else base
 
 
 def _fill(repository: Repository, request: WorkspaceRequest, place: _Place) -> GitOutput | None:
@@ -293,7 +243,7 @@ def _roll_back(repository: Repository, request: WorkspaceRequest, place: _Place)
     if not place.made_tree or not _holds_only_checkout(repository, request.path, place.tip):
         return
     if discard(repository, request.path) == "" and place.made_branch:
-        _delete_branch(repository, request.branch, place.tip)
+        delete_branch(repository, request.branch, place.tip)
 
 
 def _holds_only_checkout(repository: Repository, path: Path, tip: str) -> bool:
@@ -304,9 +254,3 @@ def _holds_only_checkout(repository: Repository, path: Path, tip: str) -> bool:
         for folder, folders, names in os.walk(path)
         for name in (*names, *(each for each in folders if Path(folder, each).is_symlink()))
     )
-
-
-def _delete_branch(repository: Repository, branch: str, value: str) -> None:
-    """Delete a branch that this call made, only while it points where it was made."""
-    with_value = ("update-ref", "-d", f"refs/heads/{branch}", value)
-    repository.run(*with_value, check=False)
