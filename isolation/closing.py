@@ -90,7 +90,7 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
     if trash.is_symlink() or not trash.is_dir():
         return
     for tree in [only] if only else list(trash.iterdir()):
-        _delete(tree)
+        delete_tree(tree)
     with suppress(OSError):
         trash.rmdir()
         root.rmdir()
@@ -103,7 +103,7 @@ def thin_trash(root: Path, *, most: int) -> None:
         return
     trees = list(trash.iterdir())
     for tree in trees if len(trees) > most else []:
-        _delete(tree)
+        delete_tree(tree)
 
 
 def _unreachable(repository: Repository, seen: Look, branch: str | None) -> str:
@@ -188,7 +188,7 @@ def _logged(path: Path) -> set[str]:
     return {commit for commit in commits if set(commit) <= set("0123456789abcdef") and set(commit) != {"0"}}
 
 
-def _delete(tree: Path) -> None:
+def delete_tree(tree: Path) -> None:
     """Delete a tree, links as links, also where a story left folders read-only."""
     shutil.rmtree(tree, ignore_errors=True)
     if tree.is_dir() and not tree.is_symlink():

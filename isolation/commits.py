@@ -136,7 +136,7 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
         tree = _merge_tree(repository, merged, tip)
         date = max(_committed_at(repository, commit) for commit in (merged, tip))
         subject = message if number == len(tips) else f"{message} ({number} of {len(tips)})"
-        merged = _commit_tree(repository, tree, (merged, tip), subject, date)
+        merged = commit_tree(repository, tree, (merged, tip), subject, date)
     return merged
 
 
@@ -199,9 +199,10 @@ def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutp
     raise AssertionError("unreachable")
 
 
-def _commit_tree(
+def commit_tree(
     repository: Repository, tree: str, parents: tuple[str, ...], message: str, date: float
 ) -> str:
+    """Make a commit of a tree that is already there; no branch moves."""
     env = _signature(repository, date)
     pointers = [part for parent in parents for part in ("-p", parent)]
     args = ("-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree, *pointers, "-F", "-")

@@ -13,7 +13,6 @@ Invariants:
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from isolation.checkout import admin_dir
+from isolation.closing import delete_tree
 from isolation.commits import named
 from isolation.errors import GuardError
 from isolation.keeper import run_trial
@@ -94,7 +94,7 @@ def attempt(level: EnforcementLevel, means: Means, where: Path | None = None) ->
     try:
         return _attempt_in(folder, level, means)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        delete_tree(folder)  # an overlay leaves a folder that its own user cannot read
 
 
 def _attempt_in(folder: Path, level: EnforcementLevel, means: Means) -> str:

@@ -93,6 +93,12 @@ def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
     return configured.expanduser().resolve() / f"{main.name}-{repository_hash(common_dir)[:8]}"
 
 
+def layers_path(root: Path, run_id: str) -> Path:
+    """Give the folder for what a run's stories write over a shared tree, beside that of the worktrees."""
+    beside = root.with_name(f"{root.name.removesuffix('.worktrees')}.layers")
+    return beside / require_component(run_id, "run id")
+
+
 def worktree_path(root: Path, story_id: str) -> Path:
     """Give the place of one story's worktree; an id that would leave the root is refused."""
     return root / require_component(story_id, "story id")
@@ -126,6 +132,16 @@ def run_dir(common_dir: Path, run_id: str) -> Path:
 def story_dir(common_dir: Path, run_id: str, story_id: str) -> Path:
     """Give the folder of one story in one run: its logs."""
     return run_dir(common_dir, run_id) / require_component(story_id, "story id")
+
+
+def claim_index_path(common_dir: Path, branch: str) -> Path:
+    """Give the index that a story's paths in a shared tree are put together in."""
+    return autopilot_dir(common_dir) / f"{branch.replace('/', '-')}.index"
+
+
+def shared_index_path(common_dir: Path) -> Path:
+    """Give the index by which a shared tree is compared with what is committed."""
+    return autopilot_dir(common_dir) / "shared.index"
 
 
 def lease_lock_path(common_dir: Path) -> Path:

@@ -1,22 +1,29 @@
-"""`open_workspace()`: the one entrance to where a story works.
+"""`open_workspace()`: the one entrance to where a story works: a worktree, or its claim in the shared tree.
 
 Whoever opens a workspace says before leaving whether the story is finished. Only then may the
-worktree go, and only if nothing would be lost; after an error or a cancellation it always stays.
+worktree go, and only if nothing would be lost; after an error or a cancellation it always stays. The
+shared tree is the user's and never goes.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from isolation.claims import Claim
 from isolation.closing import close
+from isolation.errors import IsolationError
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.provision import ProvisionReport, provision, require_inside
 from isolation.repository import Repository, offload
+from isolation.shared import enter, keep_left
 from isolation.worktree import create_or_attach
 
 if TYPE_CHECKING:
     import trio
+
+_GRACE = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,11 +42,21 @@ async def open_workspace(
     request: WorkspaceRequest,
     *,
     limiter: "trio.CapacityLimiter",
+    claim: Claim | None = None,
+    resumed: bool = False,
     symlink_directories: Sequence[str] = (),
     torn: bool = False,
     sweep: bool = True,
 ) -> AsyncIterator[OpenWorkspace]:
-    """Open a story's worktree, with the ignored files it needs, and close or keep it at the end."""
+    """Open a story's place: with a claim in the tree that all share, else in a worktree of its own.
+
+    `resumed` tells that it has worked in the shared tree before in this run. A worktree gets the ignored
+    files that it needs, and is closed or kept at the end.
+    """
+    if claim is not None:
+        async with _open_shared(repository, request, claim, resumed=resumed) as shared:
+            yield shared
+        return
     require_inside(symlink_directories)
     workspace = await create_or_attach(repository, request, limiter, torn=torn)
     report = await offload(provision, repository, workspace.path, symlink_directories)
@@ -53,3 +70,19 @@ async def open_workspace(
         opened.closing = await close(repository, workspace, sweep=sweep)
     else:
         opened.closing = Closing(removed=False, reason="story not finished")
+
+
+@asynccontextmanager
+async def _open_shared(
+    repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool
+) -> AsyncIterator[OpenWorkspace]:
+    import trio
+
+    workspace = await offload(partial(enter, repository, request, claim, resumed=resumed))
+    opened = OpenWorkspace(workspace=workspace, provision=ProvisionReport())
+    try:
+        yield opened
+    finally:
+        if not opened.finished:
+            with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError):
+                await offload(keep_left, repository, request, claim)
