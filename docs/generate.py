@@ -124,6 +124,8 @@ def _expected() -> dict[str, list[str]]:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 

@@ -32,6 +32,7 @@ STATE_FILES: Final = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
 """Where a workspace's state file may stand; where both are, the first counts."""
 
 PAGE: Final = ".orchestrator/state.md"
+SHARED: Final = "none"
 DOCS_PAGE: Final = "_docs/_autopilot_multi_state.md"
 NO_FILE: Final = Path("journal")
 """What stands in the place of a file for a story that keeps none."""
@@ -64,7 +65,11 @@ def rows_of(
 
     With `repository`, the file of a story whose workspace is gone is read from its branch.
     """
-    paths = {story.id: _file_in(Path(story.workspace)) for story in run.stories.values() if story.workspace}
+    paths = {
+        story.id: _file_in(Path(story.workspace), shared_by=story.id if run.isolation == SHARED else "")
+        for story in run.stories.values()
+        if story.workspace
+    }
     there = [path for path in paths.values() if path is not None]
     read = {found.path: found for found in _read(there, vocabulary)}
     closed = [
@@ -122,8 +127,12 @@ def is_ignored(repository: Repository, top: Path, path: str) -> bool:
     return output.returncode == 0
 
 
-def _file_in(workspace: Path) -> Path | None:
-    return next((path for name in STATE_FILES if (path := workspace / name).exists()), None)
+def _file_in(workspace: Path, *, shared_by: str) -> Path | None:
+    """Find a story's state file; in a tree that stories share each has a folder of its own."""
+    names = [
+        name.replace("_docs/", f"_docs/stories/{shared_by}/") if shared_by else name for name in STATE_FILES
+    ]
+    return next((path for name in names if (path := workspace / name).exists()), None)
 
 
 def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:

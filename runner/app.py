@@ -41,13 +41,14 @@ from runner.journal import Journal, Request
 from runner.meter import Meter, largest_peak
 from runner.neighbours import visible
 from runner.orchestrator import AnswerRequest, Orchestrator, StopRequest, World
-from runner.planning import Plan, require_worktrees, root_of
+from runner.planning import Plan, root_of
 from runner.probe import Probe
 from runner.purse import Purse
 from runner.recorder import Recorder
 from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
 from runner.settings_json import redactor_for
+from runner.sharing import enforcement_of, sharing
 from runner.signals import EndedBy, listening
 from runner.stopping import StopControl
 from runner.tidying import tidy
@@ -110,12 +111,11 @@ async def start_run(
     quiet: bool = False,
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
-    require_worktrees(plan.settings)
     run_id, settings = new_run_id(), plan.settings
     sample = sample or Probe()
     tier = evaluate(await offload(sample, plan.worktree_root), settings.tiers).tier
-    guarding = await offload(guarding_of, plan.repository.common_dir, settings, plan.worktree_root)
-    first = beginning(plan, tier, guarding.enforcement)
+    common, root = plan.repository.common_dir, plan.worktree_root
+    first = beginning(plan, tier, await offload(enforcement_of, common, settings, root, plan.stories))
     notes = tuple(ev.Noted(message=note) for note in plan.notes)
     async with _coordination(plan.repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
@@ -242,6 +242,7 @@ async def _coordinate(
         books_kept(recorder, repository),
         listening(control, ended_by, view.say),
         _refreshing(view),
+        sharing(repository, snapshot.run_id, crew.order, crew.settings, root) as shared,
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
     ):
         tools = Tools(
@@ -258,12 +259,11 @@ async def _coordinate(
             purse=Purse(crew.settings, lambda: recorder.snapshot),
             retry_failed=crew.retry_failed,
             past=await offload(past_of, journal, crew.order),
+            sharing=shared,
         )
         await tidy(tools)
-        world = replace(
-            _world(tools, journal, snapshot.run_id, sample),
-            attended=lambda: desk is not None and desk.waits(recorder.snapshot),
-        )
+        attended = partial(_attended, desk, recorder)
+        world = replace(_world(tools, journal, snapshot.run_id, sample), attended=attended)
         orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
         port = Port(recorder=recorder, orchestrator=orchestrator, screen=view)
         async with visible(tools), aggregating(tools), heralding(tools, quiet=quiet), attended_by(desk, port):
@@ -274,6 +274,10 @@ async def _coordinate(
     await offload(write_records, recorder.snapshot, repository)
     await offload(sweep_trash, root)
     return Ended(run=recorder.snapshot, exit_code=code)
+
+
+def _attended(desk: Desk | None, recorder: Recorder) -> bool:
+    return desk is not None and desk.waits(recorder.snapshot)
 
 
 def _notes(journal: Journal, repository: Repository, guarding: Guarding) -> tuple[ev.Noted, ...]:

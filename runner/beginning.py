@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 
+from isolation.model import IsolationMode
 from runner.core import events as ev
 from runner.core.model import Story, Tier
 from runner.core.story_json import digest, to_json
@@ -40,6 +41,7 @@ def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
         commit=before.commit or "",
         commits=before.commits,
         reason=f"already done in run {before.run_id}",
+        owned=story.owns if plan.settings.bg_isolation == IsolationMode.NONE else (),
     )
     return replace(finished(result), branch=branch_of(story.id))
 

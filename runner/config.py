@@ -6,8 +6,8 @@ the `autopilot:` block in AGENTS.md or CLAUDE.md, the user's `config.toml`, the 
 place is checked, also where another decides. The tables `agents`, `hooks` and `tiers` are joined
 entry by entry; they cannot come from flags or the environment.
 
-In the environment `AUTOPILOT_MULTI_VERIFY` and `AUTOPILOT_MULTI_DECONFLICT_PATHS` hold one entry a line,
-and `AUTOPILOT_MULTI_SYMLINK_DIRECTORIES` names separated by commas; an empty variable counts as absent.
+In the environment the variables of `verify`, `deconflict-paths` and `shared-writable` hold one entry a line,
+and that of `symlink-directories` names separated by commas; an empty variable counts as absent.
 """
 
 import re
@@ -102,7 +102,7 @@ def _typed(key: str, text: str) -> Any:
         return int(text)
     if key in FLOATS and _DECIMAL.fullmatch(text.strip()):
         return float(text)
-    if key in {"verify", "deconflict-paths"}:
+    if key in {"verify", "deconflict-paths", "shared-writable"}:
         return [line.strip() for line in text.splitlines() if line.strip()]
     if key == "symlink-directories":
         return [part.strip() for part in text.split(",") if part.strip()]

@@ -50,6 +50,7 @@ SPENDING = frozenset(key for key in INTEGERS | FLOATS if key.endswith("-budget")
 TABLES = frozenset({"hooks", "agents", "prices", "tiers"})
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "bg-isolation": ("worktree", "none"),
+    "enforce": ("auto", "divert", "deny", "detect"),
     "continue": tuple(policy.value for policy in ContinuePolicy),
     "dialect": ("rich", "pointer", "autodev"),
     "decide-default": ("ask", "recommended"),
@@ -62,6 +63,7 @@ _LISTS: Mapping[str, str] = {
     "verify": "a command or a list of commands",
     "deconflict-paths": "a glob, a pattern with {id}, ID=GLOB, or a list of these",
     "symlink-directories": "a list of folders inside the repository",
+    "shared-writable": "a glob or a list of globs",
 }
 _EXAMPLES: Mapping[str, str] = {
     "token-budget": "2000000",
@@ -73,6 +75,7 @@ _EXAMPLES: Mapping[str, str] = {
     "verify": "make test",
     "deconflict-paths": "packages/{id}/**",
     "symlink-directories": "node_modules",
+    "shared-writable": "**/build/**",
     "model": "opus",
     "prompt-template": "tools/prompt.md",
     "worktree-root": "../worktrees",
@@ -204,6 +207,8 @@ class _Values(_Table):
     bg_isolation: Literal["worktree", "none"] = "worktree"
     deconflict_paths: Texts = []
     guard: Annotated[bool, BeforeValidator(_switch)] = True
+    enforce: Literal["auto", "divert", "deny", "detect"] = "auto"
+    shared_writable: Texts = []
     base: Text = ""
     continue_: Literal["never", "dependencies-successful", "always"] = "never"
     grace_seconds: Number = 0

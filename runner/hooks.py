@@ -8,8 +8,9 @@ from isolation.model import SessionSpec, Workspace
 from isolation.repository import scrubbed
 from runner.core.events import Noted
 from runner.core.model import Outcome, StoryId
-from runner.session import SessionOrder, run_session
+from runner.session import SessionOrder
 from runner.tools import Tools
+from runner.watching import run_watched
 
 
 async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools: Tools) -> bool:
@@ -45,9 +46,7 @@ async def run_aside(
         grace=tools.settings.grace_seconds,
         stall_seconds=tools.settings.stall_seconds,
     )
-    verdict = await run_session(
-        order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control, meter=tools.meter
-    )
+    verdict = await run_watched(order, tools)
     if verdict.outcome is Outcome.OK:
         return True
     message = f"{name} failed ({verdict.detail}): {verdict.last_line}".rstrip(": ")

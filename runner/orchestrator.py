@@ -27,7 +27,8 @@ from runner.core.model import (
 )
 from runner.core.schedule import decide
 from runner.decisions import answer_event
-from runner.pipeline import Pipeline, finished, intent
+from runner.pipeline import Pipeline, finished
+from runner.places import intent
 from runner.stopping import Level
 from runner.tools import Tools
 from runner.window_keeper import WindowKeeper

@@ -4,19 +4,15 @@ Every act is idempotent and stands between an intent and its acknowledgement in 
 what is acknowledged is never repeated. A failure in here is this story's alone.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 
 from isolation import claims
 from isolation.closing import thin_trash
-from isolation.commits import checkpoint, named
+from isolation.commits import named
 from isolation.errors import IsolationError
-from isolation.layout import worktree_path
-from isolation.model import Workspace, WorkspaceRequest
+from isolation.model import Workspace
 from isolation.repository import offload
-from isolation.workspace import OpenWorkspace, open_workspace
 from runner import verdicts
 from runner.agents.protocol import Agent
 from runner.core import events as ev
@@ -37,6 +33,7 @@ from runner.core.model import (
 from runner.hooks import run_hook
 from runner.loop import StoryLoop
 from runner.neighbours import held_up
+from runner.places import StoryPlace
 from runner.session import SessionVerdict
 from runner.stepping import DONE_NUMBER, Stepping, open_stepping
 from runner.story_sessions import StorySessions, succeeded
@@ -55,7 +52,7 @@ class Pipeline:
     def __init__(self, *, story: Story, agent: Agent, tools: Tools, torn: bool) -> None:
         self._story = story
         self._tools = tools
-        self._torn = torn
+        self._place = StoryPlace(story=story, tools=tools, torn=torn)
         self._record = tools.recorder.record
         self._repository = tools.repository
         self._sessions = StorySessions(story=story, agent=agent, tools=tools)
@@ -72,12 +69,12 @@ class Pipeline:
     async def run(self) -> None:
         """Open the workspace, do the work, record the verdict, close what may be closed."""
         try:
-            async with self._workspace() as opened:
+            async with self._place.open() as opened:
                 stepping = await open_stepping(opened.workspace, self._story, self._tools)
                 result = await self._carry(opened.workspace, stepping)
                 await self._finish(result)
                 opened.finished = result.verdict in {Status.DONE, Status.NO_WORK}
-                if opened.finished:
+                if opened.finished and not self._tools.sharing:
                     await self._hook("before_remove", opened.workspace)
         except JournalError:
             raise
@@ -92,53 +89,6 @@ class Pipeline:
 
     async def _finish(self, result: StoryResult) -> None:
         await self._record(finished(result))
-
-    @asynccontextmanager
-    async def _workspace(self) -> AsyncIterator[OpenWorkspace]:
-        story, tools = self._story, self._tools
-        path = worktree_path(tools.worktree_root, story.id)
-        branch = verdicts.branch_of(story.id)
-        request = WorkspaceRequest(
-            run_id=self._run_id,
-            story_id=story.id,
-            branch=branch,
-            path=path,
-            parents=await offload(self._parents) if story.depends_on else (tools.recorder.snapshot.base,),
-        )
-        async with open_workspace(
-            self._repository,
-            request,
-            symlink_directories=tools.settings.symlink_directories,
-            torn=self._torn,
-            sweep=False,  # the trash is emptied when nobody waits for the disk
-            limiter=tools.populate,
-        ) as opened:
-            workspace = opened.workspace
-            tools.recorder.defer(
-                ev.WorkspaceOpened(
-                    story_id=story.id,
-                    branch=workspace.branch,
-                    path=str(workspace.path),
-                    base=workspace.base,
-                    head=workspace.head,
-                ),
-                *(
-                    ev.Noted(story_id=story.id, message=f"{skipped.path}: {skipped.reason}")
-                    for skipped in opened.provision.skipped
-                ),
-            )
-            yield opened
-
-    def _parents(self) -> tuple[str, ...]:
-        """Give the commits to start from: the tips of what it depends on, else the base."""
-        snapshot = self._tools.recorder.snapshot
-        tips = []
-        for dependency in self._story.depends_on:
-            tip = self._repository.branch_tip(verdicts.branch_of(dependency))
-            tip = tip or snapshot.stories[dependency].commit
-            if tip is not None and tip not in tips:
-                tips.append(tip)
-        return tuple(tips) or (snapshot.base,)
 
     async def _carry(self, workspace: Workspace, stepping: Stepping) -> StoryResult:
         """Go from wherever the story stands to its verdict."""
@@ -257,8 +207,7 @@ class Pipeline:
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
         before = self._now.commit or self._now.head or workspace.head
-        commit = partial(checkpoint, self._repository, workspace.path, base=workspace.base, since=before)
-        made = await offload(commit, workspace.branch, self._message(), at)
+        made = await offload(self._place.commit, workspace, before, at)
         # The commit itself is durable: a resume that does not know of it finds it.
         self._tools.recorder.defer(
             ev.Checkpointed(story_id=self._story.id, commit=made.tip, commits=made.commits, files=made.files)
@@ -266,17 +215,6 @@ class Pipeline:
         spiral = await self._loop.look_at_trees() if self._now.ending is None else ()
         if spiral:
             await self._record(*spiral)
-
-    def _message(self) -> str:
-        now = self._now
-        subject = self._story.title if now.flow == "quick" else f"{self._story.title}: {now.step.name}"
-        return (
-            f"{subject}\n\n"
-            f"Autopilot-Run: {self._run_id}\n"
-            f"Autopilot-Story: {self._story.id}\n"
-            f"Autopilot-Step: {now.step.number} {now.step.name}\n"
-            f"Autopilot-Attempt: {now.attempt}\n"
-        )
 
     async def _conclude(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
         """Judge the committed work by its claim, its artifacts and its commands; then the next step."""
@@ -344,15 +282,19 @@ class Pipeline:
         commit = now.commit or workspace.base
         if not now.sessions:
             commit, reason = workspace.head, "its flow was already done"
-            return verdicts.done(self._story.id, commit=commit, commits=now.commits, reason=reason)
+            return self._done(commit, now.commits, reason)
         proof = "verified" if self._sessions.verify_commands else "no verify commands"
         if now.commits:
             reason = f"{now.commits} commit{'s' * (now.commits > 1)}, {proof}"
-            return verdicts.done(self._story.id, commit=commit, commits=now.commits, reason=reason)
+            return self._done(commit, now.commits, reason)
         if any(session.reported == "done" for session in now.sessions):
             reason = f"no change was needed, {proof}"
-            return verdicts.done(self._story.id, commit=commit, commits=0, reason=reason)
+            return self._done(commit, 0, reason)
         return verdicts.no_work(self._story.id, commit=commit)
+
+    def _done(self, commit: str, commits: int, reason: str) -> StoryResult:
+        owned = self._story.owns if self._tools.sharing else ()
+        return verdicts.done(self._story.id, commit=commit, commits=commits, reason=reason, owned=owned)
 
     def _stopped_by_person(self) -> StoryResult:
         return self._stopped(switch("user-abort", "a person asked to stop"))
@@ -375,15 +317,6 @@ def _denied(verdict: SessionVerdict) -> str:
     if not denied:
         return ""
     return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
-
-
-def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
-    """Say which workspace is about to be made, before it is."""
-    return ev.WorkspacePlanned(
-        story_id=story.id,
-        branch=verdicts.branch_of(story.id),
-        path=str(worktree_path(tools.worktree_root, story.id)),
-    )
 
 
 def finished(result: StoryResult) -> ev.StoryFinished:

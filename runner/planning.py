@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from isolation.layout import folds_case, journal_path, worktree_path, worktree_root
+from isolation.model import IsolationMode
 from isolation.repository import Repository
 from runner import probe
 from runner.agents.catalogue import choose
 from runner.agents.protocol import Agent
 from runner.config import Loaded, load_settings
-from runner.core.errors import BacklogError, JournalError, NotFoundError, SettingsError
+from runner.core.errors import BacklogError, JournalError, NotFoundError
 from runner.core.events import StoryFinished
 from runner.core.exclusivity import classify, runs_alone
 from runner.core.flow import QUICK, Edition
@@ -21,13 +22,13 @@ from runner.core.names import did_you_mean
 from runner.core.schedule import decide
 from runner.core.settings import Settings
 from runner.core.window import at_start
-from runner.guarding import guarding_of
 from runner.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.journal import Journal
-from runner.ownership import SHARED, read_ownership, require_specs, settle
+from runner.ownership import read_ownership, require_specs, settle
 from runner.prompt import PromptFacts, load_template, render
 from runner.report.plan import PlanRow, PlanView
 from runner.shards import Shard, load_shards, told_by, unfinished_in
+from runner.sharing import EXCHANGE, enforcement_of, require_shareable
 from runner.stories import load_stories
 from runner.verdicts import branch_of
 
@@ -128,6 +129,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     durations = expected_durations(settled.stories, before.minutes)
     order = ordered(settled.stories, durations)
     base = repository.resolve(loaded.settings.base)
+    require_shareable(loaded.settings, repository, base)
     finished = {} if request.again else _still_there(repository, before.finished, base)
     told: dict[StoryId, StoryFinished] = {}
     if request.shard_in is not None:
@@ -187,20 +189,11 @@ def view(plan: Plan) -> PlanView:
         tier=allowed.tier,
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
-        enforcement=guarding_of(plan.repository.common_dir, settings, plan.worktree_root).enforcement,
+        enforcement=enforcement_of(plan.repository.common_dir, settings, plan.worktree_root, plan.stories),
         fence=plan.fence,
         disjoint=plan.disjoint,
         rows=rows,
     )
-
-
-def require_worktrees(settings: Settings) -> None:
-    """Refuse to run without worktrees; only planning knows how, so far."""
-    if settings.bg_isolation != "worktree":
-        raise SettingsError(
-            "bg-isolation 'none' is not available in this version",
-            hint="use `--bg-isolation worktree`, which gives each story a worktree of its own.",
-        )
 
 
 def preview(plan: Plan, story_id: StoryId) -> str:
@@ -225,7 +218,9 @@ def preview(plan: Plan, story_id: StoryId) -> str:
         first, words = Step(number=step.number, name=step.name), step.prompt.strip()
         judged = step.name.startswith("Implement")
     own = plan.settings.prompt_template
-    exchange = worktree_path(plan.worktree_root, story.id) / ".orchestrator"
+    shared = plan.settings.bg_isolation == IsolationMode.NONE
+    place = plan.repository.top if shared else worktree_path(plan.worktree_root, story.id)
+    exchange = place / EXCHANGE / story.id if shared else place / EXCHANGE
     facts = PromptFacts(
         story=story,
         step=first,
@@ -233,6 +228,7 @@ def preview(plan: Plan, story_id: StoryId) -> str:
         verify=(story.verify or plan.settings.verify) if judged else (),
         result_file=exchange / "01-result.json",
         step_prompt=words,
+        shared=shared,
     )
     return render(facts, load_template(plan.repository.top / own if own else None))
 
@@ -269,7 +265,6 @@ def _starts(mode: str) -> str:
 def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> PlanRow:
     waits_for = tuple(name for name in story.depends_on if name not in plan.finished)
     base = " + ".join(branch_of(name) for name in story.depends_on) or plan.base[:12]
-    shared = plan.settings.bg_isolation == SHARED
     return PlanRow(
         position=position,
         wave=wave,
@@ -278,8 +273,8 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         agent=plan.agents[story.id].name if story.id in plan.agents else "",
         waits_for=waits_for,
         reason=reason,
-        branch="" if shared else branch_of(story.id),
-        base="" if shared else base,
+        branch=branch_of(story.id),
+        base=base,
         claim=story.owns,
         verify=story.verify or plan.settings.verify,
     )

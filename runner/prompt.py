@@ -37,6 +37,10 @@ _ENDING = (
     "Leave the work in this folder, committed or not; what is not committed is committed for you. "
     "You may write a result as JSON to {}."
 )
+_SHARED_ENDING = (
+    "Leave the work in the files and do not commit: others work in this folder, too, and what is yours is "
+    "committed for you. You may write a result as JSON to {}."
+)
 _ALONE = re.compile(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILINE)
 _NEEDED = frozenset({"story", "prompt"})
 
@@ -54,6 +58,7 @@ class PromptFacts:
     answers: tuple[str, ...] = ()
     last_failure: str = ""
     interrupted: bool = False
+    shared: bool = False
 
 
 def load_template(path: Path | None = None) -> str:
@@ -112,7 +117,7 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         if facts.interrupted
         else "",
         "last_failure": _under("The attempt before this one failed:\n", _quoted(facts.last_failure)),
-        "ending": _ENDING.format(facts.result_file),
+        "ending": (_SHARED_ENDING if facts.shared else _ENDING).format(facts.result_file),
         "result_file": facts.result_file,
     }
 

@@ -15,10 +15,11 @@ from isolation.layout import story_dir
 from isolation.model import SessionSpec, Workspace
 from runner.core import events as ev
 from runner.core.model import MULTI_STORY, Outcome, StorySnapshot
-from runner.session import SessionOrder, run_session
+from runner.session import SessionOrder
 from runner.session_environment import environment_of
 from runner.session_log import read_tail
 from runner.tools import Tools
+from runner.watching import run_watched
 
 LIMIT_SECONDS = 120.0
 _TAIL_BYTES = 64 << 10
@@ -76,7 +77,7 @@ class CommandSelector:
         tools, run = self._tools, self._tools.recorder.snapshot
         number = len(story.sessions) + 1
         log = story_dir(tools.repository.common_dir, run.run_id, story.id) / f"selector-{number:02}.log"
-        position = workspace.path / ".orchestrator" / f"{number:02}-position.json"
+        position = tools.exchange(workspace.path, story.id) / f"{number:02}-position.json"
         await trio.to_thread.run_sync(_write_position, position, story, log)
         order = SessionOrder(
             story_id=story.id,
@@ -92,13 +93,7 @@ class CommandSelector:
             stall_seconds=tools.settings.stall_seconds,
         )
         with trio.move_on_after(LIMIT_SECONDS):
-            verdict = await run_session(
-                order,
-                keeper=tools.keeper,
-                recorder=tools.recorder,
-                control=tools.control,
-                meter=tools.meter,
-            )
+            verdict = await run_watched(order, tools)
             if verdict.outcome is not Outcome.OK:
                 return _nothing(f"the selector failed ({verdict.detail})")
             return parsed(await trio.to_thread.run_sync(read_tail, log, _TAIL_BYTES))

@@ -42,8 +42,9 @@ class SessionOrder:
     """All that one session needs; `result_file` only where a result is expected.
 
     `progress` tells from the time now and that of the last output whether the session is stuck. Signs of
-    life are looked for at least every `look_seconds`. A session of the journal has its `session_id`. `agent`
-    reads its output; `conversation` is what it is known to talk in, `used_before` what that had used already.
+    life are looked for at least every `look_seconds`, and changed files in `places`, else in its folder. A
+    session of the journal has its `session_id`. `agent` reads its output; `conversation` is what it is known
+    to talk in, `used_before` what that had used already.
     """
 
     story_id: StoryId
@@ -55,6 +56,7 @@ class SessionOrder:
     result_file: Path | None = None
     progress: Callable[[float, float], Stuck | None] | None = None
     session_id: str = ""
+    places: tuple[Path, ...] = ()
     look_seconds: float = LOOK_FOR_LIFE
     agent: Agent | None = None
     conversation: str = ""
@@ -175,7 +177,8 @@ async def _watch(order: SessionOrder, session: Session, ear: _Ear, recorder: Rec
         if not alive and silent >= order.stall_seconds:
             # Looking at every file costs something, so it is the last thing to be asked.
             since = recorder.now() - silent
-            alive = await trio.to_thread.run_sync(changed_since, order.spec.cwd, since)
+            places = order.places or (order.spec.cwd,)
+            alive = await trio.to_thread.run_sync(_any_changed, places, since)
         if alive:
             alive_at, warned = now, False
             recorder.touch()
@@ -188,6 +191,10 @@ async def _watch(order: SessionOrder, session: Session, ear: _Ear, recorder: Rec
             if order.session_id:
                 seen = StallSeen(story_id=order.story_id, session_id=order.session_id, seconds=silent)
                 await recorder.record(seen)
+
+
+def _any_changed(places: tuple[Path, ...], since: float) -> bool:
+    return any(changed_since(place, since) for place in places)
 
 
 def _signs(session: Session, ear: _Ear) -> Signs:

@@ -23,6 +23,7 @@ from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, Stor
 from runner.core.stuck import Recovery, question_digest, recovery
 from runner.decisions import recommended
 from runner.history import Past
+from runner.sharing import state_folder
 from runner.tools import Tools
 
 if TYPE_CHECKING:
@@ -351,5 +352,7 @@ def _open_state(workspace: Workspace, story: Story, tools: Tools) -> "StoryState
         flow_name=story.flow,
         dialect=story.dialect or tools.settings.dialect,
         workspace=workspace.path,
+        folder=state_folder(story.id) if tools.sharing else "_docs",
+        exchange=tools.exchange(workspace.path, story.id),
         top=tools.repository.top,
     )

@@ -26,12 +26,12 @@ from runner.core.tiers import agents_per_wave
 from runner.neighbours import session_visible
 from runner.progress import ArtifactWatch
 from runner.prompt import PromptFacts, load_template, render
-from runner.session import SessionOrder, SessionVerdict, run_session
+from runner.session import SessionOrder, SessionVerdict
 from runner.session_environment import environment_of
 from runner.stepping import Brief
 from runner.tools import Tools
+from runner.watching import run_watched
 
-EXCHANGE = ".orchestrator"
 Consequences = Callable[[SessionVerdict], tuple[ev.Body, ...]]
 
 
@@ -56,7 +56,7 @@ class StorySessions:
         """Let the agent work on the current step; it is told what it may spend."""
         now, step = self._now, brief.step
         name = self._name(step)
-        exchange = workspace.path / EXCHANGE
+        exchange = self._tools.exchange(workspace.path, self._story.id)
         result_file = exchange / f"{name}.result.json"
         facts = self._facts(brief, result_file)
         prompt = await trio.to_thread.run_sync(self._write_prompt, exchange / f"{name}.prompt.md", facts)
@@ -70,9 +70,7 @@ class StorySessions:
             model=self._tools.settings.model,
             prompt=prompt,
             conversation=self._to_resume(agent),
-            git_dirs=await offload(commit_places, self._tools.repository, workspace)
-            if not story.command
-            else (),
+            git_dirs=await offload(self._commit_places, workspace) if not story.command else (),
             verify=facts.verify,
             cost=allowance.cost,
         )
@@ -119,6 +117,7 @@ class StorySessions:
             result_file=result_file,
             last_failure=now.last_failure,
             interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
+            shared=self._tools.sharing is not None,
         )
 
     def _to_resume(self, agent: Agent) -> str:
@@ -185,13 +184,7 @@ class StorySessions:
         )
         mode = self._now.mode or self._story.mode
         async with session_visible(session_id, replace(self._story, mode=mode), tools):
-            verdict = await run_session(
-                order,
-                keeper=tools.keeper,
-                recorder=tools.recorder,
-                control=tools.control,
-                meter=tools.meter,
-            )
+            verdict = await run_watched(order, tools)
         usage = priced(_told(verdict), settings.model, settings.prices)
         await tools.recorder.record(_ended(self._story, session_id, verdict, usage), *then(verdict))
         return verdict
@@ -218,6 +211,10 @@ class StorySessions:
             # Two windows of silence end a session, so one must hold half of what is still healthy.
             stall_seconds=max(settings.stall_seconds, quiet / 2),
         )
+
+    def _commit_places(self, workspace: Workspace) -> tuple[Path, ...]:
+        """Give what a session's own commit writes to; in a shared tree it makes none."""
+        return () if self._tools.sharing else commit_places(self._tools.repository, workspace)
 
     def _write_prompt(self, path: Path, facts: PromptFacts) -> Path:
         own = self._tools.settings.prompt_template

@@ -39,9 +39,9 @@ from runner.state.vocabulary import Vocabulary
 from runner.state.writing import new_state
 
 FILES = {
-    Dialect.AUTODEV: "_docs/_autodev_state.md",
-    Dialect.POINTER: "_docs/_autopilot_state.md",
-    Dialect.RICH: "_docs/_autopilot_state.md",
+    Dialect.AUTODEV: "_autodev_state.md",
+    Dialect.POINTER: "_autopilot_state.md",
+    Dialect.RICH: "_autopilot_state.md",
 }
 SKILL_STATE = "_docs/02_document/state.json"
 
@@ -58,14 +58,19 @@ class Found:
 
 
 class StoryState:
-    """The state file of one workspace, and the flow in the edition of its dialect. Blocking."""
+    """The state file of one workspace, and the flow in the edition of its dialect. Blocking.
 
-    def __init__(self, *, flow_name: str, dialect: str, workspace: Path, top: Path) -> None:
+    The file stands in `folder` of the workspace; its lock in `exchange`.
+    """
+
+    def __init__(
+        self, *, flow_name: str, dialect: str, workspace: Path, folder: str, exchange: Path, top: Path
+    ) -> None:
         self._workspace = workspace
-        self._dialect = _dialect_there(workspace, vocabulary_of(top)) or Dialect(dialect)
+        self._dialect = _dialect_there(workspace / folder, vocabulary_of(top)) or Dialect(dialect)
         self.flow: Flow = load_flow(flow_name, Edition(self._dialect), top)
-        self.path = workspace / FILES[self._dialect]
-        self._lock = workspace / ".orchestrator" / "state.lock"
+        self.path = workspace / folder / FILES[self._dialect]
+        self._lock = exchange / "state.lock"
         self._vocabulary = _vocabulary(self.flow)
 
     def find(self, *, skipped: tuple[str, ...], threshold: float, failure: str = "") -> Found:
@@ -221,11 +226,11 @@ class StoryState:
         return () if compared.consistent else (compared.words,)
 
 
-def _dialect_there(workspace: Path, vocabulary: Vocabulary) -> Dialect | None:
-    """Tell which dialect a workspace already uses, by the content of the file."""
+def _dialect_there(folder: Path, vocabulary: Vocabulary) -> Dialect | None:
+    """Tell which dialect is already used in a folder, by the content of the file."""
     for dialect, name in ((Dialect.AUTODEV, FILES[Dialect.AUTODEV]), (Dialect.RICH, FILES[Dialect.RICH])):
-        if (workspace / name).exists():
-            state = load_state(workspace / name, vocabulary=vocabulary)
+        if (folder / name).exists():
+            state = load_state(folder / name, vocabulary=vocabulary)
             return state.dialect if state else dialect
     return None
 

@@ -12,6 +12,8 @@ from runner.tools import Tools
 async def tidy(tools: Tools) -> None:
     """Close the worktrees of finished stories and empty the trash; what is of value stays."""
     await offload(sweep_trash, tools.worktree_root)
+    if tools.sharing:
+        return  # the tree is the user's
     for story in tools.recorder.snapshot.stories.values():
         if story.workspace is None or story.status not in {Status.DONE, Status.NO_WORK}:
             continue

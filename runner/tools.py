@@ -7,6 +7,7 @@ from pathlib import Path
 import trio
 
 from isolation.keeper import Keeper
+from isolation.layout import worktree_path
 from isolation.model import Confinement, Workspace
 from isolation.repository import Repository
 from runner.core.model import ResourceSample, StoryId
@@ -16,6 +17,7 @@ from runner.history import Past
 from runner.meter import Meter
 from runner.purse import Purse
 from runner.recorder import Recorder
+from runner.sharing import EXCHANGE, Sharing
 from runner.stopping import StopControl
 
 
@@ -31,7 +33,8 @@ class Tools:
     """The run's one repository, keeper, meter, recorder and stop control; `populate` limits checkouts.
 
     `deadline` is on trio's clock. `retry_failed` is a person's word that failed steps may be tried again;
-    `past` is what earlier runs say of stories that follow a flow.
+    `past` is what earlier runs say of stories that follow a flow. `sharing` is there when all stories work
+    in one tree.
     """
 
     repository: Repository
@@ -48,9 +51,18 @@ class Tools:
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)
     guarding: Guarding = field(default_factory=Guarding)
+    sharing: Sharing | None = None
 
     def confinement(self, workspace: Workspace) -> Confinement | None:
         """Say where a session in this workspace may not write; None when nothing guards it."""
         return self.guarding.around(
             workspace, repository=self.repository, root=self.worktree_root, settings=self.settings
         )
+
+    def place_of(self, story_id: StoryId) -> Path:
+        """Give where a story works: a worktree of its own, or the shared tree."""
+        return self.repository.top if self.sharing else worktree_path(self.worktree_root, story_id)
+
+    def exchange(self, workspace: Path, story_id: StoryId) -> Path:
+        """Give the folder for what is exchanged with a story's sessions."""
+        return workspace / EXCHANGE / story_id if self.sharing else workspace / EXCHANGE

@@ -1,5 +1,8 @@
 """From what happened to a story's result: the verdict, the reason in words, and the next command to type."""
 
+import shlex
+from collections.abc import Sequence
+
 from runner.core.model import KillSwitch, RunId, Status, StoryId, StoryResult
 
 BRANCH_PREFIX = "autopilot/"
@@ -10,16 +13,31 @@ def branch_of(story_id: StoryId) -> str:
     return BRANCH_PREFIX + story_id
 
 
-def done(story_id: StoryId, *, commit: str, commits: int, reason: str) -> StoryResult:
-    """Say that its work is committed, and what speaks for it."""
+def done(
+    story_id: StoryId, *, commit: str, commits: int, reason: str, owned: Sequence[str] = ()
+) -> StoryResult:
+    """Say that its work is committed, and what speaks for it; in a shared tree with what the story owns."""
+    branch = branch_of(story_id)
+    take = _taking(branch, owned) if owned else f"git merge {branch}"
     return StoryResult(
         story_id=story_id,
         verdict=Status.DONE,
         reason=reason,
-        next=f"git merge {branch_of(story_id)}" if commits else "",
+        next=take if commits else "",
         commit=commit,
         commits=commits,
     )
+
+
+def _taking(branch: str, owned: Sequence[str]) -> str:
+    """Give the command that commits what lies in a shared tree already; a merge would refuse to touch it."""
+    taken_back = [glob.startswith("!") for glob in owned]
+    if taken_back != sorted(taken_back):
+        return f"git log -p {branch}"  # git knows no order among the globs of a command
+    magic = {False: ":(top,glob)", True: ":(top,exclude,glob)"}
+    globs = [magic[glob.startswith("!")] + glob.removeprefix("!") for glob in owned]
+    paths = shlex.join(f"{glob}**" if glob.endswith("/") else glob for glob in globs)
+    return f"git add -- {paths} && git commit -C {branch} -- {paths}"
 
 
 def no_work(story_id: StoryId, *, commit: str) -> StoryResult:

@@ -16,6 +16,7 @@ COMMANDS = {
     "matrix": "spread the backlog over the jobs of a CI pipeline",
     "aggregate": "join the shards of CI jobs, or state files found anywhere",
     "report": "write a run as HTML, Markdown, JUnit and more",
+    "quarantine": "list, show or bring out what stories wrote outside their claims",
     "rollback": "take back a step of a story, in a new commit",
     "flows": "list, show or check the flows that stories follow",
     "state": "show, check or convert state files",

@@ -28,6 +28,7 @@ _BUDGETS: Mapping[str, tuple[str, str]] = {
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "window": ("MODE", "adaptive: as many as the machine can bear; fixed: always --max-stories"),
     "bg-isolation": ("MODE", "where stories work: worktree (each in its own) or none"),
+    "enforce": ("LEVEL", "how claims in a shared tree are enforced: auto, divert, deny or detect"),
     "base": ("REF", "the commit that stories start from"),
     "continue": (
         "POLICY",

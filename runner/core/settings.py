@@ -23,6 +23,20 @@ def key_of(field_name: str) -> str:
     return field_name.rstrip("_").replace("_", "-")
 
 
+SHARED_WRITABLE = tuple(
+    f"**/{name}/**"
+    for name in (
+        "node_modules",
+        ".venv",
+        "__pycache__",
+        ".pytest_cache",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".cache",
+    )
+)
+"""Folders that tools fill for everybody, which no story owns and every story may write to."""
+
 BOUNDS: Mapping[str, Bounds] = {
     "max-stories": Bounds(low=1, high=50),
     "max-sessions": Bounds(low=1, high=50),
@@ -187,6 +201,8 @@ class Settings:
     bg_isolation: str = "worktree"
     deconflict_paths: tuple[str, ...] = ()
     guard: bool = True
+    enforce: str = "auto"
+    shared_writable: tuple[str, ...] = SHARED_WRITABLE
     base: str = "HEAD"
     continue_: ContinuePolicy = ContinuePolicy.DEPENDENCIES_SUCCESSFUL
     grace_seconds: float = 10.0

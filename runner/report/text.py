@@ -11,6 +11,7 @@ from runner.core.words import COLOURS, SYMBOLS, attempt, count, doing, elapsed, 
 from runner.report.document import interrupted
 from runner.report.table import Cell, Column, Look, layout
 
+SHARED = "none"
 _INDENT = 4
 _TITLES_FROM = 100
 _FEW = 5
@@ -121,7 +122,7 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
     if len(done) > _FEW:
         lines += look.wrapped(f"next: {neutral(done[0].next)}, and so on for each done story")
     for story in run.stories.values():
-        if story.status.final and story.workspace:
+        if story.status.final and story.workspace and run.isolation != SHARED:
             lines.append(f"kept: {neutral(story.workspace)} ({story.id})")
     told: dict[str, list[str]] = {}
     for note in run.notes:

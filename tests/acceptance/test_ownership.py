@@ -72,18 +72,19 @@ def test_the_nearest_story_is_suggested(backlog: Path) -> None:
 
 
 def test_a_plan_for_one_tree_shows_the_claims_and_their_proof(backlog: Path) -> None:
-    """The plan says who owns what, and that it is proven; the run itself is still refused."""
+    """The plan says who owns what, and that it is proven."""
     specs = '["packages/**", "packages/{id}/**", "!packages/{id}/dist/"]'
-    (backlog / "autopilot-multi.toml").write_text(f'bg-isolation = "none"\ndeconflict-paths = {specs}\n')
+    (backlog / "autopilot-multi.toml").write_text(
+        f'bg-isolation = "none"\nenforce = "detect"\ndeconflict-paths = {specs}\n'
+    )
     ran = run(backlog, "plan")
     assert ran.code == 0
     assert "claims proven disjoint, within packages/**" in ran.out
     assert "owns packages/billing/** !packages/billing/dist/" in ran.out
-    assert "autopilot/billing" not in ran.out
     data = run(backlog, "plan", "--json").data
     assert (data["disjoint"], data["fence"], data["isolation"]) == (True, ["packages/**"], "none")
-    message = _refused(run(backlog, "run", "--json"), backlog)
-    assert message == "bg-isolation 'none' is not available in this version"
+    assert data["enforcement"] == "detect"
+    assert _nothing_started(backlog)
 
 
 def test_the_case_of_letters_does_not_tell_claims_apart_where_files_cannot(backlog: Path) -> None:

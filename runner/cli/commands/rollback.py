@@ -40,10 +40,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan, ask, and carry out, while no run can start."""
     from isolation.lease import acquire
+    from isolation.model import IsolationMode
     from isolation.repository import Repository
+    from runner.core.errors import UsageError
     from runner.rollback import make_plan
 
     run, story = _find(arguments)
+    if run.isolation == IsolationMode.NONE:
+        raise UsageError(
+            f"story {story.id} worked in the checkout itself, where nothing is taken back by this command",
+            hint=f"`git log {story.branch}` shows its commits, and `git restore --source` brings files back",
+        )
     repository = Repository.open(Path(arguments.directory))
     with acquire(repository.common_dir, f"rollback-{run.run_id}"):
         repository.exclude("/.orchestrator/")

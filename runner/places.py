@@ -1,0 +1,111 @@
+"""Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from isolation.claims import Claim
+from isolation.commits import Checkpoint, checkpoint
+from isolation.model import Workspace, WorkspaceRequest
+from isolation.repository import offload
+from isolation.shared import commit_claim
+from isolation.workspace import OpenWorkspace, open_workspace
+from runner import verdicts
+from runner.core import events as ev
+from runner.core.model import Story, StorySnapshot
+from runner.tools import Tools
+
+
+def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
+    """Say which workspace is about to be made, before it is."""
+    return ev.WorkspacePlanned(
+        story_id=story.id,
+        branch=verdicts.branch_of(story.id),
+        path=str(tools.place_of(story.id)),
+    )
+
+
+class StoryPlace:
+    """The place of one story whose `intent` is recorded; `torn` tells that an earlier one came to nothing."""
+
+    def __init__(self, *, story: Story, tools: Tools, torn: bool) -> None:
+        self._story = story
+        self._tools = tools
+        self._torn = torn
+        self._repository = tools.repository
+
+    @property
+    def _now(self) -> StorySnapshot:
+        return self._tools.recorder.snapshot.stories[self._story.id]
+
+    @property
+    def _claim(self) -> Claim | None:
+        sharing = self._tools.sharing
+        return sharing.claims[self._story.id] if sharing else None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[OpenWorkspace]:
+        """Open the story's workspace, and say so once it is there."""
+        story, tools = self._story, self._tools
+        snapshot = tools.recorder.snapshot
+        request = WorkspaceRequest(
+            run_id=snapshot.run_id,
+            story_id=story.id,
+            branch=verdicts.branch_of(story.id),
+            path=tools.place_of(story.id),
+            parents=await offload(self._parents) if story.depends_on else (snapshot.base,),
+        )
+        async with open_workspace(
+            self._repository,
+            request,
+            claim=self._claim,
+            resumed=bool(self._now.sessions),
+            symlink_directories=tools.settings.symlink_directories,
+            torn=self._torn,
+            sweep=False,  # the trash is emptied when nobody waits for the disk
+            limiter=tools.populate,
+        ) as opened:
+            workspace = opened.workspace
+            tools.recorder.defer(
+                ev.WorkspaceOpened(
+                    story_id=story.id,
+                    branch=workspace.branch,
+                    path=str(workspace.path),
+                    base=workspace.base,
+                    head=workspace.head,
+                ),
+                *(
+                    ev.Noted(story_id=story.id, message=f"{skipped.path}: {skipped.reason}")
+                    for skipped in opened.provision.skipped
+                ),
+            )
+            yield opened
+
+    def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
+        """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""
+        repository, message = self._repository, self._message()
+        if self._claim is not None:
+            return commit_claim(repository, workspace, self._claim, message, at, since=since)
+        path, branch, base = workspace.path, workspace.branch, workspace.base
+        return checkpoint(repository, path, branch, message, at, base=base, since=since)
+
+    def _parents(self) -> tuple[str, ...]:
+        """Give the commits to start from: the tips of what it depends on, else the base."""
+        snapshot = self._tools.recorder.snapshot
+        tips = []
+        for dependency in self._story.depends_on:
+            tip = self._repository.branch_tip(verdicts.branch_of(dependency))
+            tip = tip or snapshot.stories[dependency].commit
+            if tip is not None and tip not in tips:
+                tips.append(tip)
+        return tuple(tips) or (snapshot.base,)
+
+    def _message(self) -> str:
+        now = self._now
+        subject = self._story.title if now.flow == "quick" else f"{self._story.title}: {now.step.name}"
+        return (
+            f"{subject}\n\n"
+            f"Autopilot-Run: {self._tools.recorder.snapshot.run_id}\n"
+            f"Autopilot-Story: {self._story.id}\n"
+            f"Autopilot-Step: {now.step.number} {now.step.name}\n"
+            f"Autopilot-Attempt: {now.attempt}\n"
+        )

@@ -1,0 +1,254 @@
+"""Several stories in one working tree: who owns what there, and at which level that is enforced.
+
+The coordinator alone commits. A session that tries to is refused by git itself, through a hook that only
+sessions get to see; what it wrote stays in the tree and is committed for it.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from isolation import claims
+from isolation.claims import Claim
+from isolation.disk import replace_file
+from isolation.diversion import Diversion
+from isolation.errors import ClaimError
+from isolation.findings import Watch
+from isolation.guard import for_claim, offered
+from isolation.layout import autopilot_dir, folds_case, layers_path
+from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means
+from isolation.owners import folders_around, roots
+from isolation.repository import Repository, offload
+from isolation.tree_watch import TreeWatch
+from runner.core.errors import SettingsError
+from runner.core.flow import QUICK
+from runner.core.model import RunId, Story, StoryId
+from runner.core.settings import Settings
+from runner.guarding import guarding_of
+
+AUTO = "auto"
+EXCHANGE = ".orchestrator"
+STATE_FOLDER = "_docs/stories"
+_OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
+"""What this program itself writes into the tree while stories run."""
+
+_DIVERT = EnforcementLevel.DIVERT
+_MOST_SHARED = 500
+"""How many shared folders a session is given as they are; each is a mount. Others go through its layer."""
+
+_REFUSAL = """#!/bin/sh
+# Sessions in a shared working tree find this hook; the coordinator and people do not.
+if [ "$1" = prepared ]; then
+    echo "autopilot-multi: several stories share this working tree, so its coordinator alone commits." >&2
+    echo "Leave your changes in the files; they are committed for you." >&2
+    exit 1
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """The shared tree of one run: its claims, who watches it, what sessions may write to and are told.
+
+    `confine` gives the confinement of a story's sessions, None where the system does not help; it blocks.
+    """
+
+    level: EnforcementLevel
+    claims: Mapping[str, Claim]
+    watch: Watch
+    confine: Callable[[str], Confinement | None]
+    refusal: Mapping[str, str]
+    layers: Path
+
+    def places(self, top: Path, story_id: str) -> tuple[Path, ...]:
+        """Give where a story's own changes appear, so that those of others are no sign of its life."""
+        own = (*roots(self.claims[story_id]), f"{EXCHANGE}/{story_id}")
+        whole = not roots(self.claims[story_id])
+        return (*((top,) if whole else (top / place for place in own)), self.layers / story_id / "upper")
+
+
+def enforcement_of(common_dir: Path, settings: Settings, root: Path, stories: Sequence[Story]) -> str:
+    """Name the level at which stories are kept to what is theirs; blocks for a moment at the first call."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        return guarding_of(common_dir, settings, root).enforcement
+    level = require_level(settings, root)
+    for story in stories if level is EnforcementLevel.DENY else ():
+        if not folders_around(claims.compile(_globs_of(story))):
+            raise SettingsError(
+                f"story {story.id} may own paths all over the tree, which cannot be closed around them",
+                hint="begin its globs with a folder, or use `--enforce divert` or `--enforce detect`.",
+            )
+    return level
+
+
+def require_level(settings: Settings, root: Path) -> EnforcementLevel:
+    """Give the level at which claims in a shared tree are enforced: the one asked for, or the best there is.
+
+    Without the system's help a foreign write is only found afterwards. That is no surprise with one story
+    at a time, and needs a person's consent with several.
+    """
+    offers = [offered(level, _probed(root) if level is _DIVERT else None) for level in _levels(settings)]
+    best = next((offer for offer in offers if offer.available), None)
+    if best is None:
+        raise SettingsError(
+            f"enforce '{settings.enforce}' cannot be had here: {offers[0].reason}",
+            hint="`autopilot-multi doctor` shows what can; `--enforce detect` finds them afterwards.",
+        )
+    if settings.enforce == AUTO and best.level is EnforcementLevel.DETECT and settings.max_stories > 1:
+        raise SettingsError(
+            "nothing here keeps stories in one tree from writing into each other's paths; "
+            "it can only be found afterwards",
+            hint="consent with `--enforce detect`, or run one story at a time: --max-stories 1.",
+        )
+    return best.level
+
+
+def _levels(settings: Settings) -> tuple[EnforcementLevel, ...]:
+    if settings.enforce != AUTO:
+        return (EnforcementLevel(settings.enforce),)
+    return tuple(EnforcementLevel) if settings.guard else (EnforcementLevel.DETECT,)
+
+
+def _probed(root: Path) -> Path | None:
+    """Give an existing folder on the disk that layers will be on; None for any."""
+    there = next(folder for folder in root.parents if folder.is_dir())
+    return there if os.access(there, os.W_OK) else None
+
+
+def require_shareable(settings: Settings, repository: Repository, base: str) -> None:
+    """Refuse globs that cannot be used, and another base than what is checked out and worked on."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        return
+    try:
+        claims.compile(settings.shared_writable)
+    except ClaimError as error:
+        raise SettingsError(f"shared-writable: {error.message}", hint=error.hint) from error
+    if base != repository.head():
+        raise SettingsError(
+            f"base {settings.base!r} is not what is checked out, and bg-isolation 'none' works on that",
+            hint="leave --base out, or check that commit out first.",
+        )
+
+
+@asynccontextmanager
+async def sharing(
+    repository: Repository, run_id: RunId, stories: Sequence[Story], settings: Settings, root: Path
+) -> AsyncIterator[Sharing | None]:
+    """Make a shared tree ready for a run; None in worktrees."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        yield None
+        return
+    opened = await offload(_opened, repository, run_id, stories, settings, root)
+    try:
+        yield opened
+    finally:
+        for folder in (opened.layers, opened.layers.parent):
+            with suppress(OSError):  # a layer that was not settled stays
+                folder.rmdir()
+
+
+def _opened(
+    repository: Repository, run_id: RunId, stories: Sequence[Story], settings: Settings, root: Path
+) -> Sharing:
+    level = require_level(settings, root)
+    folding = folds_case(repository.top)
+    owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
+    layers = layers_path(root, run_id)
+    writable = claims.compile(settings.shared_writable, folding=folding)
+    shared = () if level is EnforcementLevel.DETECT else _shared_folders(repository.top, writable)
+    watch: Watch
+    confine: Callable[[str], Confinement | None]
+    if level is EnforcementLevel.DIVERT:
+        layers.mkdir(parents=True, exist_ok=True)
+        offered(level, layers)  # tried out once, before stories ask for it all at the same time
+        diversion = Diversion(
+            repository, run_id=run_id, claims=owned, open_to_all=writable, shared=shared, layers=layers
+        )
+        watch, confine = diversion, diversion.confinement
+    else:
+        open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES), folding=folding)
+        denial = _Denial(top=repository.top, claims=owned, shared=shared)
+        denies = level is EnforcementLevel.DENY
+        reach = denial.reach() if denies else None
+        tree = TreeWatch(repository, run_id=run_id, claims=owned, open_to_all=open_to_all, reach=reach)
+        tree.begin()
+        watch, confine = tree, denial.confinement if denies else _unconfined
+    refusal = _refusal(repository)
+    return Sharing(level=level, claims=owned, watch=watch, confine=confine, refusal=refusal, layers=layers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Denial:
+    """A tree that is closed to a story but for the folders around its claim; a look tells the rest."""
+
+    top: Path
+    claims: Mapping[str, Claim]
+    shared: Sequence[str]
+
+    def reach(self) -> dict[str, tuple[str, ...]] | None:
+        """Name the folders that each story can write to; None where modes and times are open everywhere."""
+        folders = {story_id: self._folders(story_id) for story_id in self.claims}
+        return None if offered(EnforcementLevel.DENY).means is Means.LANDLOCK else folders
+
+    def confinement(self, story_id: str) -> Confinement | None:
+        """Close the tree to a story's sessions, but for its own folders."""
+        own = (f"{EXCHANGE}/{story_id}", *self._folders(story_id))
+        return for_claim(self.top, own, EnforcementLevel.DENY, self.top)
+
+    def _folders(self, story_id: str) -> tuple[str, ...]:
+        return (*folders_around(self.claims[story_id]), *self.shared)
+
+
+def _unconfined(_: str) -> None:
+    """Leave a session as it is."""
+
+
+def _shared_folders(top: Path, writable: Claim) -> tuple[str, ...]:
+    """Find the folders that are open to all, so that sessions can be given them as they are."""
+    found: list[str] = []
+    for folder, names, _ in os.walk(top):
+        inside = os.path.relpath(folder, top)
+        paths = {name: name if inside == "." else f"{inside}/{name}" for name in names}
+        real = {name for name in names if not Path(folder, name).is_symlink()} - (
+            {".git", EXCHANGE} if inside == "." else set()
+        )
+        opened = {name for name in real if writable.owns(paths[name])}
+        found += sorted(paths[name] for name in opened)
+        names[:] = sorted(real - opened)
+    return tuple(found[:_MOST_SHARED])
+
+
+def _globs_of(story: Story) -> tuple[str, ...]:
+    """Give what a story owns; one that follows a flow also owns the folder of its state file."""
+    if story.flow == QUICK.name:
+        return story.owns
+    return (*story.owns, f"{state_folder(story.id)}/**")
+
+
+def state_folder(story_id: StoryId) -> str:
+    """Give the folder of a story's state file in a shared tree."""
+    return f"{STATE_FOLDER}/{story_id}"
+
+
+def _refusal(repository: Repository) -> dict[str, str]:
+    """Have git refuse, in sessions only and for this repository only, to move any ref."""
+    folder = autopilot_dir(repository.common_dir) / "refusing"
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / "reference-transaction", _REFUSAL.encode(), mode=0o755)
+    config = folder.with_name("refusing.config")
+    replace_file(config, b"[core]\n\thooksPath = " + _quoted(folder) + b"\n")
+    already = os.environ.get("GIT_CONFIG_COUNT", "")
+    number = int(already) if already.isdigit() else 0
+    pattern = "".join(f"\\{char}" if char in "\\*?[" else char for char in str(repository.common_dir))
+    told = {"GIT_CONFIG_COUNT": str(number + 2)}
+    for place in (pattern, f"{pattern}/"):  # the checkout's own git directory, and those of worktrees
+        told[f"GIT_CONFIG_KEY_{number}"] = f"includeIf.gitdir:{place}.path"
+        told[f"GIT_CONFIG_VALUE_{number}"] = str(config)
+        number += 1
+    return told
+
+
+def _quoted(path: Path) -> bytes:
+    return b'"' + bytes(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'
