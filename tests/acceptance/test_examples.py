@@ -110,6 +110,22 @@ class TestMonorepo:
             assert package["engines"] == {"node": ">=20"}
         assert (repo / ".nvmrc").read_text() == "20\n"
 
+    def test_all_packages_change_in_the_one_checkout(self, tmp_path: Path) -> None:
+        """The page's second way: no worktree, the same branches, and the work in the files."""
+        repo = _copy("monorepo", tmp_path / "shop")
+        page = (EXAMPLES / "monorepo" / "README.md").read_text()
+        (typed,) = re.findall(r"^autopilot-multi (--bg-isolation none .*)$", page, re.MULTILINE)
+        ran = run(repo, *shlex.split(typed), "--enforce", "detect", "--json")
+        assert _verdicts(ran) == dict.fromkeys(self.IDS, "done"), ran.err
+        root = ran.story("node-20")["commit"]
+        for name in PACKAGES:
+            own = {f"packages/{name}/package.json", f"packages/{name}/README.md"}
+            branch = f"autopilot/{name}-node-20"
+            assert set(git(repo, "diff", "--name-only", root, branch).split()) == own
+        changed = git(repo, "diff", "--name-only").split()
+        assert len(changed) == 2 * len(PACKAGES) + 1
+        assert not git(repo, "diff", "--cached", "--name-only")
+
     def test_one_package_first_and_the_rest_later(self, tmp_path: Path) -> None:
         """`--only` brings the package and what it depends on; the next run leaves both alone."""
         repo = _copy("monorepo", tmp_path / "shop")

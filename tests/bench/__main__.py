@@ -14,6 +14,7 @@ BENCHES = (
     "bench_streams",
     "bench_busy",
     "bench_run",
+    "bench_shared",
     "bench_schedule",
 )
 QUICK = ("bench_start", "bench_keeper", "bench_probe")

@@ -1,0 +1,81 @@
+"""40 packages, one story each, window 8: all in the one checkout, beside the same in 40 worktrees.
+
+The checkout has 4,000 files, as a small monorepo may. Nothing is gated but that every story is done and
+has its one commit: how the two compare depends on the size of the checkout, and is printed.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.acceptance.program import command, write_story
+from tests.conftest import git
+
+PACKAGES, FILES, WINDOW = 40, 100, 8
+SHARED = ("--bg-isolation=none", "--deconflict-paths=packages/{id}/**")
+WAYS = {
+    "40 worktrees": (),
+    "one tree, divert": (*SHARED, "--enforce=divert"),
+    "one tree, deny": (*SHARED, "--enforce=deny"),
+    "one tree, detect": (*SHARED, "--enforce=detect"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What one way took, in seconds; without a time the machine lacks the level."""
+
+    name: str
+    seconds: float | None
+    sound: bool
+
+
+def main() -> bool:
+    """Measure and print; False when a story was not done."""
+    ways = [_measured(name, flags) for name, flags in WAYS.items()]
+    told = ", ".join(
+        f"{way.name} {way.seconds:.2f} s" if way.seconds is not None else f"{way.name} cannot be had"
+        for way in ways
+    )
+    print(f"shared: {PACKAGES} stories, window {WINDOW}, {PACKAGES * FILES} files: {told}")  # noqa: T201  a benchmark prints
+    return all(way.sound for way in ways)
+
+
+def _measured(name: str, flags: tuple[str, ...]) -> Way:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "repo"
+        _prepare(root)
+        argv = command(f"--max-stories={WINDOW}", "--window=fixed", "-q", "--json", *flags)
+        began = time.perf_counter()
+        done = subprocess.run(argv, cwd=root, check=False, capture_output=True)
+        seconds = time.perf_counter() - began
+        document = json.loads(done.stdout)
+        if "error" in document and "cannot be had" in document["error"]["message"]:
+            return Way(name=name, seconds=None, sound=True)
+        stories = document["data"]["stories"]
+        sound = all(story["status"] == "done" and story["commits"] == 1 for story in stories)
+    return Way(name=name, seconds=seconds, sound=sound and len(stories) == PACKAGES)
+
+
+def _prepare(root: Path) -> None:
+    for package in range(PACKAGES):
+        folder = root / "packages" / f"p{package:02}"
+        folder.mkdir(parents=True)
+        for number in range(FILES):
+            (folder / f"f{number:02}.txt").write_text(f"{package} {number}\n" * 20)
+    git(root, "init", "-q", "-b", "main")
+    for name, value in (("user.name", "Bench"), ("user.email", "bench@example.com")):
+        git(root, "config", name, value)
+    for package in range(PACKAGES):
+        name = f"p{package:02}"
+        write_story(root, name, command=f"echo done > packages/{name}/f00.txt")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "first")
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
