@@ -224,8 +224,8 @@ def made_up(seed: int) -> Iterator[None]:
     trio_internals._r.seed(seed)
     with (
         mock.patch("trio.to_thread.run_sync", _inline),
-        mock.patch("runner.pipeline.open_workspace", open_workspace),
-        mock.patch("runner.pipeline.checkpoint", checkpoint),
+        mock.patch("runner.places.open_workspace", open_workspace),
+        mock.patch("runner.places.checkpoint", checkpoint),
         mock.patch("runner.pipeline.thin_trash"),
         mock.patch("runner.session.changed_since", return_value=False),
         mock.patch("runner.session.LOOK_FOR_LIFE", 60.0),
