@@ -19,7 +19,7 @@ demo: $(READY) ## run the main job for real in a throw-away repository
 	@$(BIN)/autopilot-multi demo
 
 test: $(READY) ## every test but the marked ones
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 check: lint types imports docs test sample ## all that CI checks
 
