@@ -59,8 +59,8 @@ def events_of(story: Story, run_id: RunId, base: str) -> list[ev.Event]:
         started,
         ev.WindowChanged(window=1, tier="green", reason="12.1 GB available"),
         ev.StoryStarted(story_id=name),
-        ev.WorkspacePlanned(story_id=name, branch=branch, path=f"/work/{name}"),
-        ev.WorkspaceOpened(story_id=name, branch=branch, path=f"/work/{name}", base=base, head=base),
+        ev.WorkspacePlanned(story_id=name, branch=branch, path=f"/srv/{name}"),
+        ev.WorkspaceOpened(story_id=name, branch=branch, path=f"/srv/{name}", base=base, head=base),
     ]
     for number, kind in enumerate(("work", "work", "verify"), 1):
         session = f"{run_id}-{name}-{number}"

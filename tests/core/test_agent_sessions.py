@@ -30,7 +30,7 @@ NO_AGENTS = [
     ["node", "--require"],
     ["node", "server.js", "claude"],
     ["node", "/srv/claude/server.js"],
-    ["node", "/work/@openai/codex/build.js"],
+    ["node", "/srv/@openai/codex/build.js"],
     ["python3", "/home/me/aider/setup.py"],
     ["python3", "-m", "http.server"],
     ["claude-helper"],
