@@ -312,14 +312,12 @@ def _failed_before(repository: Repository) -> tuple[StoryId, ...]:
 
 
 def _earlier(repository: Repository, stories: Sequence[Story]) -> Earlier:
-    path = journal_path(repository.common_dir)
-    if not path.exists():
-        return Earlier()
     try:
-        with Journal.open_readonly(path) as journal:
+        with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
             return earlier(journal, stories)
-    except JournalError:
-        # A journal that cannot be read is the coordinator's matter: it sets it aside, or refuses.
+    except (JournalError, NotFoundError):
+        # There is none yet, or a kill left it before its first word. One that cannot be read is the
+        # coordinator's matter: it sets it aside, or refuses.
         return Earlier()
 
 

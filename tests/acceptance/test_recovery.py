@@ -130,3 +130,13 @@ def test_an_interrupted_run_is_shown_as_such(repo: Path, tmp_path: Path) -> None
     shown = run(repo, "status")
     assert shown.code == 0
     assert "resume" in shown.out + shown.err
+
+
+def test_a_journal_that_a_kill_left_empty_is_begun_again(repo: Path) -> None:
+    """Acceptance 68: killed between the making of the journal and its first word, the next run just runs."""
+    write_story(repo, "a", command=writes("a"))
+    journal = repo / ".git" / "autopilot" / "journal.db"
+    journal.parent.mkdir()
+    journal.touch()
+    assert run(repo, "plan", "--json").code == 0
+    assert run(repo, "--json").story("a")["status"] == "done"
