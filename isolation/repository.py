@@ -60,6 +60,7 @@ _FOREIGN_REPOSITORY = frozenset(
 _OPTIONS = (
     "--no-optional-locks",
     *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.quotePath=false"),
     *("-c", "core.checkStat=default"),

@@ -5,7 +5,7 @@ worktree go, and only if nothing would be lost; after an error or a cancellation
 shared tree is the user's and never goes.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,18 +47,19 @@ async def open_workspace(
     symlink_directories: Sequence[str] = (),
     torn: bool = False,
     sweep: bool = True,
+    turn: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's place: with a claim in the tree that all share, else in a worktree of its own.
 
-    `resumed` tells that it has worked in the shared tree before in this run. A worktree gets the ignored
-    files that it needs, and is closed or kept at the end.
+    `resumed` tells that it has worked in the shared tree before in this run. A worktree waits for the
+    story's `turn`, gets the ignored files that it needs, and is closed or kept at the end.
     """
     if claim is not None:
         async with _open_shared(repository, request, claim, resumed=resumed) as shared:
             yield shared
         return
     require_inside(symlink_directories)
-    workspace = await create_or_attach(repository, request, limiter, torn=torn)
+    workspace = await create_or_attach(repository, request, limiter, torn=torn, turn=turn)
     report = await offload(provision, repository, workspace.path, symlink_directories)
     opened = OpenWorkspace(workspace=workspace, provision=report)
     try:

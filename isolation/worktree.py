@@ -1,13 +1,14 @@
 """A worktree for a story: created, found again, or refused; never at the cost of somebody's work.
 
 What changes shared metadata happens in one thread under the metadata lock; filling the tree happens
-outside it. Until the tree is verified, a failure or a cancellation takes back what this very call
-made, and nothing else: a branch only while it still points where this call put it, a folder only
-while it holds nothing but what git checked out.
+outside it. Until the tree is verified and its story's turn has come, a failure or a cancellation takes
+back what this very call made, and nothing else: a branch only while it still points where this call
+put it, a folder only while it holds nothing but what git checked out.
 """
 
 import os
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,11 +56,13 @@ async def create_or_attach(
     populate_limiter: "trio.CapacityLimiter",
     *,
     torn: bool = False,
+    turn: Callable[[], Awaitable[None]] | None = None,
 ) -> Workspace:
     """Give the story its worktree: a new one, one on its existing branch, or the one it had.
 
     `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
-    its end is recognised without it.
+    its end is recognised without it. `turn` is waited for once the tree is there; when it raises
+    instead, what was made is taken back.
     """
     import trio
 
@@ -70,6 +73,8 @@ async def create_or_attach(
     try:
         filled = await offload(_fill, repository, request, place, limiter=populate_limiter)
         await offload(_verify, repository, request, place, filled)
+        if turn is not None:
+            await turn()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
             await offload(_roll_back, repository, request, place)

@@ -24,17 +24,24 @@ from runner.core.model import (
     Status,
     Story,
     StoryId,
+    Tier,
 )
-from runner.core.schedule import decide
+from runner.core.schedule import Decision, decide
+from runner.core.tiers import evaluate
 from runner.decisions import answer_event
 from runner.pipeline import Pipeline, finished
 from runner.places import intent
 from runner.stopping import Level
 from runner.tools import Tools
+from runner.turns import Turn, TurnTakenBackError
 from runner.window_keeper import WindowKeeper
 
 REQUEST_SECONDS = 0.3
 PAUSE_SECONDS = 1.0
+MOST_AHEAD = 3
+"""How many worktrees may be ready for stories that wait for their turn."""
+
+_TELLING = ev.StoryFinished | ev.WorkspaceOpened | ev.WindowChanged | ev.AdmissionEnded | ev.StoryRequeued
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,7 @@ class Orchestrator:
         self._world = world
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
+        self._ahead: dict[StoryId, Turn] = {}
         self._policy = ContinuePolicy(tools.settings.continue_)
 
     async def orchestrate(self) -> None:
@@ -119,25 +127,70 @@ class Orchestrator:
                 finished(verdicts.skipped(skip.story_id, skip.reason, skip.blocked_by))
                 for skip in decision.skip
             ]
-            starting = [story for story in self._order if story.id in decision.start]
-            torn = {story.id: recorder.snapshot.stories[story.id].torn for story in starting}
-            for story in starting:
-                bodies += [ev.StoryStarted(story_id=story.id), intent(story, self._tools)]
-            self._active.update(decision.start)
-            if bodies:
-                await recorder.record(*bodies)
-            for story in starting:
-                nursery.start_soon(self._carry, story, torn[story.id])
+            for skip in decision.skip:
+                self._take_back(skip.story_id)
+            await self._start(nursery, decision, bodies)
             if not bodies:
                 await changed.wait()
+        for story_id in tuple(self._ahead):
+            self._take_back(story_id)
 
-    async def _carry(self, story: Story, torn: bool) -> None:  # noqa: FBT001  nurseries take positions
+    async def _start(self, nursery: trio.Nursery, decision: Decision, bodies: list[ev.Body]) -> None:
+        """Start what may start and prepare what comes next; `bodies` is recorded before either."""
+        recorder = self._tools.recorder
+        ready = [story_id for story_id in decision.start if story_id in self._ahead]
+        starting = [story_id for story_id in decision.start if story_id not in self._ahead]
+        preparing = self._to_prepare(decision)
+        new = [story for story in self._order if story.id in starting or story.id in preparing]
+        torn = {story.id: recorder.snapshot.stories[story.id].torn for story in new}
+        bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
+        bodies += [intent(story, self._tools) for story in new]
+        self._active.update(story.id for story in new)
+        # What they do first was durably intended when it was prepared.
+        recorder.defer(*(ev.StoryStarted(story_id=story_id) for story_id in ready))
+        for story_id in ready:
+            self._ahead.pop(story_id).give()
+        if bodies:
+            await recorder.record(*bodies)
+        for story in new:
+            turn = Turn(given=story.id in starting)
+            if story.id in preparing:
+                self._ahead[story.id] = turn
+            nursery.start_soon(self._carry, story, torn[story.id], turn)
+
+    def _to_prepare(self, decision: Decision) -> tuple[StoryId, ...]:
+        """Choose whose worktree to make while others work, so that nobody waits for it at his turn.
+
+        Those that run have theirs first, and there must be ample room on the disk.
+        """
+        run = self._tools.recorder.snapshot
+        room = min(MOST_AHEAD, run.window) - len(self._ahead)
+        opening = any(story.status is Status.RUNNING and story.torn for story in run.stories.values())
+        if self._tools.sharing or decision.start or opening or not self._disk_is_ample:
+            return ()
+        fresh = [name for name in decision.next if name not in self._ahead and not run.stories[name].sessions]
+        return tuple(fresh[: max(0, room)])
+
+    @property
+    def _disk_is_ample(self) -> bool:
+        seen = self._tools.latest.sample
+        disk = ResourceSample(disk_free=seen.disk_free, inodes_free=seen.inodes_free)
+        return evaluate(disk, self._tools.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
+
+    def _take_back(self, story_id: StoryId) -> None:
+        turn = self._ahead.pop(story_id, None)
+        if turn is not None:
+            turn.take_back()
+
+    async def _carry(self, story: Story, torn: bool, turn: Turn) -> None:  # noqa: FBT001  nurseries take positions
         """Run one story's pipeline; a bug in it becomes its verdict."""
         recorder = self._tools.recorder
         try:
             agent = self._agents[story.id]
-            pipeline = Pipeline(story=story, agent=agent, tools=self._tools, torn=torn)
+            pipeline = Pipeline(story=story, agent=agent, tools=self._tools, torn=torn, turn=turn)
             await pipeline.run()
+        except TurnTakenBackError:
+            pass  # whoever took it back has its verdict
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
@@ -151,6 +204,7 @@ class Orchestrator:
             # The answer may have come while the story was on its way out.
             await self._requeue_answered(story.id, leaving=1)
         finally:
+            self._ahead.pop(story.id, None)
             self._active[story.id] -= 1
             self._wake()
 
@@ -278,7 +332,7 @@ class Orchestrator:
 
     def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
         """Look again for what may start, after those events that can change the answer."""
-        if isinstance(event.body, ev.StoryFinished | ev.WindowChanged | ev.AdmissionEnded | ev.StoryRequeued):
+        if isinstance(event.body, _TELLING):
             self._wake()
 
     def _wake(self) -> None:

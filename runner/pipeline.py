@@ -38,6 +38,7 @@ from runner.session import SessionVerdict
 from runner.stepping import DONE_NUMBER, Stepping, open_stepping
 from runner.story_sessions import StorySessions, succeeded
 from runner.tools import Tools
+from runner.turns import Turn
 
 MOST_TRASH = 8
 """How many finished worktrees may wait for their deletion; each may be large."""
@@ -46,13 +47,15 @@ MOST_TRASH = 8
 class Pipeline:
     """Carries one story whose `intent` is recorded; `run` is called once.
 
-    `torn` tells that an earlier intent was never followed by a workspace that was reported as open.
+    `torn` tells that an earlier intent was never followed by a workspace that was reported as open. Before
+    its `turn` the story's workspace is made, and nothing else.
     """
 
-    def __init__(self, *, story: Story, agent: Agent, tools: Tools, torn: bool) -> None:
+    def __init__(self, *, story: Story, agent: Agent, tools: Tools, torn: bool, turn: Turn) -> None:
         self._story = story
         self._tools = tools
-        self._place = StoryPlace(story=story, tools=tools, torn=torn)
+        self._turn = turn
+        self._place = StoryPlace(story=story, tools=tools, torn=torn, turn=turn)
         self._record = tools.recorder.record
         self._repository = tools.repository
         self._sessions = StorySessions(story=story, agent=agent, tools=tools)
@@ -79,6 +82,7 @@ class Pipeline:
         except JournalError:
             raise
         except (IsolationError, RunnerError) as error:
+            await self._turn.wait()
             if not self._now.status.final:
                 await self._finish(verdicts.failed(self._story.id, error.message, next_=error.hint))
             return

@@ -13,6 +13,7 @@ from runner import verdicts
 from runner.core import events as ev
 from runner.core.model import Story, StorySnapshot
 from runner.tools import Tools
+from runner.turns import Turn
 
 
 def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
@@ -27,10 +28,11 @@ def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
 class StoryPlace:
     """The place of one story whose `intent` is recorded; `torn` tells that an earlier one came to nothing."""
 
-    def __init__(self, *, story: Story, tools: Tools, torn: bool) -> None:
+    def __init__(self, *, story: Story, tools: Tools, torn: bool, turn: Turn) -> None:
         self._story = story
         self._tools = tools
         self._torn = torn
+        self._turn = turn
         self._repository = tools.repository
 
     @property
@@ -44,7 +46,7 @@ class StoryPlace:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[OpenWorkspace]:
-        """Open the story's workspace, and say so once it is there."""
+        """Make the story's workspace, wait for its turn, and say that it is open."""
         story, tools = self._story, self._tools
         snapshot = tools.recorder.snapshot
         request = WorkspaceRequest(
@@ -63,6 +65,7 @@ class StoryPlace:
             torn=self._torn,
             sweep=False,  # the trash is emptied when nobody waits for the disk
             limiter=tools.populate,
+            turn=self._turn.wait,
         ) as opened:
             workspace = opened.workspace
             tools.recorder.defer(

@@ -82,9 +82,8 @@ class Recorder:
 
         Only for the end of an act that a resume finds done anyway: its intent is durable already.
         """
-        entry = _Entry(self._events(bodies))
+        entry = _Entry(self._events(bodies), published=True)
         self._waiting.append(entry)
-        entry.published = True
         for event in entry.events:
             self._publish(event)
 

@@ -40,14 +40,16 @@ class Skip:
 class Decision:
     """What to do now, in this order: `skip`, `queue`, `start`.
 
-    `queue` holds the stories that have just become ready; some of them may be in `start` too.
-    `waiting_for` tells of every story that is left over what it waits for.
+    `queue` holds the stories that have just become ready; some of them may be in `start` too. `next` holds
+    those that want for nothing but a place in the window. `waiting_for` tells of every story that is left
+    over what it waits for.
     """
 
     start: tuple[StoryId, ...]
     queue: tuple[StoryId, ...]
     skip: tuple[Skip, ...]
     waiting_for: Mapping[StoryId, str]
+    next: tuple[StoryId, ...] = ()
 
 
 def decide(
@@ -105,7 +107,8 @@ class _Round:
         if not ready and not self.running and not patient:
             skip += self._skips(left, _BLOCKS | _MAY_RETURN)
             left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
-        start = self._start([story for story in ready if story.id not in held])
+        free = [story for story in ready if story.id not in held]
+        start = self._start(free)
         behind = self._behind_one_alone(ready)
         return Decision(
             start=start,
@@ -118,7 +121,14 @@ class _Round:
                 for story in left
                 if story.id not in start
             },
+            next=self._next([story for story in free if story.id not in start], open_),
         )
+
+    def _next(self, free: Sequence[Story], open_: Sequence[Story]) -> tuple[StoryId, ...]:
+        """Take those that only lack a place; none while somebody is to have the house for himself."""
+        if any(runs_alone(story.mode) for story in (*self.inside, *open_)):
+            return ()
+        return tuple(story.id for story in free)
 
     def _start(self, ready: Sequence[Story]) -> tuple[StoryId, ...]:
         """Take the first that fit; one that runs alone starts into an empty house, and ends the round."""

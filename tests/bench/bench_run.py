@@ -1,12 +1,14 @@
-"""30 stories of 100 ms, window 3: the run beside GNU parallel in ready-made worktrees.
+"""30 stories of 100 ms, window 3: the program beside GNU parallel in ready-made worktrees.
 
 The ideal is 1.0 s of work. Workspace time is what plain git needs to add and remove 30 worktrees one
-after another, measured in the same round; the gate is 1.25 times (ideal + workspace time) for the run
-itself, from its first record to its last. The start of the interpreter is printed beside it and has a
-benchmark of its own. The median of five interleaved rounds counts, since machines are noisy.
+after another, measured in the same round; the gate is 1.25 times (ideal + workspace time) for the whole
+program, from its start to its exit. The run itself, from its first record to its last, is printed beside
+it. The program has its bytecode, as an installed one has. The median of five interleaved rounds counts,
+since machines are noisy.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -35,26 +37,28 @@ class Round:
 
     @property
     def ratio(self) -> float:
-        """The run beside the ideal and the workspaces."""
-        return self.run / (STORIES * SECONDS / WINDOW + self.workspace)
+        """The program beside the ideal and the workspaces."""
+        return self.whole / (STORIES * SECONDS / WINDOW + self.workspace)
 
 
 def main() -> bool:
     """Measure and print; False when the gate is missed."""
-    rounds = sorted((_round() for _ in range(ROUNDS)), key=lambda each: each.ratio)
+    with tempfile.TemporaryDirectory() as bytecode:
+        _round(bytecode)  # the first one writes it
+        rounds = sorted((_round(bytecode) for _ in range(ROUNDS)), key=lambda each: each.ratio)
     middle = rounds[len(rounds) // 2]
     peer = f"{middle.parallel:.2f} s" if middle.parallel is not None else "not installed"
-    beside = f", ratio {middle.run / (middle.parallel + middle.workspace):.2f}" if middle.parallel else ""
+    beside = f", ratio {middle.whole / (middle.parallel + middle.workspace):.2f}" if middle.parallel else ""
     ratios = ", ".join(f"{each.ratio:.2f}" for each in rounds)
     print(  # noqa: T201  a benchmark prints
-        f"run: 30 stories of 100 ms, window 3: {middle.run:.2f} s ({middle.whole:.2f} s with start and end); "
+        f"run: 30 stories of 100 ms, window 3: {middle.whole:.2f} s, of it the run {middle.run:.2f} s; "
         f"ideal 1.00 s + worktrees {middle.workspace:.2f} s; ratios {ratios} (gate {GATE}); "
         f"GNU parallel in ready-made worktrees: {peer}, with worktrees{beside}"
     )
     return middle.ratio <= GATE
 
 
-def _round() -> Round:
+def _round(bytecode: str) -> Round:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "repo"
         root.mkdir()
@@ -62,7 +66,7 @@ def _round() -> Round:
         workspace = _timed(lambda: _plain_worktrees(root))
         parallel = _timed(lambda: _parallel(root)) if shutil.which("parallel") else None
         began = time.perf_counter()
-        run = _program(root)
+        run = _program(root, bytecode)
         whole = time.perf_counter() - began
     return Round(workspace=workspace, parallel=parallel, whole=whole, run=run)
 
@@ -77,11 +81,12 @@ def _prepare(root: Path) -> None:
     git(root, "commit", "-q", "-m", "first")
 
 
-def _program(root: Path) -> float:
+def _program(root: Path, bytecode: str) -> float:
     """Run the program, and give how long the run itself took."""
-    done = subprocess.run(
-        command(f"--max-stories={WINDOW}", "-q", "--json"), cwd=root, check=True, capture_output=True
-    )
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    args = command(f"--max-stories={WINDOW}", "-q", "--json")
+    done = subprocess.run(args, cwd=root, check=True, capture_output=True, env=env)
     data = json.loads(done.stdout)["data"]
     began, ended = (datetime.fromisoformat(data[name]) for name in ("started_at", "ended_at"))
     return (ended - began).total_seconds()

@@ -305,3 +305,17 @@ def test_a_held_story_waits_and_leaves_its_place_to_others() -> None:
     decision = decide(order, statuses, 1, USUAL, admitting=True, held=held)
     assert (decision.start, decision.skip) == (("b",), ())
     assert decision.waiting_for == {"a": "at its limit", "c": "waits for a"}
+
+
+def test_next_are_those_that_only_lack_a_place() -> None:
+    """What waits for another story, for its agent or for a quiet house is not prepared."""
+    a, b, c = story("a"), story("b"), story("c")
+    waits = story("d", "a")
+    assert ask(a, b, c, waits, window=1, a=Status.RUNNING).next == ("b", "c")
+    assert ask(a, b, c, window=2, a=Status.RUNNING).next == ("c",)
+    queued = {item.id: Status.QUEUED for item in (a, b, c)}
+    held = decide((a, b, c), queued, 1, USUAL, admitting=True, held={StoryId("b"): "at its limit"})
+    assert (held.start, held.next) == (("a",), ("c",))
+    alone = story("x", mode="housekeeping")
+    assert ask(a, b, alone, window=1, a=Status.RUNNING).next == ()
+    assert ask(a, b, window=1, admitting=False).next == ()

@@ -68,3 +68,46 @@ async def test_a_bad_setting_is_refused_before_anything_is_made(
         await opens()
     assert not wanted(repository).path.exists()
     assert branches(repository.top) == {"main"}
+
+
+class NeverError(Exception):
+    """The turn will not come."""
+
+
+async def never() -> None:
+    await trio.lowlevel.checkpoint()
+    raise NeverError
+
+
+async def test_a_turn_that_never_comes_takes_back_what_was_prepared(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """Tree, registration and branch are gone; the tree was whole when the turn was waited for."""
+    request, seen = wanted(repository), []
+
+    async def turn() -> None:
+        seen.append((sorted(path.name for path in request.path.iterdir()), branches(repository.top)))
+        await never()
+
+    before = branches(repository.top)
+    with pytest.raises(NeverError):
+        async with open_workspace(repository, request, limiter=limiter, turn=turn):
+            raise AssertionError("it was opened")
+    assert seen == [([".git", "README.md"], {*before, request.branch})]
+    assert branches(repository.top) == before
+    assert not request.path.exists()
+    assert not any((repository.common_dir / "worktrees").glob("*"))
+
+
+async def test_what_was_there_before_stays_when_the_turn_never_comes(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """A branch of an earlier run keeps its commits, and a worktree with work in it stays as it is."""
+    request = wanted(repository)
+    async with open_workspace(repository, request, limiter=limiter) as opened:
+        (opened.workspace.path / "dirt").write_text("mine")
+    with pytest.raises(NeverError):
+        async with open_workspace(repository, request, limiter=limiter, turn=never):
+            raise AssertionError("it was opened")
+    assert (request.path / "dirt").read_text() == "mine"
+    assert request.branch in branches(repository.top)

@@ -6,7 +6,7 @@ one seed; the order in which trio runs its tasks does too, so that a run is repl
 
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,10 +184,15 @@ class SimulatedRepository:
 
 @asynccontextmanager
 async def open_workspace(
-    repository: SimulatedRepository, request: WorkspaceRequest, **_: object
+    repository: SimulatedRepository,
+    request: WorkspaceRequest,
+    *,
+    turn: Callable[[], Awaitable[None]],
+    **_: object,
 ) -> AsyncIterator[OpenWorkspace]:
-    """Give a story a folder; making it takes a moment."""
+    """Give a story a folder at its turn; making it takes a moment."""
     await trio.sleep(0.05)
+    await turn()
     path = repository.top / request.story_id
     path.mkdir(parents=True, exist_ok=True)
     base = request.parents[0]
