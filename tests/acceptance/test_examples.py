@@ -17,6 +17,7 @@ import yaml
 
 from tests.acceptance.program import Ran, run
 from tests.conftest import git
+from tests.isolation.guard_scenes import can_mount
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PACKAGES = ("auth", "billing", "catalog", "mail", "search", "web")
@@ -145,6 +146,28 @@ class TestMonorepo:
         assert ran.code == 4
         assert _verdicts(ran) == {"node-20": "done", "auth-node-20": "failed"}
         assert "packages/web/README.md" in ran.story("auth-node-20")["reason"]
+
+
+class TestOneTree:
+    """One batch change over forty packages, all in the one checkout."""
+
+    def test_forty_packages_change_in_one_checkout(self, tmp_path: Path) -> None:
+        """40 commits, each within its package, eight at a time; no worktree, and nothing staged."""
+        root = tmp_path / "shop"
+        subprocess.run([sys.executable, EXAMPLES / "one-tree" / "begin.py", root], check=True)
+        ids = sorted(path.name for path in (root / "packages").iterdir())
+        level = "auto" if can_mount(overlay=True) else "detect"
+        ran = run(root, "--enforce", level, "--json")
+        assert len(ids) == 40
+        assert ran.code == 0, ran.err
+        assert _verdicts(ran) == dict.fromkeys(ids, "done")
+        for name in ids:
+            own = {f"packages/{name}/{file}" for file in ("pyproject.toml", "setup.cfg")}
+            assert _changed(root, f"autopilot/{name}") == own
+            assert ran.story(name)["commits"] == 1
+        assert git(root, "worktree", "list").count("\n") == 1
+        assert not git(root, "diff", "--cached", "--name-only")
+        assert git(root, "status", "--porcelain").count(" D packages/") == 40
 
 
 class TestCi:
