@@ -59,7 +59,7 @@ class StorySessions:
         exchange = self._tools.exchange(workspace.path, self._story.id)
         result_file = exchange / f"{name}.result.json"
         facts = self._facts(brief, result_file)
-        prompt = await trio.to_thread.run_sync(self._write_prompt, exchange / f"{name}.prompt.md", facts)
+        prompt = await offload(self._write_prompt, exchange / f"{name}.prompt.md", facts)
         story, agent = self._story, self._agent
         if brief.command is not None:  # the flow's own command for this step
             story, agent = replace(story, command=brief.command), CommandAgent()
@@ -217,10 +217,13 @@ class StorySessions:
         return () if self._tools.sharing else commit_places(self._tools.repository, workspace)
 
     def _write_prompt(self, path: Path, facts: PromptFacts) -> Path:
+        """Write the prompt, and clear the place of the result."""
         own = self._tools.settings.prompt_template
         text = render(facts, load_template(self._tools.repository.top / own if own else None))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        # Names repeat from run to run, and a workspace that was kept holds what the last one left.
+        facts.result_file.unlink(missing_ok=True)
         return path
 
     @property

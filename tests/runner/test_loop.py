@@ -316,3 +316,17 @@ async def test_a_session_that_wakes_up_again_has_recovered(repo: Path) -> None:
     assert story(ended, "a").stalls == 1
     records = (repo / ".orchestrator/metrics/autopilot.jsonl").read_text().splitlines()
     assert json.loads(records[0])["stall_recovery_count"] == 1
+
+
+@pytest.mark.parametrize("isolation", ["worktree", "none"])
+async def test_a_result_that_an_earlier_run_left_is_not_taken_for_a_new_one(
+    repo: Path, isolation: str
+) -> None:
+    """A session that leaves no result has said nothing, also where one of the same name stands already."""
+    said = result(agent_summary={"failed": 1}, usage={"cost_usd": 1.5})
+    write_story(repo, "a", owns=["a"], command=f"echo x > a; {said}")
+    first = story(await carry(repo, bg_isolation=isolation, max_stories=1), "a")
+    assert switch_of(first)[0] == "failed-wave"
+    write_story(repo, "a", owns=["a"], command="echo y > a")
+    second = story(await carry(repo, bg_isolation=isolation, max_stories=1), "a")
+    assert (second.status, second.usage.cost_usd) == (Status.DONE, None)
