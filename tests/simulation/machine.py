@@ -1,7 +1,8 @@
 """A made-up machine for whole runs under a fake clock: processes, memory, git and threads that cost no time.
 
 Orchestrator, loop, pipeline, sessions, recorder and records are the real ones. Everything random comes from
-one seed; the order in which trio runs its tasks does too, so that a run is replayed by its seed.
+one seed; the order in which trio runs its tasks does too, so that a run is replayed by its seed. Each story
+has dice of its own: what its sessions do does not hang on who was quicker.
 """
 
 import json
@@ -9,6 +10,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,6 +28,8 @@ GB = 1 << 30
 WHOLE_MEMORY = 16 * GB
 FOR_EVER = 10**9
 
+Dice = Callable[[str], random.Random]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
@@ -39,6 +43,11 @@ class Script:
     result: dict[str, Any] = field(default_factory=dict)
     changes: bool = True
     memory: int = GB // 4
+
+
+def dice_of(seed: int) -> Dice:
+    """Give the dice of each story by its id; asked again, the same ones go on."""
+    return cache(lambda story_id: random.Random(f"{seed} {story_id}"))  # noqa: S311  dice, not secrets
 
 
 def script(rng: random.Random) -> Script:
@@ -132,8 +141,8 @@ class SimulatedSession:
 class SimulatedKeeper:
     """Starts sessions on paper; verify commands fail now and then, those of some stories always."""
 
-    def __init__(self, rng: random.Random, draw: Callable[[random.Random], Script] = script) -> None:
-        self._rng = rng
+    def __init__(self, dice: Dice, draw: Callable[[random.Random], Script] = script) -> None:
+        self._dice = dice
         self._draw = draw
         self.running: set[SimulatedSession] = set()
 
@@ -141,9 +150,10 @@ class SimulatedKeeper:
     async def start(self, spec: SessionSpec) -> AsyncIterator[SimulatedSession]:
         """Run one session."""
         works = "AUTOPILOT_PROMPT_FILE" in spec.env
-        hopeless = spec.env["AUTOPILOT_STORY_ID"].endswith("7")
-        fails = hopeless or self._rng.random() < 0.15
-        plan = self._draw(self._rng) if works else Script(seconds=5, returncode=int(fails))
+        story_id = spec.env["AUTOPILOT_STORY_ID"]
+        rng = self._dice(story_id)
+        fails = story_id.endswith("7") or rng.random() < 0.15
+        plan = self._draw(rng) if works else Script(seconds=5, returncode=int(fails))
         session = SimulatedSession(plan, spec)
         self.running.add(session)
         try:
@@ -167,7 +177,7 @@ class SimulatedRepository:
 
     common_dir: Path
     top: Path
-    rng: random.Random
+    dice: Dice
     commits: int = 0
 
     def branch_tip(self, _branch: str) -> None:
@@ -202,9 +212,9 @@ async def open_workspace(
     opened.closing = Closing(removed=opened.finished, reason="")
 
 
-def checkpoint(repository: SimulatedRepository, *_: object, **__: object) -> Checkpoint:
+def checkpoint(repository: SimulatedRepository, path: Path, *_: object, **__: object) -> Checkpoint:
     """Commit: most sessions leave something."""
-    if repository.rng.random() < 0.15:
+    if repository.dice(path.name).random() < 0.15:
         return Checkpoint(tip="0" * 40, commits=0, files=0)
     repository.commits += 1
     return Checkpoint(tip=f"{repository.commits:040x}", commits=1, files=1)

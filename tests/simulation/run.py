@@ -1,6 +1,7 @@
 """One simulated run from a seed: a random backlog, a random machine, a person who may lose patience."""
 
 import random
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.simulation.machine import (
     Script,
     SimulatedKeeper,
     SimulatedRepository,
+    dice_of,
     made_up,
     script,
 )
@@ -120,11 +122,13 @@ def play_these(
     stories: tuple[Story, ...],
     draw: Callable[[random.Random], Script] = script,
 ) -> Played:
-    """Play a run of these stories."""
-    paper, clock = Paper(), trio.testing.MockClock(autojump_threshold=0)
-    with made_up(seed):
-        keeper = SimulatedKeeper(rng, draw)
-        run, lasted = trio.run(_play, rng, settings, stories, paper, folder, keeper, clock=clock)
+    """Play a run of these stories, in a new folder: what another run left would be in its way."""
+    paper, clock, dice = Paper(), trio.testing.MockClock(autojump_threshold=0), dice_of(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    with made_up(seed), tempfile.TemporaryDirectory(dir=folder) as own:
+        keeper = SimulatedKeeper(dice, draw)
+        repository = SimulatedRepository(common_dir=Path(own, "git"), top=Path(own), dice=dice)
+        run, lasted = trio.run(_play, rng, settings, stories, paper, repository, keeper, clock=clock)
     return Played(seed=seed, settings=settings, stories=stories, events=paper.events, run=run, lasted=lasted)
 
 
@@ -133,7 +137,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
     settings: Settings,
     stories: tuple[Story, ...],
     paper: Paper,
-    folder: Path,
+    repository: SimulatedRepository,
     keeper: SimulatedKeeper,
 ) -> tuple[RunSnapshot, float]:
     began = trio.current_time()
@@ -141,12 +145,12 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
     recorder = Recorder(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
     control = StopControl()
     tools = Tools(
-        repository=cast(Any, SimulatedRepository(common_dir=folder / "git", top=folder, rng=rng)),
+        repository=cast(Any, repository),
         keeper=cast(Any, keeper),
         recorder=recorder,
         control=control,
         settings=settings,
-        worktree_root=folder,
+        worktree_root=repository.top,
         populate=trio.CapacityLimiter(2),
         deadline=began + settings.max_hours * SECONDS_AN_HOUR,
         meter=Meter(),

@@ -2,7 +2,6 @@
 
 import os
 import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tests.simulation.run import Played, play, play_these
 
 CHUNKS = 10
 HERE, CHAOS = 200, 10_000
+MOST_NEEDED = 200
 
 
 def _play_many(count: int, number: int, folder: Path) -> None:
@@ -52,18 +52,29 @@ def _plain(event: ev.Event) -> tuple[float, str, object]:
 
 
 def test_the_simulation_meets_everything_it_is_for(tmp_path: Path) -> None:
-    """In a hundred runs every verdict and the switches that matter appear; else the laws prove nothing."""
-    runs = [play(seed, tmp_path) for seed in range(100)]
-    verdicts = Counter(story.status.value for played in runs for story in played.run.stories.values())
-    assert set(verdicts) == {"done", "failed", "parked", "skipped", "stopped", "no_work"}
-    switches = Counter(name for played in runs for name in _switches(played))
-    wanted = {
+    """Every verdict, tier and switch that matters appears soon; else the laws prove nothing."""
+    missing = {
+        *("done", "failed", "parked", "skipped", "stopped", "no_work"),
+        *("green", "warn", "degraded", "critical", "unknown"),
         *("user-abort", "cohort-aborted", "max-sessions-reached", "max-hours-exceeded", "stall-timeout"),
         *("cost-budget-exceeded", "token-budget-exceeded", "spiral", "failed-wave", "carryover-too-high"),
     }
-    assert wanted <= set(switches), wanted - set(switches)
-    tiers = {body.tier for played in runs for body in _windows(played)}
-    assert tiers == {"green", "warn", "degraded", "critical", "unknown"}
+    for seed in range(MOST_NEEDED):
+        missing -= _met(play(seed, tmp_path))
+        if not missing:
+            return
+    pytest.fail(f"not met in {MOST_NEEDED} runs: {', '.join(sorted(missing))}")
+
+
+def _met(played: Played) -> set[str]:
+    """Name the verdicts, tiers and switches of a run."""
+    stories = played.run.stories.values()
+    windows = (event.body for event in played.events if isinstance(event.body, ev.WindowChanged))
+    return {
+        *(story.status.value for story in stories),
+        *(story.kill_switch.name for story in stories if story.kill_switch),
+        *(body.tier for body in windows),
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,11 +95,3 @@ def test_a_story_at_work_for_two_hours_is_neither_stalled_nor_inactive(
     played = play_these(0, tmp_path, calm, settings=Settings(), stories=(story,), draw=lambda _rng: works)
     assert played.run.stories[StoryId("a")].status.value == status
     assert played.run.kill_switch is None
-
-
-def _switches(played: Played) -> list[str]:
-    return [story.kill_switch.name for story in played.run.stories.values() if story.kill_switch]
-
-
-def _windows(played: Played) -> list[ev.WindowChanged]:
-    return [event.body for event in played.events if isinstance(event.body, ev.WindowChanged)]
