@@ -26,7 +26,7 @@ class Guarding:
     def around(
         self, workspace: Workspace, *, repository: Repository, root: Path, settings: Settings
     ) -> Confinement | None:
-        """Give the confinement of a session in a worktree; `root` holds all of them."""
+        """Give the confinement of a session in a worktree; `root` holds all of them. Blocking."""
         if self.means is None:
             return None
         shared = settings.symlink_directories

@@ -39,7 +39,7 @@ async def run_aside(
             cwd=workspace.path,
             env=environment,
             prompt=Path(os.devnull),
-            confinement=tools.confinement(workspace),
+            confinement=await tools.confinement(workspace),
         ),
         log=story_dir(tools.repository.common_dir, run_id, story_id) / f"{name.replace(' ', '-')}.log",
         log_cap=tools.settings.log_cap_mb << 20,

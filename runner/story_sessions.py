@@ -88,7 +88,7 @@ class StorySessions:
             cwd=workspace.path,
             env=environment,
             prompt=prompt,
-            confinement=self._tools.confinement(workspace),
+            confinement=await self._tools.confinement(workspace),
         )
         watch = ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look if brief.artifacts else None
         hearing = _Listener(
@@ -143,7 +143,7 @@ class StorySessions:
             cwd=workspace.path,
             env=environment,
             prompt=Path(os.devnull),
-            confinement=self._tools.confinement(workspace),
+            confinement=await self._tools.confinement(workspace),
         )
         return await self._run(spec, self._name(VERIFY), step, SessionKind.VERIFY, then)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -9,7 +10,7 @@ import trio
 from isolation.keeper import Keeper
 from isolation.layout import worktree_path
 from isolation.model import Confinement, Workspace
-from isolation.repository import Repository
+from isolation.repository import Repository, offload
 from runner.core.model import ResourceSample, StoryId
 from runner.core.settings import Settings
 from runner.guarding import Guarding
@@ -53,11 +54,15 @@ class Tools:
     guarding: Guarding = field(default_factory=Guarding)
     sharing: Sharing | None = None
 
-    def confinement(self, workspace: Workspace) -> Confinement | None:
-        """Say where a session in this workspace may not write; None when nothing guards it."""
-        return self.guarding.around(
-            workspace, repository=self.repository, root=self.worktree_root, settings=self.settings
+    async def confinement(self, workspace: Workspace) -> Confinement | None:
+        """Say where a session in this workspace may not write; None when nothing guards it.
+
+        Found out anew for each session: worktrees come and go, and git removes folders that it must find.
+        """
+        around = partial(
+            self.guarding.around, repository=self.repository, root=self.worktree_root, settings=self.settings
         )
+        return await offload(around, workspace)
 
     def place_of(self, story_id: StoryId) -> Path:
         """Give where a story works: a worktree of its own, or the shared tree."""
