@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
@@ -210,17 +210,6 @@ class Repository:
         if check and returncode != 0:
             raise failure(args, output)
         return output
-
-    async def call(
-        self,
-        *args: str,
-        cwd: Path | None = None,
-        check: bool = True,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | None = None,
-    ) -> GitOutput:
-        """Do the same from trio."""
-        return await offload(partial(self.run, *args, cwd=cwd, check=check, env=env, stdin=stdin))
 
     def resolve(self, ref: str) -> str:
         """Give the commit that `ref` names now."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.core.stuck import NOTHING_NEW_SECONDS, Stuck, Watch, content_digest
+from runner.core.stuck import Stuck, Watch, content_digest
 
 MOST_BYTES = 4 << 20
 
@@ -11,15 +11,9 @@ MOST_BYTES = 4 << 20
 class ArtifactWatch:
     """Looks at the artifacts of one step now and then; blocking, so called in a thread."""
 
-    def __init__(
-        self,
-        artifacts: Callable[[], tuple[Path, ...]],
-        *,
-        began_at: float,
-        patience: float = NOTHING_NEW_SECONDS,
-    ) -> None:
+    def __init__(self, artifacts: Callable[[], tuple[Path, ...]], *, began_at: float) -> None:
         self._artifacts = artifacts
-        self._watch = Watch(new_at=began_at, patience=patience)
+        self._watch = Watch(new_at=began_at)
         self._stamps: dict[Path, tuple[int, int, int]] = {}
 
     def look(self, at: float, activity_at: float) -> Stuck | None:

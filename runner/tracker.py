@@ -1,31 +1,29 @@
-"""Work item trackers: which one a repository has, the gate before steps that need it, the local stand-in.
+"""Work item trackers: which one a repository has, the gate before steps that need it, and the mark without.
 
-Talking to a real tracker stays behind `Tracker`. Without one, nothing is lost: what would have become
-a work item is kept in a file with a number in front and the line `Tracker: pending`.
+Nobody here talks to a tracker: agents do. Without one nothing is lost, since the files that would have
+become work items get the line `Tracker: pending`.
 """
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from isolation.disk import replace_file
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.errors import SettingsError, SystemFaultError
 from runner.core.flow import FlowStep
-from runner.core.names import did_you_mean, one_line, slug
+from runner.core.names import did_you_mean, one_line
 
 PENDING = "Tracker: pending"
 
 _SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
 _SERVER_KEYS = ("mcpServers", "servers")
 _MOST = 1 << 20
-_PREFIX = re.compile(r"([0-9]+)_")
 _HEAD = re.compile(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
 _MARKED = re.compile(r"(?mi)^[\s>*-]*\**tracker\**\s*:")
 
@@ -44,20 +42,6 @@ _SERVERS: Mapping[str, TrackerName] = {
     "azuredevops": TrackerName.ADO,
 }
 """Names of servers, in lower case; one of the user's own has `user-` in front."""
-
-
-class Tracker(Protocol):
-    """A place where work items are kept."""
-
-    @property
-    def name(self) -> TrackerName:
-        """Say which tracker it is."""
-
-    def authenticate(self) -> bool:
-        """Tell whether it lets us in, asking the person if it must."""
-
-    def create(self, kind: str, title: str, body: str) -> str:
-        """Create an epic or a task and give its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,47 +122,6 @@ def gate(step: FlowStep, tracker: TrackerName, *, authenticated: bool) -> Questi
     if not step.tracker or tracker is TrackerName.LOCAL or authenticated:
         return None
     return choose.tracker_failed()
-
-
-class LocalTracker:
-    """Work items as files of one folder: `01_initial_structure.md`, each with a pending marker."""
-
-    name = TrackerName.LOCAL
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def authenticate(self) -> bool:
-        """Say yes: one's own files need no leave."""
-        return True
-
-    def create(self, kind: str, title: str, body: str) -> str:
-        """Write a work item under the next free number, and give that number; no file is ever replaced."""
-        words = one_line(title) or kind
-        text = f"# {words}\n\n{PENDING}\nKind: {one_line(kind)}\n\n{body.strip()}\n"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            return self._write(slug(words).replace("-", "_"), text)
-        except OSError as error:
-            raise _refused(self._folder, error) from error
-
-    def _write(self, name: str, text: str) -> str:
-        number = max((int(found.group(1)) for found in self._prefixes()), default=0) + 1
-        while True:
-            prefix = f"{number:02}"
-            try:
-                descriptor = os.open(
-                    self._folder / f"{prefix}_{name}.md", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644
-                )
-            except FileExistsError:
-                number += 1
-                continue
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            return prefix
-
-    def _prefixes(self) -> Iterable[re.Match[str]]:
-        return filter(None, (_PREFIX.match(path.name) for path in self._folder.iterdir()))
 
 
 def mark_pending(files: Iterable[Path]) -> tuple[Path, ...]:

@@ -1,8 +1,8 @@
-"""Is a session getting anywhere? What it wrote and asked, as values; time comes in as an argument.
+"""Is a session getting anywhere? What it wrote, as values; time comes in as an argument.
 
-A session is stuck when it writes one artifact again and again without a change that means anything,
-when it asks what it was already told, or when it is active and yet leaves nothing new for long. One
-that has fallen silent is not judged here: that is what the stall limit is for.
+A session is stuck when it writes one artifact again and again without a change that means anything, or
+when it is active and yet leaves nothing new for long. One that asks what it was already told is found by
+the digest of its question. One that has fallen silent is not judged here: the stall limit is for that.
 """
 
 import hashlib
@@ -61,17 +61,13 @@ class Written:
 class Watch:
     """What is known about one session; each method gives the next watch and changes nothing.
 
-    `new_at` is when something new was last written, at first when the watch began. What was answered
-    outlives the session: `afresh` carries it to the next one.
+    `new_at` is when something new was last written, at first when the watch began.
     """
 
     new_at: float
     now: float = 0.0
     activity_at: float = 0.0
-    patience: float = NOTHING_NEW_SECONDS
     artifacts: Mapping[str, Written] = field(default_factory=dict)
-    answers: frozenset[str] = frozenset()
-    repeated_question: bool = False
 
     def seen_artifact(self, path: str, content_digest: str, at: float) -> "Watch":
         """Note that an artifact was written."""
@@ -80,23 +76,9 @@ class Watch:
         artifacts = {**self.artifacts, path: after}
         return replace(self, artifacts=artifacts, new_at=self.new_at if after.repeats else at)
 
-    def asked(self, question_digest: str, at: float) -> "Watch":
-        """Note a question; a new one is a sign of progress, one that was answered is not."""
-        if question_digest in self.answers:
-            return replace(self, repeated_question=True)
-        return replace(self, new_at=at)
-
-    def answered(self, question_digest: str) -> "Watch":
-        """Note that a question has its answer, so that asking it again means something."""
-        return replace(self, answers=self.answers | {question_digest})
-
     def tick(self, at: float, activity_at: float) -> "Watch":
         """Note the time, and when the session last showed a sign of life."""
         return replace(self, now=at, activity_at=activity_at)
-
-    def afresh(self, at: float) -> "Watch":
-        """Give the watch over the next session of the same step."""
-        return Watch(new_at=at, patience=self.patience, answers=self.answers)
 
     def verdict(self) -> Stuck | None:
         """Tell whether the session is stuck, and why."""
@@ -104,10 +86,8 @@ class Watch:
             if written.repeats >= REWRITES:
                 times = f"{written.repeats} times"
                 return Stuck(reason=f"{one_line(path)} was rewritten {times} without a meaningful change")
-        if self.repeated_question:
-            return Stuck(reason="the same question was asked again after it was answered")
         quiet = self.now - self.new_at
-        if quiet >= self.patience and self.now - self.activity_at <= ACTIVE_WITHIN_SECONDS:
+        if quiet >= NOTHING_NEW_SECONDS and self.now - self.activity_at <= ACTIVE_WITHIN_SECONDS:
             return Stuck(reason=f"no new artifact for {span(quiet)}, though the session is active")
         return None
 

@@ -12,8 +12,6 @@ from runner.state.edits import Edit, insert_after, remove_line
 from runner.state.layout import Key, line_number
 from runner.state.model import RESERVED_NAME, Phase, Problem
 
-FILE_NAME = "_autodev_state.md"
-
 TEMPLATE = """\
 # Autodev State
 

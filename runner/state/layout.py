@@ -56,7 +56,6 @@ class Section(NamedTuple):
 
     title: str
     start: int
-    heading_end: int
     body: Span
     level: int
 
@@ -115,7 +114,7 @@ def sections(headings: tuple[Heading, ...], end: int) -> list[Section]:
     """Give each heading with its body; the last one's reaches to `end`."""
     follow = [heading.start for heading in headings[1:]]
     return [
-        Section(here.title, here.start, here.end, Span(here.end, after), here.level)
+        Section(here.title, here.start, Span(here.end, after), here.level)
         for here, after in zip(headings, [*follow, end], strict=False)
     ]
 

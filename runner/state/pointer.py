@@ -9,8 +9,6 @@ from runner.state.edits import Edit
 from runner.state.layout import line_number
 from runner.state.model import Position, Problem
 
-FILE_NAME = "_autopilot_state.md"
-
 TEMPLATE = """\
 # Autopilot State
 

@@ -20,12 +20,6 @@ TEMPLATES = {
     Dialect.POINTER: pointer.TEMPLATE,
     Dialect.AUTODEV: autodev.TEMPLATE,
 }
-FILE_NAMES = {
-    Dialect.RICH: pointer.FILE_NAME,
-    Dialect.POINTER: pointer.FILE_NAME,
-    Dialect.AUTODEV: autodev.FILE_NAME,
-}
-"""The usual names under `_docs/`; a file is told by its content, never by its name."""
 
 
 def new_state(

@@ -14,7 +14,7 @@ import trio
 from isolation import commits
 from isolation.checkout import look
 from isolation.errors import GitCommandError, RepositoryError
-from isolation.repository import Repository, metadata_lock, scrubbed
+from isolation.repository import Repository, metadata_lock, offload, scrubbed
 from tests.conftest import git
 
 ODD_NAMES = ("with space", "new\nline", "ünïcödé", "tab\there", 'quo"te', os.fsdecode(b"latin-\xe9"), "-dash")
@@ -265,7 +265,7 @@ async def test_a_cancelled_call_still_ends(repository: Repository, tmp_path: Pat
     alias = f"alias.slow=!echo begun > {begun}; sleep 0.3; echo ended > {ended}"
     with trio.fail_after(20), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(repository.call, "-c", alias, "slow")
+            nursery.start_soon(offload, repository.run, "-c", alias, "slow")
             await trio.to_thread.run_sync(begun.read_text)
             scope.cancel()
     assert ended.exists()

@@ -10,7 +10,7 @@ from runner.core.choose import render, tracker_failed
 from runner.core.errors import SettingsError, SystemFaultError
 from runner.core.flow import Edition, FlowStep, step
 from runner.flows.catalogue import load_flow
-from runner.tracker import LocalTracker, Tracker, TrackerName, detect, gate, mark_pending
+from runner.tracker import TrackerName, detect, gate, mark_pending
 
 
 def _servers(root: Path, file: str, *names: str, key: str = "mcpServers") -> None:
@@ -90,35 +90,8 @@ def test_the_gate_stands_before_steps_that_create_work_items() -> None:
     assert gate(FlowStep(number="1", name="x"), TrackerName.JIRA, authenticated=False) is None
 
 
-def test_local_work_items_are_numbered_files_with_a_marker(tmp_path: Path) -> None:
-    """Numbers go on behind those that are there, and nothing is replaced."""
-    folder = tmp_path / "_docs/02_tasks"
-    tracker: Tracker = LocalTracker(folder)
-    assert tracker.authenticate()
-    assert tracker.name is TrackerName.LOCAL
-    assert tracker.create("task", "Initial structure", "Make folders.\n") == "01"
-    (folder / "07_other.md").write_text("x")
-    (folder / "PROJ-99_foreign.md").write_text("x")
-    assert tracker.create("epic", "Initial structure", "") == "08"
-    assert (folder / "01_initial_structure.md").read_text() == (
-        "# Initial structure\n\nTracker: pending\nKind: task\n\nMake folders.\n"
-    )
-    assert (folder / "08_initial_structure.md").exists()
-
-
-def test_local_work_items_do_not_run_over_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that was taken meanwhile is left to who took it."""
-    (tmp_path / "01_a.md").write_text("theirs")
-    monkeypatch.setattr(LocalTracker, "_prefixes", lambda _: [])
-    assert LocalTracker(tmp_path).create("task", "a", "mine") == "02"
-    assert (tmp_path / "01_a.md").read_text() == "theirs"
-
-
-def test_a_folder_that_refuses_is_a_clear_error(tmp_path: Path) -> None:
-    """A file where the folder should be."""
-    (tmp_path / "tasks").write_text("x")
-    with pytest.raises(SystemFaultError, match="cannot be written"):
-        LocalTracker(tmp_path / "tasks").create("task", "a", "b")
+def test_a_file_that_cannot_be_marked_is_a_clear_error(tmp_path: Path) -> None:
+    """One that is gone again."""
     with pytest.raises(SystemFaultError, match="cannot be written"):
         mark_pending([tmp_path / "nowhere.md"])
 
