@@ -1,4 +1,4 @@
-"""What tokens cost, for agents that do not say: list prices of one day, to be overridden in the settings.
+"""What tokens cost, for agents that do not say: the list prices of `AS_OF`; those of the settings come first.
 
 An estimate: it knows no discount, no tier of long contexts and no subscription. A model that is not listed
 has no price, and its cost stays unknown.
@@ -10,7 +10,7 @@ from dataclasses import replace
 from runner.core.model import Usage
 from runner.core.settings import Price
 
-AS_OF = "2025-08"
+AS_OF = "August 2025"
 MILLION = 1_000_000
 
 PRICES: Mapping[str, Price] = {

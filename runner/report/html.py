@@ -14,7 +14,7 @@ from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.screen import neutral
 from runner.core.words import SYMBOLS, count, label
 from runner.report.cards import card
-from runner.report.material import Material, seconds, spent
+from runner.report.material import Material, seconds, spent_in_all
 from runner.report.timeline import timeline
 
 TAILS = 1_000_000
@@ -91,7 +91,7 @@ def _head(material: Material) -> Iterable[str]:
         "started": _t(iso(run.started_at).replace("T", " ").split(".")[0]),
         "took": _t(span(seconds(run.started_at, material.ended_at))),
         "base": f"<code>{_t(run.base[:12])}</code>" if run.base else "",
-        "spent": _t(spent(run.usage)),
+        "spent": _t(spent_in_all(run.usage)),
         "exit code": _t(code),
     }
     yield f'<header>\n<p class="brand">autopilot-multi</p>\n<h1>{_t(_headline(run))}</h1>'

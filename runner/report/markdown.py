@@ -10,7 +10,7 @@ from runner.core.instants import iso, span
 from runner.core.model import Status, StorySnapshot
 from runner.core.screen import neutral, shorten
 from runner.core.words import SYMBOLS, count, label, tally
-from runner.report.material import BAD, Material, seconds, spent, telling
+from runner.report.material import BAD, Material, seconds, spent, spent_in_all, telling
 
 LIMIT = 900_000
 TAIL = 3000
@@ -23,7 +23,7 @@ def markdown(material: Material) -> str:
     run = material.run
     took = span(seconds(run.started_at, material.ended_at))
     lines = [f"## {tally(run)} in {took}", ""]
-    facts = [f"run `{run.run_id}`", iso(run.started_at), f"base `{run.base[:12]}`", spent(run.usage)]
+    facts = [f"run `{run.run_id}`", iso(run.started_at), f"base `{run.base[:12]}`", spent_in_all(run.usage)]
     lines += [" · ".join(fact for fact in facts if fact), ""]
     if run.kill_switch:
         lines += [f"**Ended by {escaped(run.kill_switch.name)}**: {escaped(run.kill_switch.detail)}", ""]

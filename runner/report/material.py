@@ -14,6 +14,7 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
+from runner.core.prices import AS_OF
 from runner.core.screen import neutral
 
 
@@ -86,8 +87,14 @@ def spent(usage: Usage) -> str:
     if usage.tokens is not None:
         parts.append(f"{_short(usage.tokens)} tokens")
     if usage.cost_usd is not None:
-        parts.append(f"${usage.cost_usd:.2f}")
+        parts.append(f"{'about ' if usage.estimated else ''}${usage.cost_usd:.2f}")
     return ", ".join(parts)
+
+
+def spent_in_all(usage: Usage) -> str:
+    """Say the same of a whole run, and what an estimate goes by."""
+    note = f" (estimated: list prices of {AS_OF}, or your own)" if usage.estimated else ""
+    return spent(usage) + note
 
 
 def _file(source: str) -> str:

@@ -5,10 +5,12 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from runner.core.prices import AS_OF
 from runner.report.annotations import MOST, github, gitlab
 from runner.report.html import html
 from runner.report.junit import junit
@@ -240,3 +242,18 @@ def test_gitlab_gets_an_entry_for_each_story_that_is_not_done(material: Material
     assert len({entry["fingerprint"] for entry in entries}) == 8
     assert json.loads(gitlab(report_material(20))) == entries
     assert NASTY not in gitlab(material)
+
+
+def test_an_estimated_cost_says_so_and_of_when_its_prices_are(material: Material) -> None:
+    """Whoever reads a sum of money sees that it was reckoned, and from which list."""
+    run = material.run
+    story = next(one for one in run.stories.values() if one.usage.cost_usd)
+    sessions = tuple(replace(one, usage=replace(one.usage, estimated=True)) for one in story.sessions)
+    reckoned = replace(run, stories={**run.stories, story.id: replace(story, sessions=sessions)})
+    words = f"(estimated: list prices of {AS_OF}, or your own)"
+    for page in (html, markdown):
+        assert "about $" not in page(material)
+        assert words not in page(material)
+        assert f"about ${story.usage.cost_usd:.2f}" in page(replace(material, run=reckoned))
+        assert words in page(replace(material, run=reckoned))
+    assert AS_OF in (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
