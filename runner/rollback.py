@@ -29,14 +29,14 @@ from runner.core.model import RunSnapshot, StorySnapshot
 from runner.core.names import did_you_mean, one_line
 from runner.flows.catalogue import load_flow
 from runner.state.collection import Found, collect
-from runner.state.files import save_state
+from runner.state.files import LOCK_NAME, save_state
 from runner.state.model import Dialect, StateFile, StepRef
 from runner.state.transitions import roll_back
 from runner.state.vocabulary import Vocabulary
 from runner.state.writing import render
 
 DOCS = "_docs"
-LOCK = ".orchestrator/state.lock"
+LOCK = f".orchestrator/{LOCK_NAME}"
 
 _WILD = frozenset("*?[")
 _THREE_WAY_SINCE = (2, 32)

@@ -17,7 +17,7 @@ from runner.core.model import FLOW_DONE, Step
 from runner.flows.catalogue import load_flow
 from runner.flows.scan import is_there, scan
 from runner.flows.skill_state import compare, read_skill_state
-from runner.state.files import load_state, save_state
+from runner.state.files import LOCK_NAME, load_state, save_state
 from runner.state.model import Dialect, Phase, StateFile, StepRef, StepStatus, Tracker
 from runner.state.model import Position as TextSubStep
 from runner.state.transitions import (
@@ -70,7 +70,7 @@ class StoryState:
         self._dialect = _dialect_there(workspace / folder, vocabulary_of(top)) or Dialect(dialect)
         self.flow: Flow = load_flow(flow_name, Edition(self._dialect), top)
         self.path = workspace / folder / FILES[self._dialect]
-        self._lock = exchange / "state.lock"
+        self._lock = exchange / LOCK_NAME
         self._vocabulary = _vocabulary(self.flow)
 
     def find(self, *, skipped: tuple[str, ...], threshold: float, failure: str = "") -> Found:

@@ -26,6 +26,9 @@ from runner.state.writing import render, require_writable
 PATIENCE = 10.0
 """Seconds to wait for the lock: a write takes milliseconds."""
 
+LOCK_NAME = "state.lock"
+"""What the lock is called in the folder of a story's exchange."""
+
 _PAUSE = 0.005
 _ROUNDS = 50
 

@@ -305,3 +305,40 @@ def test_three_stories_in_three_dialects_end_to_end(repo: Path, memory: Path, tm
     for name in ("auto", "point", "rich"):
         assert name in aggregated
     assert aggregated.index("after 3 retries") < aggregated.index("| auto")
+
+
+def test_a_session_notes_its_sub_step_and_a_falling_one_is_refused(repo: Path, memory: Path) -> None:
+    """Acceptance 56: what breaks a rule never reaches the file, and the rest of it stays the runner's."""
+    note = f"{sys.executable} -m runner state sub-step"
+    script = (
+        f"mkdir deep && cd deep && {note} 2 review 'batch 1' && ! {note} 1 draft > {memory}/told 2>&1 "
+        '&& echo \'{"status": "needs-decision", "notes": "Which?"}\' > $AUTOPILOT_RESULT_FILE'
+    )
+    write_story(repo, "a", flow="greenfield", command=script)
+    ran = run(repo, "--json")
+    assert ran.code == 5, ran.err
+    assert "sub_step phase falls from 2 to 1" in (memory / "told").read_text()
+    text = state_text(repo, ran, "a")
+    assert 'sub_step:\n  phase: 2\n  name: review\n  detail: "batch 1"\n' in text
+    assert "step: 1\nname: Problem\nstatus: in_progress\n" in text
+
+
+@pytest.mark.parametrize(
+    ("phase", "name", "words"),
+    [("2.5", "half", "phase '2.5' is not an integer"), ("3", "Not_Kebab", "'Not_Kebab' is not kebab-case")],
+)
+def test_a_sub_step_that_cannot_be_read_is_told_from_the_folders(
+    repo: Path, memory: Path, phase: str, name: str, words: str
+) -> None:
+    """Acceptance 56: the parse error is logged, and no phase is guessed: the folders tell the place."""
+    (repo / AUTODEV).parent.mkdir()
+    (repo / AUTODEV).write_text(
+        "# Autodev State\n\n## Current Step\nflow: greenfield\nstep: 1\nname: Problem\nstatus: in_progress\n"
+        f"sub_step:\n  phase: {phase}\n  name: {name}\n  detail: x\nretry_count: 0\ncycle: 1\n"
+    )
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "state")
+    story(repo, "a", "fail:Problem:99")
+    ran = run(repo, "--json")
+    assert words in ran.err
+    assert sessions(memory)[0] == "a-1 attempt 1"

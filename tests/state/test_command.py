@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -250,3 +252,69 @@ def test_git_merges_story_branches_through_the_driver(repo: Path) -> None:
     assert parse_state(merged).step == "9"
     assert "## one\nkept" in merged
     assert "## two\nkept" in merged
+
+
+@pytest.fixture
+def session(docs: Path, make_repository: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a session of a story whose state file is autodev's; gives that file."""
+    workspace = make_repository()
+    docs.rename(workspace / "_docs")
+    monkeypatch.setenv("AUTOPILOT_STATE_FILE", "_docs/_autodev_state.md")
+    monkeypatch.setenv("AUTOPILOT_RESULT_FILE", str(workspace / ".orchestrator/01.result.json"))
+    return workspace / "_docs/_autodev_state.md"
+
+
+@pytest.mark.parametrize(
+    ("phase", "name", "words"),
+    [
+        ("6", "batch-loop", "falls from 7 to 6"),
+        ("7.5", "half", "'7.5' is not an integer"),
+        ("8", "Not_Kebab", "'Not_Kebab' is not kebab-case"),
+        ("8", "awaiting-invocation", "reserved"),
+    ],
+)
+def test_a_sub_step_that_breaks_a_rule_is_refused(session: Path, phase: str, name: str, words: str) -> None:
+    """Acceptance 56: fractional, falling and not kebab-case; the file stays as it is."""
+    before = session.read_bytes()
+    with pytest.raises((StateError, UsageError), match=words):
+        run("sub-step", phase, name)
+    assert session.read_bytes() == before
+
+
+def test_a_sub_step_is_written_and_nothing_else(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next one may be higher; a new invocation begins anew. The older dialects get it as one text."""
+    before = parse_state(session.read_text())
+    assert run("sub-step", "8", "report", "two left") == 0
+    assert "sub-step 8 — report (two left)" in capsys.readouterr().out
+    now = parse_state(session.read_text())
+    assert replace(now, sub_step=before.sub_step) == before
+    assert run("sub-step", "0", "awaiting-invocation") == 0
+    assert run("sub-step", "1", "draft", as_json=True) == 0
+    assert "phase: 1\n  name: draft\n" in session.read_text()
+
+
+def test_the_older_dialects_hold_a_sub_step_as_one_text(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shared tree, too, where the exchange is a story's own folder."""
+    monkeypatch.setenv("AUTOPILOT_STATE_FILE", "_docs/stories/a/_autopilot_state.md")
+    exchange = session.parent.parent / ".orchestrator" / "a"
+    monkeypatch.setenv("AUTOPILOT_RESULT_FILE", str(exchange / "01.result.json"))
+    assert run("sub-step", "4", "review") == 0
+    written = parse_state((session.parent / "stories/a/_autopilot_state.md").read_text())
+    assert str(written.sub_step) == "4 — review"
+    assert [path.name for path in exchange.iterdir()] == ["state.lock"]
+
+
+@pytest.mark.usefixtures("session")
+def test_a_sub_step_outside_of_a_session_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who types it at a terminal, or a story that has no state file, learns where it belongs."""
+    with pytest.raises(UsageError, match="needs PHASE NAME"):
+        run("sub-step", "1")
+    for value in ("", None):
+        if value is None:
+            monkeypatch.delenv("AUTOPILOT_RESULT_FILE")
+        else:
+            monkeypatch.setenv("AUTOPILOT_STATE_FILE", value)
+        with pytest.raises(UsageError, match="is for a story's own session"):
+            run("sub-step", "1", "draft")

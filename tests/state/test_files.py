@@ -129,7 +129,7 @@ def test_another_dialect_is_not_written_over(path: Path, lock: Path, state: Stat
 
 
 def test_rules_are_checked_before_anything_is_written(path: Path, lock: Path, state: StateFile) -> None:
-    """A falling or unstructured sub-step does not reach the disk."""
+    """Acceptance 56: a falling or unstructured sub-step does not reach the disk."""
     before = path.read_bytes()
     fallen = replace(state, sub_step=Phase(phase=1, name="x"))
     with pytest.raises(StateError, match="falls"):

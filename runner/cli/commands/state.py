@@ -3,6 +3,7 @@
 show [PATH…]               what the files say; without a path, those under `_docs/`
 check PATH…                every problem, with its line; exit code 1 when there is one
 convert --to DIALECT PATH  the same state as `rich`, `pointer` or `autodev`, on stdout or in --output
+sub-step PHASE NAME [TEXT] within a session: note in its story's file how far the sub-skill is
 install-merge-driver       have git join the state files of story branches, in this repository
 uninstall-merge-driver     take that back
 
@@ -11,6 +12,7 @@ hold is named on stderr and kept word for word in the new file's `## Imported` s
 """
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +27,12 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
 
-ACTIONS = ("show", "check", "convert", "install-merge-driver", "uninstall-merge-driver", "merge-driver")
+ACTIONS = (
+    *("show", "check", "convert", "sub-step"),
+    *("install-merge-driver", "uninstall-merge-driver", "merge-driver"),
+)
 _VERSIONS = 3
+_PARTS = (2, 3)
 USUAL = (
     "_docs/_autodev_state.md",
     "_docs/_autopilot_state.md",
@@ -39,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `state`."""
     # The merge driver is for git, so it is accepted and not shown.
     parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help="what to do, as above")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="state files")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="state files; for sub-step its parts")
     parser.add_argument("--to", choices=("rich", "pointer", "autodev"), help="convert: the target dialect")
     parser.add_argument("--output", metavar="FILE", help="convert: write a new file instead of stdout")
     parser.add_argument("--flow", help="convert: the flow, which a rich file does not name")
@@ -62,12 +68,19 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             return _configure_git(arguments.action, folder, output)
         case "convert" if len(paths) == 1 and arguments.to:
             return _convert(arguments, paths[0], output)
+        case "sub-step" if len(paths) in _PARTS:
+            return _sub_step(*arguments.paths, output=output)
         case "merge-driver" if len(paths) == _VERSIONS:
             return _merge(paths)
         case _:
-            wants = {"check": "PATH…", "convert": "--to DIALECT PATH", "merge-driver": "%O %A %B"}
+            wants = {
+                "check": "PATH…",
+                "convert": "--to DIALECT PATH",
+                "sub-step": "PHASE NAME [TEXT]",
+                "merge-driver": "%O %A %B",
+            }
             raise UsageError(
-                f"`state {arguments.action}` needs {wants[arguments.action]}",
+                f"`state {arguments.action}` needs {wants.get(arguments.action, 'no PATH')}",
                 hint="`autopilot-multi state --help` shows how it is used.",
             )
 
@@ -229,6 +242,49 @@ def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> st
             f"{to} has no step for step {here.number} ({here.name}) of {flow}", hint="name one with --step"
         )
     return same[0]
+
+
+def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> int:
+    """Note a sub-skill's progress under the file's lock; all else in the file stays the runner's."""
+    from runner.core.errors import UsageError
+    from runner.state.files import LOCK_NAME, load_state, save_sub_step
+    from runner.state.model import Dialect, Phase, Position
+
+    if not (number.isascii() and number.isdigit()):
+        raise UsageError(f"phase '{number}' is not an integer from 0", hint="count save points: 0, 1, 2 …")
+    path, exchange = _place_of_session()
+    vocabulary = _vocabulary(_top_of(exchange))
+    state = load_state(path, vocabulary=vocabulary)
+    phase = Phase(phase=int(number), name=name, detail=detail)
+    older = state is not None and state.dialect is not Dialect.AUTODEV
+    sub_step = Position(text=str(phase)) if older else phase
+    saved = save_sub_step(path, sub_step, lock=exchange / LOCK_NAME, vocabulary=vocabulary)
+    output.document({"path": str(path), "sub_step": str(saved.sub_step)})
+    output.answer(f"{path}: sub-step {saved.sub_step}")
+    return 0
+
+
+def _place_of_session() -> tuple[Path, Path]:
+    """Give a session's state file and the folder of its exchange, as its environment tells them."""
+    from runner.core.errors import UsageError
+    from runner.sharing import EXCHANGE
+
+    file, result = os.environ.get("AUTOPILOT_STATE_FILE"), os.environ.get("AUTOPILOT_RESULT_FILE")
+    exchange = Path(result).parent if result else Path()
+    above = next((folder for folder in (exchange, *exchange.parents) if folder.name == EXCHANGE), None)
+    if not file or above is None:
+        raise UsageError(
+            "`state sub-step` is for a story's own session, and this is none that has a state file",
+            hint="a session finds its file in AUTOPILOT_STATE_FILE; stories of the flow 'quick' have none",
+        )
+    return above.parent / file, exchange
+
+
+def _top_of(folder: Path) -> Path:
+    """Give the main checkout, which holds the user's own flows."""
+    from isolation.layout import find_repository, main_checkout
+
+    return main_checkout(find_repository(folder).common_dir) or folder
 
 
 def _merge(paths: Sequence[Path]) -> int:
