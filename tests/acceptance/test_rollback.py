@@ -1,118 +1,22 @@
-"""`rollback`: a step is taken back in a new commit, and nothing that is not committed is ever lost."""
+"""`rollback`: a step is taken back in a new commit, with documents, code, state file and journal."""
 
-import os
-import pty
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from isolation.layout import find_repository, journal_path
-from runner.core import events as ev
-from runner.core.fold import fold
-from runner.core.model import StoryId, StorySnapshot
-from runner.journal import Journal
-from tests.acceptance.program import command, commit_stories, run, write_story
-from tests.acceptance.written_runs import coordinator, write_events
+from tests.acceptance.branches import AUTODEV, IMPLEMENT, PLAN, Branch, after_plan, state
+from tests.acceptance.program import commit_stories, run, write_story
 from tests.conftest import git
-from tests.runner.sample_runs import RUN, event
+from tests.runner.sample_runs import RUN
 from tests.state.samples import text_of
-
-AUTODEV = "_docs/_autodev_state.md"
-PROBLEM, RESEARCH, PLAN, IMPLEMENT = "1 Problem", "2 Research", "3 Plan", "6 Implement"
-
-
-class Branch:
-    """A story's branch whose history a test writes, as the runner would have written it."""
-
-    def __init__(self, repo: Path, story: str = "a", flow: str = "greenfield") -> None:
-        self.repo, self.story = repo, story
-        self.path = repo.parent / f"{repo.name}.worktrees" / story
-        self.name = f"autopilot/{story}"
-        git(repo, "worktree", "add", "-q", "-b", self.name, str(self.path))
-        base = git(repo, "rev-parse", "HEAD").strip()
-        name = StoryId(story)
-        entry = {"id": story, "title": "The work", "depends_on": [], "flow": flow}
-        begun = ev.RunStarted(
-            base=base, isolation="worktree", enforcement="none", max_stories=1, options={}, stories=(entry,)
-        )
-        opened = ev.WorkspaceOpened(
-            story_id=name, branch=self.name, path=str(self.path), base=base, head=base
-        )
-        ended = ev.StoryFinished(story_id=name, verdict="failed", reason="it gave up")
-        bodies: tuple[ev.Body, ...] = (
-            begun,
-            ev.StoryStarted(story_id=name),
-            opened,
-            ev.AttemptFailed(story_id=name, attempt=4, reason="no", output=""),
-            ended,
-            ev.RunEnded(exit_code=3),
-        )
-        write_events(repo, [event(at, body) for at, body in enumerate(bodies)])
-
-    def write(self, files: Mapping[str, str | None]) -> None:
-        """Write files into the worktree; None removes one."""
-        for name, text in files.items():
-            path = self.path / name
-            if text is None:
-                path.unlink()
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    def commit(self, step: str | None, files: Mapping[str, str | None], story: str | None = None) -> str:
-        """Commit files as the checkpoint of a step, or as a person does."""
-        self.write(files)
-        git(self.path, "add", "-A")
-        message = f"The work of {step}" if step else "by hand"
-        if step:
-            message += f"\n\nAutopilot-Run: {RUN}\nAutopilot-Story: {story or self.story}\n"
-            message += f"Autopilot-Step: {step}\nAutopilot-Attempt: 1\n"
-        git(self.path, "commit", "-q", "-m", message)
-        return self.tip
-
-    @property
-    def tip(self) -> str:
-        """The newest commit of the branch."""
-        return git(self.repo, "rev-parse", self.name).strip()
-
-    def tree(self, commit: str | None = None) -> dict[str, str]:
-        """Give every file of a commit with its content's id; state files are left out."""
-        listed = git(self.repo, "ls-tree", "-r", commit or self.name).splitlines()
-        return {line.split("\t")[1]: line.split("\t")[0] for line in listed if "_state.md" not in line}
-
-    def snapshot(self) -> StorySnapshot:
-        """Give the story as the journal has it."""
-        with Journal.open_readonly(journal_path(find_repository(self.repo).common_dir)) as journal:
-            return fold(RUN, journal.events(RUN)).stories[StoryId(self.story)]
-
-
-def state(step: str, name: str, *, retries: int = 0) -> str:
-    """Give an autodev state file that stands at a step of `greenfield`."""
-    text = text_of("autodev-plan").replace("step: 3", f"step: {step}", 1)
-    text = text.replace("name: Plan", f"name: {name}", 1)
-    return text.replace("retry_count: 0", f"retry_count: {retries}")
 
 
 @pytest.fixture
 def branch(repo: Path) -> Branch:
     """Give a story of `greenfield` that has been through three steps of documents."""
-    made = Branch(repo)
-    made.commit(PROBLEM, {"_docs/00_problem/problem.md": "the problem\n", AUTODEV: state("2", "Research")})
-    made.commit(
-        RESEARCH,
-        {
-            "_docs/01_solution/solution.md": "first idea\n",
-            "_docs/01_solution/solution_draft1.md": "draft\n",
-            AUTODEV: state("3", "Plan"),
-        },
-    )
-    made.commit(
-        PLAN, {"_docs/02_document/architecture.md": "boxes\n", AUTODEV: state("5", "Decompose", retries=2)}
-    )
-    return made
+    return after_plan(repo)
 
 
 def test_documents_are_restored_and_the_state_follows(branch: Branch) -> None:
@@ -215,84 +119,6 @@ def test_every_kind_of_change_is_reversed(repo: Path, kept_worktree: bool) -> No
     assert branch.tree() == before
     assert branch.path.exists() == kept_worktree
     assert git(repo, "worktree", "list").count("\n") == 1 + kept_worktree
-
-
-def test_uncommitted_work_is_named_and_nothing_happens(branch: Branch) -> None:
-    """Changed, staged and new files each stand against it."""
-    tip = branch.tip
-    branch.write({"README.md": "edited\n", "new.txt": "new\n", "_docs/00_problem/problem.md": "staged\n"})
-    git(branch.path, "add", "_docs")
-    ran = run(branch.repo, "rollback", "a", "Plan", "--yes")
-    assert ran.code == 1
-    assert "3 uncommitted files: README.md, _docs/00_problem/problem.md, new.txt" in ran.err
-    assert "hint: commit or stash them there" in ran.err
-    assert branch.tip == tip
-    assert (branch.path / "README.md").read_text() == "edited\n"
-    assert (branch.path / "new.txt").read_text() == "new\n"
-    assert branch.snapshot().status.value == "failed"
-
-
-def test_it_is_refused_while_a_run_is_going_on(branch: Branch) -> None:
-    """The coordinator's stories are its own."""
-    tip = branch.tip
-    with coordinator(branch.repo):
-        ran = run(branch.repo, "rollback", "a", "Plan", "--yes")
-    assert ran.code == 1
-    assert f"run {RUN}" in ran.err
-    assert "coordinates this repository" in ran.err
-    assert branch.tip == tip
-    assert run(branch.repo, "rollback", "a", "Plan", "--yes").code == 0
-
-
-def test_nothing_is_overwritten_without_a_word(branch: Branch) -> None:
-    """Off a terminal, and with --json, --yes is needed; the message says what is at stake."""
-    tip = branch.tip
-    ran = run(branch.repo, "rollback", "a", "Plan")
-    assert ran.code == 1
-    assert "taking back Plan must be confirmed" in ran.err
-    assert "This will overwrite files in _docs/02_document/" in ran.err
-    assert "--yes" in ran.err
-    ran = run(branch.repo, "rollback", "a", "Plan", "--json")
-    assert ran.code == 1
-    assert ran.document["success"] is False
-    assert "--yes" in ran.document["error"]["hint"]
-    assert branch.tip == tip
-
-
-@pytest.mark.parametrize(
-    ("typed", "agreed"),
-    [
-        ("A\ny\n", True),
-        ("a)\nyes\n", True),
-        ("A\nn\n", False),
-        ("B\n", False),
-        ("\n", False),
-        ("x\nB\n", False),
-    ],
-)
-def test_a_person_is_asked_on_a_terminal(branch: Branch, typed: str, agreed: bool) -> None:  # noqa: FBT001  a parameter
-    """The Choose form, and because it destroys a second question; only A and y do it."""
-    tip = branch.tip
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        command("rollback", "a", "Plan"), cwd=branch.repo, stdin=follower, stdout=follower, stderr=follower
-    )
-    os.close(follower)
-    os.write(leader, typed.encode())
-    shown = b""
-    try:
-        while part := os.read(leader, 4096):
-            shown += part
-    except OSError:
-        pass  # a terminal ends with an error, not with an end
-    assert process.wait(timeout=30) == 0
-    os.close(leader)
-    text = shown.decode()
-    assert "ROLLBACK: Re-run Plan?" in text
-    assert "Warning: This will overwrite files in _docs/02_document/" in text
-    assert ("Really? [y/N]" in text) == typed.lower().startswith("a")
-    assert ("nothing was taken back" in text) != agreed
-    assert (branch.tip != tip) == agreed
 
 
 def test_what_was_changed_since_is_not_guessed_at(branch: Branch) -> None:
@@ -405,22 +231,6 @@ def test_an_unreadable_state_file_is_left_alone(branch: Branch) -> None:
     assert "cannot be read" in ran.err
     assert branch.tip == tip
     assert git(branch.path, "status", "--porcelain") == ""
-
-
-def test_unknown_names_are_answered_with_the_known_ones(branch: Branch) -> None:
-    """Step, story and run: each with what there is."""
-    ran = run(branch.repo, "rollback", "a", "Resaerch", "--yes")
-    assert ran.code == 1
-    assert "the flow greenfield has no step 'Resaerch'" in ran.err
-    assert "did you mean 'Research'?" in ran.err
-    assert "3 (Plan)" in ran.err
-    ran = run(branch.repo, "rollback", "b", "Plan", "--yes")
-    assert ran.code == 1
-    assert "has no story 'b'" in ran.err
-    ran = run(branch.repo, "rollback", "a", "Deploy", "--yes")
-    assert ran.code == 1
-    assert "story a has no checkpoint of step 10 (Deploy)" in ran.err
-    assert run(branch.repo, "rollback", "a", "Plan", "--run", "nope", "--yes").code == 1
 
 
 def test_another_storys_commits_are_not_ours(branch: Branch) -> None:
