@@ -114,8 +114,8 @@ async def start_run(
     run_id, settings = new_run_id(), plan.settings
     sample = sample or Probe()
     tier = evaluate(await offload(sample, plan.worktree_root), settings.tiers).tier
-    common, root = plan.repository.common_dir, plan.worktree_root
-    first = beginning(plan, tier, await offload(enforcement_of, common, settings, root, plan.stories))
+    repository, root = plan.repository, plan.worktree_root
+    first = beginning(plan, tier, await offload(enforcement_of, repository, settings, root, plan.stories))
     notes = tuple(ev.Noted(message=note) for note in plan.notes)
     async with _coordination(plan.repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())

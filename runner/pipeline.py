@@ -11,6 +11,7 @@ from isolation import claims
 from isolation.closing import thin_trash
 from isolation.commits import named
 from isolation.errors import IsolationError
+from isolation.layout import folds_case
 from isolation.model import Workspace
 from isolation.repository import offload
 from runner import verdicts
@@ -256,9 +257,9 @@ class Pipeline:
             return ()
         head = self._now.commit or workspace.base
         changed = self._repository.changed_paths(workspace.base, head, workspace.path)
-        return claims.compile(self._story.owns).foreign(
-            path for path in changed if path != stepping.state_name
-        )
+        # As in the proof that claims are disjoint: what it took for one name is one here, too.
+        claim = claims.compile(self._story.owns, folding=folds_case(self._repository.top))
+        return claim.foreign(path for path in changed if path != stepping.state_name)
 
     async def _verify(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
         """Run what is left of the verify commands; afterwards `implemented` tells whether all passed."""

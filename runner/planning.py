@@ -189,7 +189,7 @@ def view(plan: Plan) -> PlanView:
         tier=allowed.tier,
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
-        enforcement=enforcement_of(plan.repository.common_dir, settings, plan.worktree_root, plan.stories),
+        enforcement=enforcement_of(plan.repository, settings, plan.worktree_root, plan.stories),
         fence=plan.fence,
         disjoint=plan.disjoint,
         rows=rows,

@@ -69,11 +69,16 @@ class Sharing:
         return (*((top,) if whole else (top / place for place in own)), self.layers / story_id / "upper")
 
 
-def enforcement_of(common_dir: Path, settings: Settings, root: Path, stories: Sequence[Story]) -> str:
+def enforcement_of(repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]) -> str:
     """Name the level at which stories are kept to what is theirs; blocks for a moment at the first call."""
     if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(common_dir, settings, root).enforcement
+        return guarding_of(repository.common_dir, settings, root).enforcement
     level = require_level(settings, root)
+    if level is EnforcementLevel.DENY and folds_case(repository.top):
+        raise SettingsError(
+            "this file system takes `A` and `a` for one name, so no folder can be closed around a claim",
+            hint="use `--enforce divert` or `--enforce detect`.",
+        )
     for story in stories if level is EnforcementLevel.DENY else ():
         if not folders_around(claims.compile(_globs_of(story))):
             raise SettingsError(

@@ -80,13 +80,21 @@ def test_one_story_at_a_time_needs_no_consent(machine: Callable[..., None], tmp_
     assert sharing.require_level(alone, tmp_path / "x.worktrees") is EnforcementLevel.DETECT
 
 
-def test_a_claim_all_over_the_tree_cannot_be_closed_around(
-    machine: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_claim_all_over_the_tree_cannot_be_closed_around(machine: Callable[..., None], repo: Path) -> None:
     """At `deny` folders are closed, so a claim must begin with one."""
     machine("deny", "detect")
     with pytest.raises(SettingsError, match="story docs may own paths all over the tree"):
-        sharing.enforcement_of(tmp_path, ONE_TREE, tmp_path / "w", [_story("docs", "**/*.md")])
+        sharing.enforcement_of(Repository.open(repo), ONE_TREE, repo / "w", [_story("docs", "**/*.md")])
+
+
+def test_no_folder_can_be_closed_where_it_has_many_spellings(
+    machine: Callable[..., None], repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At `deny` a session could write nowhere at all; that is said before it starts."""
+    machine("deny", "detect")
+    monkeypatch.setattr(sharing, "folds_case", lambda _top: True)
+    with pytest.raises(SettingsError, match="takes `A` and `a` for one name"):
+        sharing.enforcement_of(Repository.open(repo), ONE_TREE, repo / "w", [_story("a", "src/**")])
 
 
 @pytest.mark.parametrize(
