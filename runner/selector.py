@@ -86,6 +86,8 @@ class CommandSelector:
                 cwd=workspace.path,
                 env=environment_of(story, workspace, run),
                 prompt=position,
+                # What it runs may lie in the worktree, where sessions can change it.
+                confinement=await tools.confinement(workspace),
             ),
             log=log,
             log_cap=tools.settings.log_cap_mb << 20,

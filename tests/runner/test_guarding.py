@@ -11,6 +11,7 @@ from isolation.model import Confinement, EnforcementLevel, Means
 from runner import guarding
 from runner.core.model import Status
 from tests.acceptance.program import write_story
+from tests.conftest import git
 from tests.isolation.guard_scenes import require
 from tests.runner.test_loop import carry, story
 
@@ -32,3 +33,14 @@ async def test_finding_out_what_is_closed_holds_up_nobody(
     assert story(await carry(repo), "a").status is Status.DONE
     assert len(threads) == len(["hook", "work", "verify"])
     assert threading.main_thread() not in threads
+
+
+async def test_a_selector_is_kept_within_the_worktree_it_runs_in(repo: Path) -> None:
+    """It may be a script there that an agent has changed, so it gets no more than a session."""
+    require(EnforcementLevel.DENY, Means.MOUNTS)
+    chosen = '{"mode": "feature", "confidence": 1}'
+    write_story(repo, "a", command="echo x > a")
+    ended = await carry(repo, selector=f"echo y > {repo}/escaped; echo z > here; echo '{chosen}'")
+    assert story(ended, "a").status is Status.DONE
+    assert not (repo / "escaped").exists()
+    assert git(repo, "show", "autopilot/a:here") == "z\n"
