@@ -24,10 +24,10 @@ from isolation.closing import delete_tree
 from isolation.commits import named
 from isolation.errors import GuardError
 from isolation.keeper import run_trial
-from isolation.keeper_wire import confinement_texts
+from isolation.keeper_wire import confinement_texts, read_attempts
 from isolation.layer import layer_changes
 from isolation.layout import find_repository, main_checkout
-from isolation.model import Confinement, EnforcementLevel, Layer, Means, Workspace
+from isolation.model import Attempt, Confinement, EnforcementLevel, Layer, Means, Workspace
 from isolation.registrations import load_registrations
 from isolation.repository import Repository
 
@@ -40,6 +40,7 @@ __all__ = [
     "offered",
     "probe",
     "refused",
+    "witnesses",
     "worktree_offer",
 ]
 
@@ -95,6 +96,29 @@ def attempt(level: EnforcementLevel, means: Means, where: Path | None = None) ->
         return _attempt_in(folder, level, means)
     finally:
         delete_tree(folder)  # an overlay leaves a folder that its own user cannot read
+
+
+@cache
+def witnesses(means: Means) -> bool:
+    """Tell whether the machine says by name what a session tries in vain; tried out, once a process."""
+    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="autopilot-guard-")))
+    try:
+        tree = folder / "tree"
+        (tree / "own").mkdir(parents=True)
+        (tree / "kept").touch()
+        confinement = Confinement(
+            level=EnforcementLevel.DENY,
+            means=means,
+            read_only={tree: "the trial"},
+            writable=(tree / "own",),
+            witnessed=tree,
+        )
+        answer = run_trial([str(folder), *map(os.fsdecode, confinement_texts(confinement))])
+    finally:
+        delete_tree(folder)
+    seen = read_attempts(answer.split()) if answer[:1].isdigit() else None
+    wanted = (Attempt(act="create", path="made"), Attempt(act="write", path="kept"))
+    return seen is not None and seen.named == wanted
 
 
 def _attempt_in(folder: Path, level: EnforcementLevel, means: Means) -> str:
@@ -203,6 +227,7 @@ def for_claim(top: Path, owned: Iterable[str], level: EnforcementLevel, scratch:
         read_only=closed,
         writable=tuple(folder for folder in folders if folder.is_dir()),
         layer=_layer(top, scratch) if diverts else None,
+        witnessed=None if diverts or not witnesses(offer.means) else top,
     )
 
 

@@ -16,8 +16,9 @@ Invariants:
 
 On the wire, to the server: one byte with three descriptors (control, stdin, output). To a keeper:
 a `HEADER`, then cwd, argv, environment and confinement with NULs between; then lines `stop SECONDS`. From
-a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and at last `exit CODE STOPPED [PID…]`. The server
-writes `lost CODE` in place of a keeper that could not.
+a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and at last `exit CODE STOPPED [PID…]`, with
+`tried UNNAMED [ACT:PATH…]` after it where a witness looked on. The server writes `lost CODE` in place of a
+keeper that could not.
 """
 
 import fcntl
@@ -36,6 +37,9 @@ from isolation.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, 
 
 HEADER = struct.Struct("!III")
 """Bytes that follow, number of arguments, number of environment entries; the rest is the confinement."""
+
+TRIED = "tried"
+"""Begins what a witness saw, in a keeper's last line."""
 
 SWEEP_GRACE = 0.5
 """What a finished session left running has this long after SIGTERM to remove its lock files."""
@@ -225,7 +229,7 @@ def _keep(control: int, stdin: int, output: int, level: str) -> None:
         return
     keeper = _Keeper(link, level)
     try:
-        leader = spawn(request, stdin, output)
+        leader, witness = spawn(request, stdin, output)
     except SpawnError as error:
         number, stage = error.args
         _say(control, f"error {number} {stage}")
@@ -236,7 +240,8 @@ def _keep(control: int, stdin: int, output: int, level: str) -> None:
     _say(control, f"pid {leader} {os.getpid()}")
     survivors = keeper.stand_over(leader)
     code = -signal.SIGKILL if keeper.returncode is None else keeper.returncode
-    _say(control, " ".join(map(str, ("exit", code, int(keeper.stopped), *survivors))))
+    tried = (TRIED, witness.report()) if witness else ()
+    _say(control, " ".join(map(str, ("exit", code, int(keeper.stopped), *survivors, *tried))))
 
 
 def _receive_request(link: socket.socket) -> Request | None:

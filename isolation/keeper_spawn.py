@@ -2,18 +2,23 @@
 
 Standard library only. The confinement is applied in the child alone, between fork and exec: the keeper
 itself, and so its right to end what is below, is not touched. If it cannot be applied, nothing is
-executed.
+executed. A witness is another matter: without one the session starts all the same, and it is known that
+nobody looked.
 """
 
 import errno
 import os
 import signal
+import socket
 from collections.abc import Sequence
+
+from isolation.syscall_filter import install
+from isolation.witness import Witness
 
 STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM, STAGE_GUARD = "fork", "folder", "program", "guard"
 
 MOUNTS = b"mounts"
-CLOSED, OPEN, TARGET, UPPER, WORK = b"-", b"+", b"t", b"u", b"w"
+CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED = b"-", b"+", b"t", b"u", b"w", b"*"
 """Marks before the paths of a confinement, whose first text is the means."""
 
 Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
@@ -24,19 +29,17 @@ class SpawnError(Exception):
     """The session's program did not start; holds an errno and the stage."""
 
 
-def spawn(request: Request, stdin: int, output: int) -> int:
-    """Start the leader and give its pid."""
-    return (_start_confined if request[3] else _start)(request, stdin, output)
+def spawn(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
+    """Start the leader; gives its pid, and the witness that it waits for whenever it changes files."""
+    if request[3]:
+        return _start_confined(request, stdin, output)
+    return _start(request, stdin, output), None
 
 
 def confine(texts: Sequence[bytes]) -> None:
     """Confine this process; raises OSError when that cannot be done."""
-    means, *marked = texts
-    paths = {
-        mark: [text[1:] for text in marked if text[:1] == mark]
-        for mark in (CLOSED, OPEN, TARGET, UPPER, WORK)
-    }
-    if means != MOUNTS:
+    paths = _by_mark(texts)
+    if texts[0] != MOUNTS:
         from isolation.landlock import restrict
 
         restrict(paths[CLOSED], paths[OPEN])
@@ -47,6 +50,11 @@ def confine(texts: Sequence[bytes]) -> None:
     layers = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
     seclude(paths[CLOSED], paths[OPEN], layers[0] if layers else None)
     forgo_privileges()
+
+
+def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED)
+    return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in marks}
 
 
 def _start(request: Request, stdin: int, output: int) -> int:
@@ -80,34 +88,66 @@ def _start(request: Request, stdin: int, output: int) -> int:
     raise SpawnError(failure, STAGE_PROGRAM)
 
 
-def _start_confined(request: Request, stdin: int, output: int) -> int:
+def _start_confined(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
     """Fork, confine the child, and wait until it executes or says why not."""
-    told, tell = os.pipe()
+    told, tell = socket.socketpair()
     try:
         pid = os.fork()
     except OSError as error:
-        os.close(told)
-        os.close(tell)
+        told.close()
+        tell.close()
         raise SpawnError(error.errno, STAGE_FORK) from error
     if pid == 0:
         failure = f"{errno.EIO} {STAGE_GUARD}"
         try:
-            _become(request, stdin, output)
+            _become(request, stdin, output, tell)
         except SpawnError as error:
             failure = "{} {}".format(*error.args)
         finally:
-            os.write(tell, failure.encode())
+            tell.sendall(failure.encode())
             os._exit(os.EX_SOFTWARE)
-    os.close(tell)
-    with os.fdopen(told, "rb") as answer:
-        words = answer.read().split()  # EOF comes with the exec
+    tell.close()
+    try:
+        words, witness = _hear(told, request[3])
+    except RuntimeError:  # there can be no thread, so nobody would answer
+        os.kill(pid, signal.SIGKILL)
+        words, witness = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], None
     if words:
         os.waitpid(pid, 0)
         raise SpawnError(int(words[0]), words[1].decode())
-    return pid
+    return pid, witness
 
 
-def _become(request: Request, stdin: int, output: int) -> None:
+def _hear(told: socket.socket, texts: Sequence[bytes]) -> tuple[list[bytes], Witness | None]:
+    """Read what a child says before it executes, which ends it: its listener, and why it could not."""
+    words, witness = b"", None
+    with told:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(told, 256, 1)
+            for listener in descriptors:
+                os.set_inheritable(listener, False)
+                paths = _by_mark(texts)
+                witness = Witness(listener, paths[WITNESSED][0], paths[CLOSED], paths[OPEN])
+                witness.start()
+            if not data:
+                return words.split(), witness
+            words += data
+
+
+def _filter(texts: Sequence[bytes], tell: socket.socket) -> None:
+    """Have all changes of files told of, where a witness is asked for and can be had."""
+    if not _by_mark(texts)[WITNESSED]:
+        return
+    try:
+        # Landlock lets attributes be changed, so nobody is refused: a look afterwards finds it.
+        listener = install(attributes=texts[0] == MOUNTS)
+    except OSError:
+        return
+    socket.send_fds(tell, [b" "], [listener])
+    os.close(listener)
+
+
+def _become(request: Request, stdin: int, output: int, tell: socket.socket) -> None:
     """Turn this process into the session's leader; comes back only by an error."""
     cwd, argv, env, confinement = request
     os.setsid()
@@ -119,6 +159,7 @@ def _become(request: Request, stdin: int, output: int) -> None:
     stage = STAGE_GUARD
     try:
         confine(confinement)
+        _filter(confinement, tell)
         stage = STAGE_FOLDER
         os.chdir(cwd)
     except OSError as error:

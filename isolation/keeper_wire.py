@@ -7,9 +7,10 @@ Pure: from a `SessionSpec` to bytes, from a line to a value or to the `KeeperErr
 import errno
 import os
 import signal
+from collections.abc import Sequence
 
 from isolation.errors import KeeperError
-from isolation.keeper_server import HEADER
+from isolation.keeper_server import HEADER, TRIED
 from isolation.keeper_spawn import (
     CLOSED,
     OPEN,
@@ -18,9 +19,10 @@ from isolation.keeper_spawn import (
     STAGE_GUARD,
     TARGET,
     UPPER,
+    WITNESSED,
     WORK,
 )
-from isolation.model import Confinement, Exit, SessionSpec
+from isolation.model import Attempt, Attempts, Confinement, Exit, SessionSpec
 
 
 def encode(spec: SessionSpec) -> bytes:
@@ -46,6 +48,8 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
     marked += [(OPEN, path) for path in confinement.writable]
     if layer is not None:
         marked += [(TARGET, layer.target), (UPPER, layer.upper), (WORK, layer.work)]
+    if confinement.witnessed is not None:
+        marked.append((WITNESSED, confinement.witnessed))
     return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]
 
 
@@ -65,9 +69,13 @@ def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:
 def read_report(line: str, pid: int) -> Exit:
     """Give a session's end, from a keeper's last line (empty: it left without one)."""
     match line.split():
-        case ["exit", code, stopped, *survivors]:
+        case ["exit", code, stopped, *rest]:
+            pids = rest[: rest.index(TRIED)] if TRIED in rest else rest
             return Exit(
-                returncode=int(code), stopped=stopped == "1", survivors=tuple(int(pid) for pid in survivors)
+                returncode=int(code),
+                stopped=stopped == "1",
+                survivors=tuple(map(int, pids)),
+                attempts=read_attempts(rest[len(pids) + 1 :]),
             )
         case ["lost", code]:
             raise KeeperError(
@@ -79,6 +87,16 @@ def read_report(line: str, pid: int) -> Exit:
                 f"the keeper of process {pid} and the fork server are gone; its end is not known",
                 hint=f"look for processes that are left (ps -s {pid}), end them, then resume the run",
             )
+
+
+def read_attempts(words: Sequence[str]) -> Attempts | None:
+    """Give what a witness saw, from the words of its report; None when there was none."""
+    if not words:
+        return None
+    unnamed, *tried = words
+    pairs = (word.partition(":") for word in tried)
+    named = (Attempt(act=act, path=os.fsdecode(bytes.fromhex(path))) for act, _, path in pairs)
+    return Attempts(named=tuple(named), unnamed=int(unnamed))
 
 
 def server_gone() -> KeeperError:

@@ -46,7 +46,8 @@ class Confinement:
 
     `read_only` tells of each closed path what it is, in words. `writable` are the folders within
     closed paths, or under the layer, that are open all the same; the deeper path decides. All paths
-    are real: no symbolic links lead to them.
+    are real: no symbolic links lead to them. What a session tries in vain to change in the `witnessed` tree
+    is told at its end, where the machine can do that.
     """
 
     level: EnforcementLevel
@@ -54,6 +55,26 @@ class Confinement:
     read_only: Mapping[Path, str] = field(default_factory=dict)
     writable: tuple[Path, ...] = ()
     layer: Layer | None = None
+    witnessed: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """Something that a session tried to do to a path of the witnessed tree, and that was refused.
+
+    `act` is `create`, `write`, `delete` or `attributes`; or `open`, which changes nothing by itself.
+    """
+
+    act: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """What a witness saw: the first attempts by name, and how many more there were."""
+
+    named: tuple[Attempt, ...] = ()
+    unnamed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +143,10 @@ class Exit:
     """How a session's leader ended, and whether the keeper had to stop the tree.
 
     `returncode` is negative for a signal, as in `subprocess`. `survivors` is empty unless
-    processes of the tree could not be killed.
+    processes of the tree could not be killed. `attempts` is None where nobody looked on.
     """
 
     returncode: int
     stopped: bool
     survivors: tuple[int, ...] = ()
+    attempts: Attempts | None = None

@@ -1,6 +1,6 @@
 """Sessions that try to write where they may not, as any user.
 
-As a program: `guard_scenes.py worktree|claim FOLDER UID` reads `{"means", "level", "commands"}` from
+As a program: `guard_scenes.py worktree|claim|witness FOLDER UID` reads `{"means", "level", "commands"}` from
 standard input, makes a repository in the folder as that user, confines sessions and prints as JSON what
 became of each command. `{main}`, `{git}` and `{sibling}` in a command are filled in.
 """
@@ -148,6 +148,31 @@ async def in_claims(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
     return results
 
 
+async def in_sight(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
+    """Run Python scripts in a tree of which they own `own`; the outputs are what the witness saw, as JSON."""
+    root = make_repository(folder)
+    for name in wish["files"]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("old")
+    confinement = guard.for_claim(root, ["own"], EnforcementLevel.DENY, folder)
+    assert confinement is not None
+    confinement = replace(confinement, means=Means(wish["means"]), witnessed=root)
+    results: dict[str, Outcome] = {}
+    async with open_keeper(alive_lock=folder / "alive.lock") as keeper:
+        for name, script in wish["scripts"].items():
+            made = replace(order(folder, root, "", confinement), argv=(sys.executable, "-c", script))
+            async with keeper.start(made) as session:
+                said = b""
+                while chunk := await session.receive():
+                    said += chunk
+                ended = await session.wait()
+            assert ended.attempts is not None, said
+            seen = [[attempt.act, attempt.path] for attempt in ended.attempts.named]
+            report = {"seen": seen, "unnamed": ended.attempts.unnamed, "said": said.decode()}
+            results[name] = ended.returncode, json.dumps(report)
+    return results
+
+
 def _readable_copy(root: Path, copy: Path) -> Path:
     """Put what an ordinary user must read where it can: the checkout itself may be closed to others."""
     for name in ("isolation", "tests/isolation"):
@@ -180,5 +205,5 @@ if __name__ == "__main__":
     import_module("git.cmd")  # an ordinary user may not be able to read where it stands
     if int(uid) != os.getuid():
         become(int(uid))
-    scenes = {"worktree": in_worktree, "claim": in_claims}
+    scenes = {"worktree": in_worktree, "claim": in_claims, "witness": in_sight}
     sys.stdout.write(json.dumps(trio.run(scenes[kind], Path(os.path.realpath(place)), asked)))

@@ -209,7 +209,9 @@ async def test_guarded_trees_are_ended_as_any_other(tmp_path: Path, means: Means
     token = uuid.uuid4().hex
     (tmp_path / "closed").mkdir()
     closed = {tmp_path / "closed": "a folder"}
-    confinement = Confinement(level=EnforcementLevel.DENY, means=means, read_only=closed)
+    confinement = Confinement(
+        level=EnforcementLevel.DENY, means=means, read_only=closed, witnessed=tmp_path / "closed"
+    )
     order = replace(shape_spec(tmp_path, shape, token), confinement=confinement)
     with trio.fail_after(30):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper, keeper.start(order) as session:
