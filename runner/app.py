@@ -48,7 +48,7 @@ from runner.recorder import Recorder
 from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
 from runner.settings_json import redactor_for
-from runner.sharing import enforcement_of, sharing
+from runner.sharing import enforcement_of, sharing, unwitnessed
 from runner.signals import EndedBy, listening
 from runner.stopping import StopControl
 from runner.tidying import tidy
@@ -235,7 +235,8 @@ async def _coordinate(
     await offload(repository.exclude, "/.orchestrator/")
     root = root_of(repository, crew.settings)
     guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
-    notes = await offload(_notes, journal, repository, guarding)
+    unseen = await offload(unwitnessed, crew.settings, root)
+    notes = await offload(_notes, journal, repository, guarding.note or unseen)
     await recorder.record(*first, *notes)
     control, ended_by = StopControl(), EndedBy()
     async with (
@@ -280,10 +281,10 @@ def _attended(desk: Desk | None, recorder: Recorder) -> bool:
     return desk is not None and desk.waits(recorder.snapshot)
 
 
-def _notes(journal: Journal, repository: Repository, guarding: Guarding) -> tuple[ev.Noted, ...]:
+def _notes(journal: Journal, repository: Repository, guard: str) -> tuple[ev.Noted, ...]:
     """Say what of the surroundings a person should know."""
     identity = "" if repository.has_identity else NO_IDENTITY
-    told = (*journal.notes, identity, guarding.note)
+    told = (*journal.notes, identity, guard)
     return tuple(ev.Noted(message=note) for note in told if note)
 
 

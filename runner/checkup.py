@@ -17,7 +17,7 @@ from isolation import guard
 from isolation.errors import IsolationError
 from isolation.layout import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
 from isolation.lease import holder_is_alive, read_holder
-from isolation.model import IsolationMode
+from isolation.model import EnforcementLevel, IsolationMode
 from isolation.process_tree import SUBREAPER, kill_level
 from runner import probe
 from runner.agents.installed import find_installed
@@ -33,6 +33,7 @@ from runner.guarding import guarding_of
 from runner.journal import Journal
 from runner.journal_file import require_sound
 from runner.registry import Registry
+from runner.sharing import UNSEEN
 
 MERGE_TREE_GIT = (2, 38)
 GB = 1 << 30
@@ -131,6 +132,9 @@ def _sandbox() -> Finding:
     offers = guard.probe()
     told = (f"{offer.level} ({offer.reason})" for offer in offers if offer.available)
     missing = [f"{offer.level} cannot be had: {offer.reason}" for offer in offers if not offer.available]
+    denying = next((offer.means for offer in offers if offer.level is EnforcementLevel.DENY), None)
+    if denying is not None and not guard.witnesses(denying):
+        missing.append(UNSEEN)
     return Finding(
         name="sandbox",
         level=Level.WARN if missing else Level.OK,

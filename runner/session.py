@@ -13,7 +13,7 @@ import trio
 from isolation.errors import KeeperError
 from isolation.guard import refused
 from isolation.keeper import Keeper, Session
-from isolation.model import Exit, SessionSpec
+from isolation.model import Attempts, Exit, SessionSpec
 from runner.agents.hearing import Hearing
 from runner.agents.protocol import Agent
 from runner.agents.result import Result, load_result
@@ -67,7 +67,8 @@ class SessionOrder:
 class SessionVerdict:
     """How it ended; `output` is the end of what it printed, for the next attempt's prompt.
 
-    `said` is an agent's own last word, `usage` and `tools` what it told on the way.
+    `said` is an agent's own last word, `usage` and `tools` what it told on the way. `attempts` are writes
+    that were refused; None where nobody looked on.
     """
 
     outcome: Outcome
@@ -80,6 +81,7 @@ class SessionVerdict:
     said: Final | None = None
     usage: Usage = field(default_factory=Usage)
     tools: int | None = None
+    attempts: Attempts | None = None
 
 
 @dataclass(slots=True)
@@ -250,6 +252,7 @@ def _judge(
         said=said,
         usage=since(usage, order.used_before) if hearing.traits.whole_thread else usage,
         tools=hearing.tally.uses if hearing.traits.streams else None,
+        attempts=ended.attempts if ended else None,
     )
 
 

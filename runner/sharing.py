@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from isolation import claims
@@ -16,10 +17,11 @@ from isolation.disk import replace_file
 from isolation.diversion import Diversion
 from isolation.errors import ClaimError
 from isolation.findings import Watch
-from isolation.guard import for_claim, offered
+from isolation.guard import for_claim, offered, witnesses
 from isolation.layout import autopilot_dir, folds_case, layers_path
-from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means
-from isolation.owners import folders_around, roots
+from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
+from isolation.owners import ANYBODY, Owners, folders_around, roots
+from isolation.refusals import Refusals, judge
 from isolation.repository import Repository, offload
 from isolation.tree_watch import TreeWatch
 from runner.core.errors import SettingsError
@@ -34,7 +36,8 @@ STATE_FOLDER = "_docs/stories"
 _OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
 """What this program itself writes into the tree while stories run."""
 
-_DIVERT = EnforcementLevel.DIVERT
+UNSEEN = "a session's refused writes cannot be witnessed here; they show only in what it prints"
+_DIVERT, _DENY = EnforcementLevel.DIVERT, EnforcementLevel.DENY
 _MOST_SHARED = 500
 """How many shared folders a session is given as they are; each is a mount. Others go through its layer."""
 
@@ -52,13 +55,15 @@ fi
 class Sharing:
     """The shared tree of one run: its claims, who watches it, what sessions may write to and are told.
 
-    `confine` gives the confinement of a story's sessions, None where the system does not help; it blocks.
+    `confine` gives the confinement of a story's sessions, None where the system does not help; `judge` tells
+    what to make of writes that it refused. Both block.
     """
 
     level: EnforcementLevel
     claims: Mapping[str, Claim]
     watch: Watch
     confine: Callable[[str], Confinement | None]
+    judge: Callable[[str, Attempts], Refusals]
     refusal: Mapping[str, str]
     layers: Path
 
@@ -74,18 +79,25 @@ def enforcement_of(repository: Repository, settings: Settings, root: Path, stori
     if settings.bg_isolation != IsolationMode.NONE:
         return guarding_of(repository.common_dir, settings, root).enforcement
     level = require_level(settings, root)
-    if level is EnforcementLevel.DENY and folds_case(repository.top):
+    if level is _DENY and folds_case(repository.top):
         raise SettingsError(
             "this file system takes `A` and `a` for one name, so no folder can be closed around a claim",
             hint="use `--enforce divert` or `--enforce detect`.",
         )
-    for story in stories if level is EnforcementLevel.DENY else ():
+    for story in stories if level is _DENY else ():
         if not folders_around(claims.compile(_globs_of(story))):
             raise SettingsError(
                 f"story {story.id} may own paths all over the tree, which cannot be closed around them",
                 hint="begin its globs with a folder, or use `--enforce divert` or `--enforce detect`.",
             )
     return level
+
+
+def unwitnessed(settings: Settings, root: Path) -> str:
+    """Say that refused writes will not be named, where they are refused in a shared tree; empty otherwise."""
+    if settings.bg_isolation != IsolationMode.NONE or require_level(settings, root) is not _DENY:
+        return ""
+    return "" if (means := offered(_DENY).means) and witnesses(means) else UNSEEN
 
 
 def require_level(settings: Settings, root: Path) -> EnforcementLevel:
@@ -162,6 +174,7 @@ def _opened(
     owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
     layers = layers_path(root, run_id)
     writable = claims.compile(settings.shared_writable, folding=folding)
+    open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES), folding=folding)
     shared = () if level is EnforcementLevel.DETECT else _shared_folders(repository.top, writable)
     watch: Watch
     confine: Callable[[str], Confinement | None]
@@ -173,15 +186,21 @@ def _opened(
         )
         watch, confine = diversion, diversion.confinement
     else:
-        open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES), folding=folding)
         denial = _Denial(top=repository.top, claims=owned, shared=shared)
         denies = level is EnforcementLevel.DENY
         reach = denial.reach() if denies else None
         tree = TreeWatch(repository, run_id=run_id, claims=owned, open_to_all=open_to_all, reach=reach)
         tree.begin()
         watch, confine = tree, denial.confinement if denies else _unconfined
-    refusal = _refusal(repository)
-    return Sharing(level=level, claims=owned, watch=watch, confine=confine, refusal=refusal, layers=layers)
+    return Sharing(
+        level=level,
+        claims=owned,
+        watch=watch,
+        confine=confine,
+        judge=partial(judge, repository, Owners({**owned, ANYBODY: open_to_all})),
+        refusal=_refusal(repository),
+        layers=layers,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,11 +54,12 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.planning import view
     from runner.report.plan import plan_document, plan_text
     from runner.report.table import look_for
+    from runner.sharing import unwitnessed
 
     shown = view(plan)
     guarding = guarding_of(plan.repository.common_dir, plan.settings, plan.worktree_root)
-    if guarding.note:
-        output.warn(guarding.note)
+    if note := guarding.note or unwitnessed(plan.settings, plan.worktree_root):
+        output.warn(note)
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
     return 0
