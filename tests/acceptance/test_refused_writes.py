@@ -74,7 +74,7 @@ def batch(make_repository: Callable[..., Path]) -> Path:
 
 
 def _story(root: Path, name: str, script: str = "", **keys: object) -> None:
-    write_story(root, name, command=f"echo new > packages/{name}/x; {script}", **keys)
+    write_story(root, name, body="Do it.", command=f"echo new > packages/{name}/x; {script}", **keys)
 
 
 def _tree(root: Path) -> dict[str, str]:
