@@ -29,11 +29,10 @@ from runner.core.model import ResourceSample, Tier
 from runner.core.settings import Settings
 from runner.core.window import at_start
 from runner.core.words import count, window
-from runner.guarding import guarding_of
+from runner.guarding import UNSEEN, guarding_of
 from runner.journal import Journal
 from runner.journal_file import require_sound
 from runner.registry import Registry
-from runner.sharing import UNSEEN
 
 MERGE_TREE_GIT = (2, 38)
 GB = 1 << 30

@@ -8,6 +8,7 @@ from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means,
 from isolation.repository import Repository
 from runner.core.settings import Settings
 
+UNSEEN = "a session's refused writes cannot be witnessed here; they show only in what it prints"
 LOST = "sessions can write into the main checkout and into each other's worktrees"
 
 

@@ -28,7 +28,7 @@ from runner.core.errors import SettingsError
 from runner.core.flow import QUICK
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
-from runner.guarding import guarding_of
+from runner.guarding import UNSEEN, guarding_of
 
 AUTO = "auto"
 EXCHANGE = ".orchestrator"
@@ -36,7 +36,6 @@ STATE_FOLDER = "_docs/stories"
 _OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
 """What this program itself writes into the tree while stories run."""
 
-UNSEEN = "a session's refused writes cannot be witnessed here; they show only in what it prints"
 _DIVERT, _DENY = EnforcementLevel.DIVERT, EnforcementLevel.DENY
 _MOST_SHARED = 500
 """How many shared folders a session is given as they are; each is a mount. Others go through its layer."""

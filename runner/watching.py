@@ -9,9 +9,10 @@ from isolation.refusals import Refusals
 from isolation.repository import offload
 from runner.core.events import Noted
 from runner.core.model import Outcome
+from runner.guarding import UNSEEN
 from runner.session import SessionOrder, SessionVerdict, run_session
 from runner.session_log import SessionLog
-from runner.sharing import UNSEEN, Sharing
+from runner.sharing import Sharing
 from runner.tools import Tools
 
 _ENDED_BY_US = frozenset({Outcome.STOPPED, Outcome.STALLED})
