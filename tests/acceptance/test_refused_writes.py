@@ -131,8 +131,9 @@ def test_a_story_that_learns_from_it_is_done(batch: Path, tmp_path: Path) -> Non
 def test_by_products_of_tools_fail_nobody(batch: Path) -> None:
     """Importing a neighbour's package is no attempt; what git ignores and what is merely opened is a note."""
     require(EnforcementLevel.DENY, Means.MOUNTS)
-    script = f"{sys.executable} -c 'import packages.b.code'; echo x > run.log; mkdir packages/c/dist; "
-    script += f'{sys.executable} -c \'open("root.txt", "r+")\'; true'
+    python = f"env -u PYTHONDONTWRITEBYTECODE {sys.executable}"
+    script = f"{python} -c 'import packages.b.code'; {python} -c 'open(\"root.txt\", \"r+\")'; "
+    script += "echo x > run.log; mkdir packages/c/dist; true"
     _story(batch, "a", script)
     ran = run(batch, "run", *DENY, "--json")
     assert ran.story("a")["status"] == "done", ran.err
