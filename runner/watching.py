@@ -70,4 +70,6 @@ def _judged(verdict: SessionVerdict, findings: Sequence[Finding], refused: Refus
     if refused.foreign:
         lines.append("You tried to change these paths, which lie outside your claim; it was refused:")
         lines += refused.foreign
+    if verdict.outcome is Outcome.FAILED:  # it had troubles of its own, too
+        lines += ["", verdict.output]
     return replace(verdict, outcome=Outcome.FAILED, detail=words, output="\n".join(lines))

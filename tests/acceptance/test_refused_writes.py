@@ -117,15 +117,16 @@ def test_only_the_guilty_fails(batch: Path) -> None:
 
 
 def test_a_story_that_learns_from_it_is_done(batch: Path, tmp_path: Path) -> None:
-    """The next prompt names what was refused, and an attempt that keeps to the claim passes."""
+    """The next prompt names what was refused beside what it said itself; a better attempt passes."""
     require(EnforcementLevel.DENY, Means.MOUNTS)
-    script = "test $AUTOPILOT_ATTEMPT = 2 || echo x > root.txt; true"
+    script = "test $AUTOPILOT_ATTEMPT = 2 || { echo x > root.txt; echo I failed; exit 1; }"
     _story(batch, "a", f"cat > {tmp_path}/prompt-$AUTOPILOT_ATTEMPT; {script}")
     ran = run(batch, "run", *DENY, "--json")
     assert ran.story("a")["status"] == "done", ran.err
     told = [line.strip() for line in (tmp_path / "prompt-2").read_text().splitlines()]
     refused = told.index("You tried to change these paths, which lie outside your claim; it was refused:")
     assert told[refused + 1] == "root.txt"
+    assert "I failed" in told[refused:]
 
 
 def test_by_products_of_tools_fail_nobody(batch: Path) -> None:
