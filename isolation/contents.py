@@ -5,7 +5,9 @@ up to a limit: a file beyond it is still watched, but cannot be put back.
 """
 
 import os
-from collections.abc import Iterable
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,8 @@ MOST_FILES = 5000
 MOST_BYTES = 256 << 20
 LARGEST = 8 << 20
 _GITLINK = "160000"
+_AT_ONCE = 16 << 20
+"""How many bytes one process reads for us at most, unless a single blob is larger."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,18 +62,21 @@ class Contents:
         affordable = [path for path in files if self._affords(picture[path])]
         self._kept.update(store(self.repository, self.top, affordable))
 
-    def original(self, path: str) -> bytes | None:
-        """Give the bytes that belong at a path, of a link its target; None when they are not known."""
-        if path in self._links:
-            return os.fsencode(self._links[path])
-        if path in self._kept:
-            return read_blob(self.repository, self._kept[path])
-        blob = self._tracked.get(path)
-        if blob is None:
-            return None
-        through = ("cat-file", "--filters", f"--path={path}", blob)
-        output = self.repository.run(*through, cwd=self.top, check=False)
-        return output.stdout.encode(errors="surrogateescape") if output.returncode == 0 else None
+    def originals(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Give the bytes that belong at paths, of links their targets; None when they are not known."""
+        kept: dict[str, str] = {}
+        tracked: dict[str, str] = {}
+        for path in paths:
+            if path in self._links:
+                yield path, os.fsencode(self._links[path])
+            elif path in self._kept:
+                kept[path] = self._kept[path]
+            elif path in self._tracked:
+                tracked[path] = self._tracked[path]
+            else:
+                yield path, None
+        yield from read_blobs(self.repository, kept)
+        yield from read_blobs(self.repository, tracked, filtered=True)
 
     def _affords(self, sign: Sign) -> bool:
         count, size = self._left
@@ -114,11 +121,59 @@ def store(repository: Repository, top: Path, paths: Iterable[str]) -> dict[str, 
     return {path: blob for path, blob in blobs.items() if sign_of(top / path) == before[path]}
 
 
-def store_bytes(repository: Repository, data: bytes) -> str:
-    """Put bytes into git's store."""
-    return repository.run("hash-object", "-w", "--no-filters", "--stdin", stdin=data).stdout.strip()
+def store_texts(repository: Repository, texts: Mapping[str, bytes]) -> dict[str, str]:
+    """Put bytes into git's store, however many with one process."""
+    if not texts:
+        return {}
+    with tempfile.TemporaryDirectory() as made:
+        names = {key: str(number) for number, key in enumerate(texts)}
+        for key, name in names.items():
+            Path(made, name).write_bytes(texts[key])
+        blobs = store(repository, Path(made), names.values())
+    return {key: blobs[name] for key, name in names.items()}
 
 
-def read_blob(repository: Repository, blob: str) -> bytes:
-    """Read a blob as it is."""
-    return repository.run("cat-file", "blob", blob).stdout.encode(errors="surrogateescape")
+def read_blobs(
+    repository: Repository, blobs: Mapping[str, str], *, filtered: bool = False
+) -> Iterator[tuple[str, bytes | None]]:
+    """Read the blob of each path, many with one process, and not too much at a time.
+
+    With `filtered` it is what git would check out at that path. What cannot be read is None.
+    """
+    for batch in _batches(repository, blobs):
+        # With filters git tells no true sizes, so a mark that nothing can hold parts the contents.
+        mark = uuid.uuid4().hex
+        together = () if any("\n" in path for path in batch) else batch.items()
+        asked = "".join(f"{blob} {path}\n" if filtered else f"{blob}\n" for path, blob in together)
+        reading = ("cat-file", f"--batch={mark}", *(("--filters",) if filtered else ()))
+        stdin = asked.encode(errors="surrogateescape")
+        output = repository.run(*reading, cwd=repository.top, stdin=stdin, check=False)
+        parts = output.stdout.split(f"{mark}\n")[1:]
+        if output.returncode == 0 and len(parts) == len(batch):
+            for path, part in zip(batch, parts, strict=True):
+                yield path, part[:-1].encode(errors="surrogateescape")
+        else:  # one of them cannot be filtered, or asked for in a line
+            for path, blob in batch.items():
+                yield path, _read_alone(repository, path, blob, filtered=filtered)
+
+
+def _batches(repository: Repository, blobs: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    stdin = "".join(f"{blob}\n" for blob in blobs.values()).encode()
+    answer = repository.run("cat-file", "--batch-check=%(objectsize)", stdin=stdin).stdout if blobs else ""
+    batch: dict[str, str] = {}
+    size = 0
+    for (path, blob), words in zip(blobs.items(), answer.splitlines(), strict=True):
+        more = int(words) if words.isdigit() else _AT_ONCE  # a missing one is asked for alone
+        if batch and size + more > _AT_ONCE:
+            yield batch
+            batch, size = {}, 0
+        batch[path] = blob
+        size += more
+    if batch:
+        yield batch
+
+
+def _read_alone(repository: Repository, path: str, blob: str, *, filtered: bool) -> bytes | None:
+    how = ("--filters", f"--path={path}") if filtered else ("blob",)
+    output = repository.run("cat-file", *how, blob, cwd=repository.top, check=False)
+    return output.stdout.encode(errors="surrogateescape") if output.returncode == 0 else None

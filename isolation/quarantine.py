@@ -8,6 +8,7 @@ here. Nothing is undone that has changed again since it was kept, nor what was n
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from isolation.commits import commit_tree
-from isolation.contents import Contents, store, store_bytes
+from isolation.contents import Contents, store, store_texts
 from isolation.errors import RepositoryError
 from isolation.owners import ancestors
 from isolation.repository import Repository
@@ -74,15 +75,26 @@ class Quarantine:
         return tuple(change.path for change in self.changes if change.path not in above & came_or_went)
 
 
-def classify(difference: Difference, contents: Contents) -> Foreign | None:
-    """Say what happened to a path; None when nothing did but that the system touched it."""
+def classify(found: Iterable[Difference], contents: Contents) -> dict[str, Foreign | None]:
+    """Say what happened to each path; None where nothing did but that the system touched it."""
+    differences = list(found)
+    alike = {each.path: each.after for each in differences if each.after and _may_hold_the_same(each)}
+    changed = {
+        path
+        for path, belongs in contents.originals(alike)
+        if belongs is None or belongs != _read(contents.top / path, alike[path])
+    }
+    return {each.path: _judged(each, changed=each.path in changed) for each in differences}
+
+
+def _judged(difference: Difference, *, changed: bool) -> Foreign | None:
     before, after = difference.before, difference.after
     what: What | None
     if before is None:
         what = What.CREATED
     elif after is None:
         what = What.DELETED
-    elif _content_differs(difference.path, before, after, contents):
+    elif changed or _of_another_kind(before, after) or before.size != after.size:
         what = What.CHANGED
     else:
         what = _aspect(before, after)
@@ -91,23 +103,25 @@ def classify(difference: Difference, contents: Contents) -> Foreign | None:
     return Foreign(path=difference.path, what=what, before=before, after=after)
 
 
+def _may_hold_the_same(difference: Difference) -> bool:
+    """Tell whether only the content can say if an entry was changed."""
+    before, after = difference.before, difference.after
+    if before is None or after is None or _of_another_kind(before, after) or before.size != after.size:
+        return False
+    return after.is_file or after.is_link
+
+
+def _of_another_kind(before: Sign, after: Sign) -> bool:
+    return stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode)
+
+
 def _aspect(before: Sign, after: Sign) -> What | None:
     """Tell what is different about an entry that still holds the same."""
-    if before.mode != after.mode:
-        return What.MODE
     if before.nlink < after.nlink:
         return What.LINKED
+    if before.mode != after.mode:
+        return What.MODE
     return What.TIMES if before.mtime_ns != after.mtime_ns else None
-
-
-def _content_differs(path: str, before: Sign, after: Sign, contents: Contents) -> bool:
-    """Compare with what belongs there; what is not known counts as changed."""
-    if stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode) or before.size != after.size:
-        return True
-    if not (after.is_file or after.is_link):
-        return False
-    belongs = contents.original(path)
-    return belongs is None or belongs != _read(contents.top / path, after)
 
 
 def _read(place: Path, sign: Sign) -> bytes | None:
@@ -135,7 +149,7 @@ def keep(
         "changes": [to_json(change) for change in stored],
     }
     text = json.dumps(manifest, indent=2, ensure_ascii=True).encode()
-    entries = {MANIFEST: ("100644", store_bytes(repository, text))}
+    entries = {MANIFEST: ("100644", store_texts(repository, {MANIFEST: text})[MANIFEST])}
     for change in stored:
         if change.blob is not None and change.after is not None:
             entries[f"{FILES}/{_escaped(change.path)}"] = (_git_mode(change.after), change.blob)
@@ -152,9 +166,8 @@ def keep(
 def _stored(repository: Repository, source: Path, changes: Sequence[Foreign]) -> tuple[Foreign, ...]:
     written = {change.path: change.after for change in changes if change.needs_content and change.after}
     blobs = store(repository, source, [path for path, sign in written.items() if sign.is_file])
-    for path, sign in written.items():
-        if sign.is_link and (target := _read(source / path, sign)) is not None:
-            blobs[path] = store_bytes(repository, target)
+    targets = {path: _read(source / path, sign) for path, sign in written.items() if sign.is_link}
+    blobs |= store_texts(repository, {path: text for path, text in targets.items() if text is not None})
     return tuple(replace(change, blob=blobs.get(change.path)) for change in changes)
 
 
@@ -202,13 +215,18 @@ def _make_ref(repository: Repository, prefix: str, commit: str) -> str:
 
 def put_back(contents: Contents, changes: Iterable[Foreign]) -> tuple[str, ...]:
     """Undo kept changes in the tree; gives back the paths that had to stay as they are."""
-    top, waiting = contents.top, list(changes)
+    top, waiting = contents.top, sorted(changes, key=lambda each: each.path)
+    names_gone: Counter[int] = Counter()
     # First away with what was put there, the deepest first; then back with what was there, folders first.
-    new = [change for change in sorted(waiting, key=lambda each: each.path, reverse=True) if _is_new(change)]
-    stayed = {change.path for change in new if not _take_away(top / change.path, change)}
-    for change in sorted(waiting, key=lambda each: each.path):
-        if change.what is not What.CREATED and change.path not in stayed and not _give_back(contents, change):
-            stayed.add(change.path)
+    new = [change for change in reversed(waiting) if _is_new(change)]
+    stayed = {change.path for change in new if not _take_away(top / change.path, change, names_gone)}
+    old = [change for change in waiting if change.what is not What.CREATED and change.path not in stayed]
+    plain = [change for change in old if not _needs_original(change)]
+    stayed |= {change.path for change in plain if not _give_back(top, change, None, names_gone)}
+    others = {change.path: change for change in old if _needs_original(change)}
+    for path, belongs in contents.originals(others):
+        if not _give_back(top, others[path], belongs, names_gone):
+            stayed.add(path)
     return tuple(sorted(stayed))
 
 
@@ -217,52 +235,79 @@ def _is_new(change: Foreign) -> bool:
     if change.what is What.CREATED:
         return True
     before, after = change.before, change.after
-    changed_kind = before and after and stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode)
-    return change.what is What.CHANGED and bool(changed_kind)
+    return change.what is What.CHANGED and bool(before and after and _of_another_kind(before, after))
 
 
-def _take_away(place: Path, change: Foreign) -> bool:
+def _needs_original(change: Foreign) -> bool:
+    if change.before is None or change.before.is_folder:
+        return False
+    return change.what in {What.CHANGED, What.DELETED, What.LINKED}
+
+
+def _take_away(place: Path, change: Foreign, names_gone: Counter[int]) -> bool:
     now = sign_of(place)
     if now is None:
         return True
-    if now != change.after or (change.blob is None and (now.is_file or now.is_link)):
+    if not _is_same(now, change.after, names_gone) or (change.blob is None and (now.is_file or now.is_link)):
         return False  # it is something else by now, or could not be kept
     try:
         place.rmdir() if now.is_folder else place.unlink()
     except OSError:
         return False
+    names_gone[now.inode] += now.is_file
     return True
 
 
-def _give_back(contents: Contents, change: Foreign) -> bool:
-    place, before = contents.top / change.path, change.before
+def _is_same(now: Sign, after: Sign | None, names_gone: Counter[int]) -> bool:
+    """Compare, knowing that a file's sign changes when another name of it is taken away."""
+    if after is not None and now.is_file and names_gone[now.inode]:
+        left = after.nlink - names_gone[now.inode]
+        return now == after._replace(ctime_ns=now.ctime_ns, nlink=left)
+    return now == after
+
+
+def _give_back(top: Path, change: Foreign, belongs: bytes | None, names_gone: Counter[int]) -> bool:
+    """Undo one change, unless the path has changed again; `belongs` is what stood there, where needed."""
+    place, before = top / change.path, change.before
     if before is None or Path(os.path.realpath(place.parent)) != place.parent:
         return False
     now = sign_of(place)
-    if now not in {change.after, None}:
+    if now is not None and not _is_same(now, change.after, names_gone):
         return False
     try:
-        match change.what:
-            case What.MODE | What.TIMES:
-                return now is not None and _dress(place, before)
-            case What.LINKED:
-                return False  # the other name of the file is not known
-            case _:
-                return _restore(contents, change, before, now)
+        if not _needs_original(change) or (change.what is What.LINKED and now and now.nlink == before.nlink):
+            return _dress_or_make(place, change.what, before, now)
+        if belongs is None or not (now is None or _may_be_replaced(change)):
+            return False
+        _write(top, place, before, belongs, free=now is None)
     except OSError:
         return False
+    names_gone[now.inode if now else 0] += 1
+    return True
 
 
-def _restore(contents: Contents, change: Foreign, before: Sign, now: Sign | None) -> bool:
-    """Write what belongs at a path; over something else only if that is kept."""
-    place = contents.top / change.path
-    if before.is_folder:
+def _may_be_replaced(change: Foreign) -> bool:
+    """Tell whether nothing is lost with what stands there: it is kept, or nothing but a further name.
+
+    A copy parts a file from its further name, which a story may have for its own. A file that had several
+    names before is left as it is, since they belong together.
+    """
+    if change.what is What.LINKED:
+        return change.before is not None and change.before.nlink == 1
+    return change.blob is not None
+
+
+def _dress_or_make(place: Path, what: What, before: Sign, now: Sign | None) -> bool:
+    """Give an entry its looks back; a folder that is gone is made again."""
+    if what is What.DELETED or (before.is_folder and what is What.CHANGED):
         place.mkdir()
         return _dress(place, before)
-    belongs = contents.original(change.path)
-    if belongs is None or (now is not None and change.blob is None):
-        return False
-    aside = contents.top / ".orchestrator" / f"back-{os.getpid()}"
+    return now is not None and _dress(place, before)
+
+
+def _write(top: Path, place: Path, before: Sign, belongs: bytes, *, free: bool) -> None:
+    """Write what belongs at a path in one step; where it was `free`, only if it still is."""
+    aside = top / ".orchestrator" / f"back-{os.getpid()}"
     for folder in (aside.parent, place.parent):
         folder.mkdir(parents=True, exist_ok=True)
     aside.unlink(missing_ok=True)
@@ -271,12 +316,11 @@ def _restore(contents: Contents, change: Foreign, before: Sign, now: Sign | None
     else:
         aside.write_bytes(belongs)
     _dress(aside, before)
-    if now is None:
+    if free:
         os.link(aside, place, follow_symlinks=False)  # fails where somebody was faster
         aside.unlink()
     else:
         aside.replace(place)
-    return True
 
 
 def _dress(place: Path, before: Sign) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from isolation.checkout import look
 from isolation.commits import named
-from isolation.contents import read_blob
+from isolation.contents import read_blobs
 from isolation.errors import WorkspaceError
 from isolation.quarantine import MANIFEST, REFS, Foreign, Quarantine, from_json
 from isolation.repository import Repository
@@ -76,12 +76,18 @@ def _kept(quarantine: Quarantine) -> list[Foreign]:
 
 
 def _write(repository: Repository, kept: Sequence[Foreign], into: Path) -> tuple[str, ...]:
-    for change in kept:
-        place = into / change.path
+    changes = {change.path: change for change in kept}
+    blobs = {change.path: change.blob for change in kept if change.blob is not None}
+    for path, data in read_blobs(repository, blobs):
+        change, place = changes[path], into / path
         place.parent.mkdir(parents=True, exist_ok=True)
         if not Path(os.path.realpath(place.parent)).is_relative_to(os.path.realpath(into)):
             raise WorkspaceError(f"{place} leads out of {into}", hint="name an empty folder with --to")
-        data = read_blob(repository, change.blob or "")
+        if data is None:
+            raise WorkspaceError(
+                f"what was kept of {named([path])} cannot be read any more",
+                hint="`git fsck` shows what is wrong with the repository",
+            )
         if change.after is not None and change.after.is_link:
             place.symlink_to(os.fsdecode(data))
         else:

@@ -212,7 +212,7 @@ class TreeWatch:
 
     def _settle(self, suspects: tuple[str, ...], found: Iterable[Difference], now: Picture) -> None:
         """Keep foreign changes, undo them, and tell everyone who may have made them."""
-        judged = {each.path: classify(each, self._contents) for each in found}
+        judged = classify(found, self._contents)
         self._accept([path for path, change in judged.items() if change is None], now)
         changes = [change for change in judged.values() if change is not None]
         if not changes:

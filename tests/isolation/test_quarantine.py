@@ -33,8 +33,8 @@ def _known(top: Path) -> tuple[Contents, Picture]:
 
 def _changes(contents: Contents, before: Picture) -> list[Foreign]:
     after = take(contents.top, open_to_all=lambda _: False)
-    found = [classify(each, contents) for each in differences(before, after)]
-    return [change for change in found if change is not None]
+    found = classify(differences(before, after), contents)
+    return [change for change in found.values() if change is not None]
 
 
 def _keep(contents: Contents, changes: list[Foreign], story: str = "s") -> Quarantine:

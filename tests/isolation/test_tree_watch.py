@@ -41,6 +41,8 @@ def tree(make_repository: Callable[..., Path]) -> Path:
     (top / "empty").mkdir()
     (top / "link").symlink_to("root.txt")
     (top / "tool").write_text("#!/bin/sh\n")
+    (top / "twin").write_text("twins\n")
+    os.link(top / "twin", top / "other-twin")
     subprocess.run(["git", "init", "-q", str(top / "nested")], check=True)
     (top / "nested/inner").write_text("inner\n")
     git(top, "update-index", "--skip-worktree", "hidden.txt")
@@ -101,6 +103,19 @@ def _through_a_hard_link(top: Path) -> None:
     (top / "packages/a/same").unlink()
 
 
+def _two_names(name: str, text: str, top: Path) -> None:
+    """Give a file a second name, and write through it."""
+    (top / name).touch()
+    os.link(top / name, top / "second")
+    if text:
+        (top / "second").write_text(text)
+
+
+def _one_content_under_two_names(top: Path) -> None:
+    """Change what the user keeps under two names."""
+    (top / "twin").write_text("by its twin\n")
+
+
 def _folder_to_link(top: Path) -> None:
     shutil.rmtree(top / "dir")
     (top / "dir").symlink_to("packages")
@@ -137,6 +152,11 @@ FOREIGN: dict[str, tuple[Act, set[str]]] = {
     "relink": (_relink, {"link"}),
     "through a link": (_through_a_link, {"dir/one"}),
     "through a hard link": (_through_a_hard_link, {"root.txt"}),
+    "a second name": (partial(_two_names, "notes.txt", ""), {"notes.txt", "second"}),
+    "through a second name": (partial(_two_names, "root.txt", "evil\n"), {"root.txt", "second"}),
+    "new under two names": (partial(_two_names, "new", "new\n"), {"new", "second"}),
+    "a second name of its own": (lambda top: os.link(top / "tool", top / "packages/a/tool"), {"tool"}),
+    "what has two names": (_one_content_under_two_names, {"twin", "other-twin"}),
     "chmod": (lambda top: (top / "root.txt").chmod(0o600), {"root.txt"}),
     "chmod folder": (lambda top: (top / "dir").chmod(0o700), {"dir"}),
     "make executable": (lambda top: (top / "tool").chmod(0o755), {"tool"}),
