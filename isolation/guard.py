@@ -40,6 +40,7 @@ __all__ = [
     "offered",
     "probe",
     "refused",
+    "tree_offer",
     "witnesses",
     "worktree_offer",
 ]
@@ -149,13 +150,23 @@ def _attempt_in(folder: Path, level: EnforcementLevel, means: Means) -> str:
 
 def worktree_offer(common_dir: Path, root: Path) -> Offer:
     """Tell whether stories can be kept out of the main checkout and each other's worktrees."""
-    offer = offered(EnforcementLevel.DENY)
     main = main_checkout(common_dir) or common_dir
+    return _unless_it_harms(offered(EnforcementLevel.DENY), main, (main, root))
+
+
+def tree_offer(level: EnforcementLevel, top: Path, where: Path | None = None) -> Offer:
+    """Tell whether a level can be had for stories that share the tree `top`; `where` is as for `offered`."""
+    offer = offered(level, where)
+    return _unless_it_harms(offer, top, (top,)) if level is EnforcementLevel.DENY else offer
+
+
+def _unless_it_harms(offer: Offer, top: Path, closed: Sequence[Path]) -> Offer:
+    """Withdraw an offer by which sessions could not do what every program does."""
     objection = ""
-    if _real(Path.home()).is_relative_to(main):
-        objection = f"the checkout {main} holds your home folder, which sessions must write to"
+    if _real(Path.home()).is_relative_to(top):
+        objection = f"the checkout {top} holds your home folder, which sessions must write to"
     elif offer.means is Means.LANDLOCK:
-        above = [each for each in _temporary() if any(path.is_relative_to(each) for path in (main, root))]
+        above = [each for each in _temporary() if any(path.is_relative_to(each) for path in closed)]
         if above:
             objection = f"Landlock would close {above[0]} along with the repository in it"
     if not objection:

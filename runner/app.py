@@ -235,7 +235,7 @@ async def _coordinate(
     await offload(repository.exclude, "/.orchestrator/")
     root = root_of(repository, crew.settings)
     guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
-    unseen = await offload(unwitnessed, crew.settings, root)
+    unseen = await offload(unwitnessed, repository, crew.settings, root)
     notes = await offload(_notes, journal, repository, guarding.note or unseen)
     await recorder.record(*first, *notes)
     control, ended_by = StopControl(), EndedBy()

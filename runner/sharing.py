@@ -17,8 +17,8 @@ from isolation.disk import replace_file
 from isolation.diversion import Diversion
 from isolation.errors import ClaimError
 from isolation.findings import Watch
-from isolation.guard import for_claim, offered, witnesses
-from isolation.layout import autopilot_dir, folds_case, layers_path
+from isolation.guard import for_claim, offered, tree_offer, witnesses
+from isolation.layout import autopilot_dir, folds_case, layers_path, main_checkout
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
 from isolation.owners import ANYBODY, Owners, folders_around, roots
 from isolation.refusals import Refusals, judge
@@ -77,7 +77,7 @@ def enforcement_of(repository: Repository, settings: Settings, root: Path, stori
     """Name the level at which stories are kept to what is theirs; blocks for a moment at the first call."""
     if settings.bg_isolation != IsolationMode.NONE:
         return guarding_of(repository.common_dir, settings, root).enforcement
-    level = require_level(settings, root)
+    level = require_level(settings, root, repository.top)
     if level is _DENY and folds_case(repository.top):
         raise SettingsError(
             "this file system takes `A` and `a` for one name, so no folder can be closed around a claim",
@@ -92,20 +92,23 @@ def enforcement_of(repository: Repository, settings: Settings, root: Path, stori
     return level
 
 
-def unwitnessed(settings: Settings, root: Path) -> str:
+def unwitnessed(repository: Repository, settings: Settings, root: Path) -> str:
     """Say that refused writes will not be named, where they are refused in a shared tree; empty otherwise."""
-    if settings.bg_isolation != IsolationMode.NONE or require_level(settings, root) is not _DENY:
+    if settings.bg_isolation != IsolationMode.NONE:
+        return ""
+    if require_level(settings, root, repository.top) is not _DENY:
         return ""
     return "" if (means := offered(_DENY).means) and witnesses(means) else UNSEEN
 
 
-def require_level(settings: Settings, root: Path) -> EnforcementLevel:
+def require_level(settings: Settings, root: Path, top: Path) -> EnforcementLevel:
     """Give the level at which claims in a shared tree are enforced: the one asked for, or the best there is.
 
     Without the system's help a foreign write is only found afterwards. That is no surprise with one story
     at a time, and needs a person's consent with several.
     """
-    offers = [offered(level, _probed(root) if level is _DIVERT else None) for level in _levels(settings)]
+    probed = {_DIVERT: _probed(root)}
+    offers = [tree_offer(level, top, probed.get(level)) for level in _levels(settings)]
     best = next((offer for offer in offers if offer.available), None)
     if best is None:
         raise SettingsError(
@@ -168,7 +171,7 @@ async def sharing(
 def _opened(
     repository: Repository, run_id: RunId, stories: Sequence[Story], settings: Settings, root: Path
 ) -> Sharing:
-    level = require_level(settings, root)
+    level = require_level(settings, root, repository.top)
     folding = folds_case(repository.top)
     owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
     layers = layers_path(root, run_id)

@@ -85,6 +85,9 @@ def test_a_checkout_around_the_home_is_not_guarded(tmp_path: Path, monkeypatch: 
     offer = guard.worktree_offer(tmp_path / ".git", tmp_path.parent / "trees")
     assert (offer.available, offer.means) == (False, None)
     assert "holds your home folder" in offer.reason
+    shared = guard.tree_offer(EnforcementLevel.DENY, tmp_path)
+    assert (shared.available, shared.reason) == (False, offer.reason)
+    assert guard.tree_offer(EnforcementLevel.DETECT, tmp_path).available
 
 
 def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
@@ -92,12 +95,14 @@ def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
 ) -> None:
     """There it would let nobody make a temporary file."""
     found = guard.Offer(level=EnforcementLevel.DENY, available=True, means=Means.LANDLOCK, reason="Landlock")
-    monkeypatch.setattr(guard, "offered", lambda _level: found)
+    monkeypatch.setattr(guard, "offered", lambda _level, _where=None: found)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     inside = guard.worktree_offer(tmp_path / "repo" / ".git", tmp_path / "repo.worktrees")
     outside = guard.worktree_offer(Path("/srv/repo/.git"), Path("/srv/repo.worktrees"))
     assert (inside.available, outside) == (False, found)
     assert str(tmp_path) in inside.reason
+    assert guard.tree_offer(EnforcementLevel.DENY, tmp_path / "repo").reason == inside.reason
+    assert guard.tree_offer(EnforcementLevel.DENY, Path("/srv/repo")) == found
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend that the machine offers some levels."""
 
     def offers(*levels: str) -> None:
-        def offered(level: EnforcementLevel, _: Path | None = None) -> Offer:
+        def offered(level: EnforcementLevel, _top: Path, _where: Path | None = None) -> Offer:
             return Offer(
                 level=level, available=level in levels, means=Means.MOUNTS, reason="the test says so"
             )
 
-        monkeypatch.setattr(sharing, "offered", offered)
+        monkeypatch.setattr(sharing, "tree_offer", offered)
 
     return offers
 
@@ -52,7 +52,10 @@ def test_the_best_level_is_taken_or_the_one_asked_for(
 ) -> None:
     """Automatic means the best that the machine can do."""
     machine(*offers)
-    assert sharing.require_level(replace(ONE_TREE, enforce=asked), tmp_path / "x.worktrees") == level
+    assert (
+        sharing.require_level(replace(ONE_TREE, enforce=asked), tmp_path / "x.worktrees", tmp_path / "x")
+        == level
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,7 @@ def test_a_level_is_never_lowered_silently(
     """Open case 27: what cannot be had is an error that names the consent."""
     machine("detect")
     with pytest.raises(SettingsError, match=words) as caught:
-        sharing.require_level(settings, tmp_path / "x.worktrees")
+        sharing.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
     assert "--enforce detect" in caught.value.hint
 
 
@@ -77,7 +80,7 @@ def test_one_story_at_a_time_needs_no_consent(machine: Callable[..., None], tmp_
     """Then it is clear whose write it was."""
     machine("detect")
     alone = replace(ONE_TREE, max_stories=1)
-    assert sharing.require_level(alone, tmp_path / "x.worktrees") is EnforcementLevel.DETECT
+    assert sharing.require_level(alone, tmp_path / "x.worktrees", tmp_path / "x") is EnforcementLevel.DETECT
 
 
 def test_a_claim_all_over_the_tree_cannot_be_closed_around(machine: Callable[..., None], repo: Path) -> None:

@@ -58,7 +58,7 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
 
     shown = view(plan)
     guarding = guarding_of(plan.repository.common_dir, plan.settings, plan.worktree_root)
-    if note := guarding.note or unwitnessed(plan.settings, plan.worktree_root):
+    if note := guarding.note or unwitnessed(plan.repository, plan.settings, plan.worktree_root):
         output.warn(note)
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
