@@ -102,6 +102,7 @@ class TreeWatch:
         self._stays: list[_Stay] = []
         self._pending: dict[str, list[Finding]] = {}
         self._suspects: set[str] = set()
+        self._put_back: set[str] = set()
         self._lock = trio.Lock()
         self._gate = _Gate()
 
@@ -142,7 +143,7 @@ class TreeWatch:
         now = self._take()
         running = {each.story_id for each in self._stays if each.ended is None}
         explained = self._explained_by_head()
-        found = differences(self._known, now)
+        found = self._unsettled(differences(self._known, now), now)
         owners = {each.path: self._owners.of(each.path) for each in found}
         carrying = {above for path, owner in owners.items() if owner for above in ancestors(path)}
         fine: list[str] = []
@@ -161,6 +162,14 @@ class TreeWatch:
             self._settle(suspects, changes, now)
         self._looked_at = began
         self._stays = [each for each in self._stays if each.ended is None or each.ended > began]
+
+    def _unsettled(self, found: Sequence[Difference], now: Picture) -> list[Difference]:
+        """Leave out what was put back at an earlier look and has stayed so; only its sign is new."""
+        judged = classify((each for each in found if each.path in self._put_back), self._contents)
+        same = {path for path, change in judged.items() if change is None}
+        self._known.update({path: now[path] for path in same})
+        self._put_back.clear()
+        return [each for each in found if each.path not in same]
 
     def _carries(self, difference: Difference, carrying: set[str]) -> bool:
         """Tell whether a folder came or went only for the sake of what somebody owns in it."""
@@ -226,11 +235,11 @@ class TreeWatch:
             date=time.time(),
         )
         stayed = put_back(self._contents, kept.changes)
-        again = {path: sign for change in changes if (sign := sign_of(self._top / (path := change.path)))}
-        for change in changes:
-            self._known.pop(change.path, None)
-        self._known.update(again)
-        self._contents.learn(stayed, again)
+        # What is known of a path stays as it was, so that a change that somebody else makes to it meanwhile
+        # is found at the next look. What could not be undone, and is still the same, is taken as it is.
+        self._put_back.update(change.path for change in changes)
+        left = {change.path for change in changes if sign_of(self._top / change.path) == change.after}
+        self._accept(sorted(left.intersection(stayed)), now)
         finding = Finding(quarantine=kept, stayed=stayed)
         for story_id in suspects:
             self._pending.setdefault(story_id, []).append(finding)

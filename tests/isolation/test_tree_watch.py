@@ -336,6 +336,28 @@ async def test_what_is_too_large_to_be_kept_is_found_and_left(
     assert await _session(watching, "a", lambda _: None, tree) == ()
 
 
+@pytest.mark.parametrize("text", ["evil\n", "longer than before\n"])
+async def test_what_changes_again_while_it_is_put_back_is_found_by_the_next_look(
+    tree: Path, text: str
+) -> None:
+    """Open case 4: another story's change of the same path, made in the middle of a look, is not lost."""
+    # A filter runs while the content is compared, and while it is read to be put back.
+    (tree / ".git/info/attributes").write_text("root.txt filter=meanwhile\n")
+    git(tree, "config", "filter.meanwhile.smudge", "chmod 600 notes.txt tool; cat")
+    watching = watch(tree)
+    before = _state(tree)
+    with trio.fail_after(60):
+        async with watching.session("b") as other:
+            async with watching.session("a"):
+                (tree / "root.txt").write_text(text)
+                os.utime(tree / "notes.txt")
+            assert (tree / "tool").stat().st_mode & 0o777 == 0o600, "the filter did its work"
+            git(tree, "config", "filter.meanwhile.smudge", "cat")
+    assert {"notes.txt", "tool"} <= _paths(other.findings)
+    assert _state(tree) == before
+    assert await _session(watching, "c", lambda _: None, tree) == ()
+
+
 async def test_a_cancelled_session_is_looked_at_all_the_same(tree: Path) -> None:
     """However a session ends, what it did to others is undone."""
     watching = watch(tree)
