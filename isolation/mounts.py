@@ -16,6 +16,7 @@ Invariants:
 # ruff: noqa: PTH123
 
 import ctypes
+import errno
 import os
 import struct
 from collections.abc import Sequence
@@ -71,7 +72,11 @@ def _enter_namespaces() -> bool:
     if user == 0 and _libc.unshare(_NEW_MOUNTS) == 0:
         _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None), "part the mounts")
         return True
-    _checked(_libc.unshare(_NEW_USERS | _NEW_MOUNTS), "make a user namespace")
+    if _libc.unshare(_NEW_USERS | _NEW_MOUNTS) < 0:
+        code = ctypes.get_errno()
+        # The kernel's words for it speak of a device without space.
+        words = "the limit of namespaces is reached" if code == errno.ENOSPC else os.strerror(code)
+        raise SecludeError(code, words, "make a user namespace")
     for name, text in (
         ("setgroups", "deny"),
         ("gid_map", f"{group} {group} 1"),

@@ -48,7 +48,7 @@ from runner.recorder import Recorder
 from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
 from runner.settings_json import redactor_for
-from runner.sharing import enforcement_of, sharing, unwitnessed
+from runner.sharing import enforcement_of, sharing, warning_of
 from runner.signals import EndedBy, listening
 from runner.stopping import StopControl
 from runner.tidying import tidy
@@ -235,8 +235,7 @@ async def _coordinate(
     await offload(repository.exclude, "/.orchestrator/")
     root = root_of(repository, crew.settings)
     guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
-    unseen = await offload(unwitnessed, repository, crew.settings, root)
-    notes = await offload(_notes, journal, repository, guarding.note or unseen)
+    notes = await offload(_notes, journal, repository, crew.settings, root)
     await recorder.record(*first, *notes)
     control, ended_by = StopControl(), EndedBy()
     async with (
@@ -281,10 +280,10 @@ def _attended(desk: Desk | None, recorder: Recorder) -> bool:
     return desk is not None and desk.waits(recorder.snapshot)
 
 
-def _notes(journal: Journal, repository: Repository, guard: str) -> tuple[ev.Noted, ...]:
+def _notes(journal: Journal, repository: Repository, settings: Settings, root: Path) -> tuple[ev.Noted, ...]:
     """Say what of the surroundings a person should know."""
     identity = "" if repository.has_identity else NO_IDENTITY
-    told = (*journal.notes, identity, guard)
+    told = (*journal.notes, identity, warning_of(repository.common_dir, settings, root))
     return tuple(ev.Noted(message=note) for note in told if note)
 
 

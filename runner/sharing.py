@@ -17,7 +17,7 @@ from isolation.disk import replace_file
 from isolation.diversion import Diversion
 from isolation.errors import ClaimError
 from isolation.findings import Watch
-from isolation.guard import for_claim, offered, tree_offer, witnesses
+from isolation.guard import Offer, for_claim, offered, tree_offer, witnesses
 from isolation.layout import autopilot_dir, folds_case, layers_path, main_checkout
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
 from isolation.owners import ANYBODY, Owners, folders_around, roots
@@ -36,6 +36,7 @@ STATE_FOLDER = "_docs/stories"
 _OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
 """What this program itself writes into the tree while stories run."""
 
+UNPREVENTED = "a write outside a story's claim is not prevented, only found when its session is over"
 _DIVERT, _DENY = EnforcementLevel.DIVERT, EnforcementLevel.DENY
 _MOST_SHARED = 500
 """How many shared folders a session is given as they are; each is a mount. Others go through its layer."""
@@ -92,23 +93,13 @@ def enforcement_of(repository: Repository, settings: Settings, root: Path, stori
     return level
 
 
-def unwitnessed(repository: Repository, settings: Settings, root: Path) -> str:
-    """Say that refused writes will not be named, where they are refused in a shared tree; empty otherwise."""
-    if settings.bg_isolation != IsolationMode.NONE:
-        return ""
-    if require_level(settings, root, repository.top) is not _DENY:
-        return ""
-    return "" if (means := offered(_DENY).means) and witnesses(means) else UNSEEN
-
-
 def require_level(settings: Settings, root: Path, top: Path) -> EnforcementLevel:
     """Give the level at which claims in a shared tree are enforced: the one asked for, or the best there is.
 
     Without the system's help a foreign write is only found afterwards. That is no surprise with one story
     at a time, and needs a person's consent with several.
     """
-    probed = {_DIVERT: _probed(root)}
-    offers = [tree_offer(level, top, probed.get(level)) for level in _levels(settings)]
+    offers = _offers(settings, root, top)
     best = next((offer for offer in offers if offer.available), None)
     if best is None:
         raise SettingsError(
@@ -118,10 +109,36 @@ def require_level(settings: Settings, root: Path, top: Path) -> EnforcementLevel
     if settings.enforce == AUTO and best.level is EnforcementLevel.DETECT and settings.max_stories > 1:
         raise SettingsError(
             "nothing here keeps stories in one tree from writing into each other's paths; "
-            "it can only be found afterwards",
+            f"it can only be found afterwards ({_why_detect(settings, offers)})",
             hint="consent with `--enforce detect`, or run one story at a time: --max-stories 1.",
         )
     return best.level
+
+
+def warning_of(common_dir: Path, settings: Settings, root: Path) -> str:
+    """Say what is not prevented or not seen in a run with these settings, and why; empty when all is."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        return guarding_of(common_dir, settings, root).note
+    top = main_checkout(common_dir) or common_dir
+    level = require_level(settings, root, top)
+    if level is _DENY:
+        return "" if (means := offered(_DENY).means) and witnesses(means) else UNSEEN
+    if level is not EnforcementLevel.DETECT:
+        return ""
+    return f"{UNPREVENTED} ({_why_detect(settings, _offers(settings, root, top))})"
+
+
+def _offers(settings: Settings, root: Path, top: Path) -> list[Offer]:
+    probed = {_DIVERT: _probed(root)}
+    return [tree_offer(level, top, probed.get(level)) for level in _levels(settings)]
+
+
+def _why_detect(settings: Settings, offers: Sequence[Offer]) -> str:
+    if settings.enforce != AUTO:
+        return f"as enforce '{settings.enforce}' asks for"
+    if not settings.guard:
+        return "the write guard is switched off"
+    return "; ".join(f"{offer.level}: {offer.reason}" for offer in offers if not offer.available)
 
 
 def _levels(settings: Settings) -> tuple[EnforcementLevel, ...]:

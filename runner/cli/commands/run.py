@@ -50,16 +50,14 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
-    from runner.guarding import guarding_of
     from runner.planning import view
     from runner.report.plan import plan_document, plan_text
     from runner.report.table import look_for
-    from runner.sharing import unwitnessed
+    from runner.sharing import warning_of
 
     shown = view(plan)
-    guarding = guarding_of(plan.repository.common_dir, plan.settings, plan.worktree_root)
-    if note := guarding.note or unwitnessed(plan.repository, plan.settings, plan.worktree_root):
-        output.warn(note)
+    if warning := warning_of(plan.repository.common_dir, plan.settings, plan.worktree_root):
+        output.warn(warning)
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
     return 0
