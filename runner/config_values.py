@@ -297,7 +297,8 @@ def _complain(error: ValidationError, place: Place) -> NoReturn:
         raise place.error(f"{name}: unknown key '{dotted}'", hint)
     if first["type"] == "missing":
         _complain_of_missing(dotted, place)
-    message = f"{place.name(dotted)} must be {_wanted(keys)}, not {shown(value)}"
+    odd = ", which holds a NUL character" if isinstance(value, str) and "\0" in value else ""
+    message = f"{place.name(dotted)} must be {_wanted(keys)}, not {shown(value)}{odd}"
     raise place.error(message, _hint(keys, value, place))
 
 

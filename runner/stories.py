@@ -11,7 +11,7 @@ from pathlib import Path
 from runner.core.errors import BacklogError
 from runner.core.graph import closure
 from runner.core.model import Story, StoryId
-from runner.core.names import did_you_mean, id_problem, one_line, slug, unique
+from runner.core.names import did_you_mean, id_problem, one_line, shown, slug, unique
 from runner.story_entry import sound, story_of
 from runner.story_files import LIST_SUFFIXES, has_front_matter, list_entries, markdown_entry, read_text
 
@@ -78,7 +78,7 @@ class _Reader:
             return self._by_id(source)
         if not source.strip():
             raise BacklogError("an empty text names no story", hint=_NO_STORIES)
-        raise BacklogError(f"there is no file or folder '{source}'", hint=self._hint(source))
+        raise BacklogError(f"there is no file or folder {shown(source)}", hint=self._hint(source))
 
     def _by_id(self, name: str) -> list[Story]:
         backlog = self.backlog()

@@ -137,13 +137,13 @@ def _story_id(entry: Entry, given: str | None) -> StoryId:
     if given is not None:
         if problem := id_problem(given):
             hint = f"for example 'id: {slug(given)}'."
-            _refuse(entry, ("id",), f"'{given}' cannot be an id: {problem}", hint)
+            _refuse(entry, ("id",), f"{shown(given)} cannot be an id: {problem}", hint)
         return StoryId(given)
     if entry.stem is None:
         _refuse(entry, (), "an entry of a list needs an 'id'", "for example 'id: checkout-17'.")
     stem = entry.stem.lower()
     if problem := id_problem(stem):
-        message = f"the file's name '{entry.stem}' cannot serve as the id: {problem}"
+        message = f"the file's name {shown(entry.stem)} cannot serve as the id: {problem}"
         place = "the front matter" if entry.node else "front matter (between two lines '---' at the top)"
         _refuse(entry, (), message, f"rename the file, or write 'id: {slug(stem)}' into {place}.")
     return StoryId(stem)
@@ -156,7 +156,7 @@ def _check(entry: Entry, fields: _Fields) -> None:
         _refuse(entry, ("command",), message, "remove one of them.")
     for number, name in enumerate(fields.depends_on or ()):
         if id_problem(name) is not None:
-            message = f"'depends_on' names '{name}', which cannot be an id"
+            message = f"'depends_on' names {shown(name)}, which cannot be an id"
             _refuse(entry, ("depends_on", number), message, "several ids are a list: [api-3, api-4].")
     if fields.dialect is not None and fields.dialect not in DIALECTS:
         hint = f"{did_you_mean(fields.dialect, DIALECTS)} known dialects: {', '.join(DIALECTS)}.".strip()

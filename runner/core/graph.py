@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
-from runner.core.names import did_you_mean
+from runner.core.names import did_you_mean, shown
 
 
 def ordered(stories: Iterable[Story], durations: Mapping[StoryId, float] | None = None) -> tuple[Story, ...]:
@@ -88,7 +88,7 @@ def closure(stories: Sequence[Story], only: Iterable[str]) -> tuple[Story, ...]:
     for name in only:
         if name not in by_id:
             raise BacklogError(
-                f"there is no story '{name}' in the backlog",
+                f"there is no story {shown(name)} in the backlog",
                 hint=did_you_mean(name, by_id) or "`autopilot-multi plan` lists the stories.",
             )
         pending.append(name)
