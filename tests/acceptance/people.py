@@ -4,7 +4,8 @@ An ordinary user can often read neither the checkout nor the interpreter of the 
 interpreter of the same version that it may execute, and a readable copy of the packages.
 
 A machine can be made poor: within a first Landlock nothing can be mounted, and after sixteen the kernel
-takes no further one. It is the kernel that refuses then, not a probe that was patched.
+takes no further one; in a user namespace whose limit is 0 there are no further namespaces. It is the kernel
+that refuses then, not a probe that was patched.
 """
 
 import json
@@ -16,7 +17,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -38,6 +39,29 @@ from isolation import landlock
 for _ in range(int(sys.argv[1])):
     landlock.restrict([b"/nowhere"], [])
 os.execv(sys.executable, [sys.executable, "-m", "runner", *sys.argv[2:]])
+"""
+_LIMITED = """
+import ctypes, os, sys
+user, *argv = sys.argv[1:]
+(made, tell), (mapped, go) = os.pipe(), os.pipe()
+pid = os.fork()
+if pid == 0:
+    assert ctypes.CDLL(None).unshare(0x10000000) == 0
+    os.write(tell, b"x")
+    os.read(mapped, 1)
+    for kind in ("user", "mnt"):
+        with open(f"/proc/sys/user/max_{kind}_namespaces", "w") as limit:
+            limit.write("0")
+    os.setgroups([])
+    os.setgid(int(user))
+    os.setuid(int(user))
+    os.execv(argv[0], argv)
+os.read(made, 1)
+for kind in ("uid_map", "gid_map"):
+    with open(f"/proc/{pid}/{kind}", "w") as names:
+        names.write("0 0 65536")
+os.write(go, b"x")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 _ROOT = Path(__file__).parents[2]
 _MEMORY = Path("/dev/shm")  # noqa: S108  a folder of its own is made there
@@ -73,11 +97,15 @@ GROUNDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody with a folder of their own; without `uid`, whoever runs the tests."""
+    """Somebody with a folder of their own; without `uid`, whoever runs the tests.
+
+    For a person without `namespaces` the tests must be run by root.
+    """
 
     folder: Path
     uid: int | None = None
     landlocks: int = 0
+    namespaces: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -108,7 +136,11 @@ class Person:
 
     def run(self, cwd: Path, *args: str, limit: float = LIMIT) -> Ran:
         """Run the program to its end."""
-        done = self.call(*self.command(*args), cwd=cwd, limit=limit)
+        if self.namespaces:
+            done = self.call(*self.command(*args), cwd=cwd, limit=limit)
+        else:
+            limited = [sys.executable, "-c", _LIMITED, str(self.uid or 0), *self.command(*args)]
+            done = replace(self, uid=None).call(*limited, cwd=cwd, limit=limit)
         return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
 
     def git(self, cwd: Path, *args: str) -> str:
@@ -146,11 +178,11 @@ class Person:
 
 
 @contextmanager
-def somebody(name: str, *, landlocks: int = 0) -> Iterator[Person]:
+def somebody(name: str, *, landlocks: int = 0, namespaces: bool = True) -> Iterator[Person]:
     """Give a person by name, with a folder that goes when it is done with."""
     uid = USERS[name]
     # Landlock is not taken for a repository among the temporary files.
-    where = _MEMORY if landlocks and os.access(_MEMORY, os.W_OK) else None
+    where = _MEMORY if (landlocks or not namespaces) and os.access(_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=where) as made:
         folder = Path(os.path.realpath(made))
         environment = {
@@ -162,7 +194,9 @@ def somebody(name: str, *, landlocks: int = 0) -> Iterator[Person]:
         }
         if uid is not None:
             environment["PYTHONPATH"] = str(_packages())
-        person = Person(folder=folder, uid=uid, landlocks=landlocks, environment=environment)
+        person = Person(
+            folder=folder, uid=uid, landlocks=landlocks, namespaces=namespaces, environment=environment
+        )
         for place in ("home", "tmp"):
             (folder / place).mkdir()
         person.hand_over(folder)

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from isolation.model import EnforcementLevel, Means
-from tests.acceptance.program import Ran, processes_with, run, started, wait_until, write_story
+from tests.acceptance.program import Ran, run, started, wait_until, write_story
 from tests.conftest import git
 from tests.isolation.guard_scenes import require
 
@@ -187,47 +186,12 @@ def test_a_dirty_claim_fails_its_story_and_names_the_file(batch: Path) -> None:
     assert ran.story("b")["status"] == "done"
 
 
-@pytest.mark.parametrize("kept", ["divert", "detect"])
-def test_a_session_cannot_commit(batch: Path, kept: str) -> None:
-    """Open case 10: `git commit` fails cleanly, leaves no lock, and the coordinator commits."""
-    if kept == "divert":
-        require(EnforcementLevel.DIVERT, Means.MOUNTS)
-    _story(batch, "a", "git commit -qam mine; git stash; git branch more; true")
-    before = (git(batch, "ls-files", "--stage"), *_users(batch)[1:])
-    ran = run(batch, *SHARED, "--enforce", kept, "--json")
-    assert ran.code == 0
-    assert (git(batch, "ls-files", "--stage"), *_users(batch)[1:]) == before
-    assert git(batch, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/stash").split() == [
-        "refs/heads/autopilot/a",
-        "refs/heads/main",
-    ]
-    assert not list((batch / ".git").glob("*.lock"))
-    assert ran.story("a")["commits"] == 1
-
-
 def test_repositories_of_a_sessions_own_can_be_committed_to(batch: Path, tmp_path: Path) -> None:
     """A test suite that makes repositories elsewhere works as ever."""
     inner = tmp_path / "inner"
     _story(batch, "a", f"git init -q {inner} && git -C {inner} commit -q --allow-empty -m fine")
     assert run(batch, *DETECT, "--json").code == 0
     assert git(inner, "log", "--format=%s").strip() == "fine"
-
-
-def test_a_daemon_is_dead_before_the_look(batch: Path, tmp_path: Path) -> None:
-    """Open cases 5, 11 and 12: nothing of a story writes on after its session was judged."""
-    marker = f"marker-{tmp_path.name}-{os.getpid()}"
-    daemon = (
-        "import os,signal,sys,time\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "while True: open('root.txt','a').write('daemon'); time.sleep(0.01)\n"
-    )
-    (tmp_path / "daemon.py").write_text(daemon)
-    start = f"env -i setsid {sys.executable} {tmp_path}/daemon.py {marker} >/dev/null 2>&1 & sleep 0.3"
-    _story(batch, "a", f"({start})")
-    ran = run(batch, *DETECT, "--max-sessions", "1", "--grace-seconds", "0", "--json")
-    assert ran.story("a")["status"] != "done"
-    assert not processes_with(marker)
-    assert (batch / "root.txt").read_text() == "root\n"
 
 
 def test_dependants_build_on_each_other(batch: Path, level: str) -> None:

@@ -11,7 +11,7 @@ from isolation.errors import GuardError
 from isolation.layer import ChangeKind, LayerChange
 from isolation.model import EnforcementLevel, Means
 from tests.isolation.guard_scenes import FILES, play, require
-from tests.isolation.test_guard import open_folder, user
+from tests.isolation.test_guard import ESCAPES, open_folder, user
 
 __all__ = ["open_folder", "user"]
 
@@ -102,6 +102,20 @@ def test_denied_writes_reach_nothing(open_folder: Path, user: int | None, means:
     assert listing(open_folder / "repo") == untouched()
     for story in commands:
         assert (open_folder / "repo" / f"pack{story}" / "deep" / "mine").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("level", "means"),
+    [("divert", Means.MOUNTS), ("deny", Means.MOUNTS), ("deny", Means.LANDLOCK)],
+)
+def test_there_is_no_way_to_the_real_tree(
+    open_folder: Path, user: int | None, level: str, means: Means
+) -> None:
+    """Neither remounting, nor further namespaces, nor the keeper's own view lead past a layer or a denial."""
+    require(EnforcementLevel(level), means)
+    commands = {f"{number}": act for number, act in enumerate(ESCAPES.values())}
+    play("claim", open_folder, user, level=level, means=means, commands=commands)
+    assert listing(open_folder / "repo") == untouched()
 
 
 def test_a_commit_in_a_shared_tree_fails_cleanly(open_folder: Path, user: int | None) -> None:
