@@ -157,7 +157,19 @@ def worktree_offer(common_dir: Path, root: Path) -> Offer:
 def tree_offer(level: EnforcementLevel, top: Path, where: Path | None = None) -> Offer:
     """Tell whether a level can be had for stories that share the tree `top`; `where` is as for `offered`."""
     offer = offered(level, where)
+    if level is EnforcementLevel.DIVERT:
+        return _unless_it_is_anothers(offer, top)
     return _unless_it_harms(offer, top, (top,)) if level is EnforcementLevel.DENY else offer
+
+
+def _unless_it_is_anothers(offer: Offer, top: Path) -> Offer:
+    """Withdraw a layer in which an ordinary user could change nothing: it has names for its own ids alone."""
+    found, own = top.stat(), (os.geteuid(), os.getegid())
+    if own[0] == 0 or (found.st_uid, found.st_gid) == own:
+        return offer
+    whose = "user" if found.st_uid != own[0] else "group"
+    reason = f"{top} belongs to another {whose}, whose files nobody can change in a layer"
+    return Offer(level=offer.level, available=False, means=None, reason=reason)
 
 
 def _unless_it_harms(offer: Offer, top: Path, closed: Sequence[Path]) -> Offer:

@@ -279,6 +279,27 @@ def test_a_machine_without_any_means_says_so(who: str) -> None:
         assert {check["name"]: check["level"] for check in checks}["guard"] == "warn"
 
 
+@pytest.mark.skipif("nobody" not in USERS, reason="only root can give files away")
+def test_a_tree_of_another_group_is_not_worked_on_in_layers() -> None:
+    """Acceptance 18: an ordinary user's layer cannot take such files over, so the next level is chosen."""
+    require(EnforcementLevel.DIVERT, Means.MOUNTS)
+    with somebody("nobody") as person:
+        root = person.repository({**FILES, "src/x.py": "x\n"})
+        for place in (root, *root.rglob("*")):
+            os.chown(place, -1, 12345, follow_symlinks=False)
+        person.story(root, "a", "echo new > src/x.py; echo new > src/y.py; echo x > root.txt; true")
+        claim = ("--bg-isolation", "none", "--deconflict-paths", "a=src/*.py")
+        no = _refused(person, root, "run", *claim, "--enforce", "divert")
+        assert "belongs to another group" in no
+        ran = person.run(root, "run", *claim, "--json")
+        assert (ran.code, ran.data["enforcement"]) == (0, "deny"), ran.err
+        assert person.git(root, "diff", "--name-only", "main", "autopilot/a").split() == [
+            "src/x.py",
+            "src/y.py",
+        ]
+        assert (root / "root.txt").read_text() == "root\n"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take the namespaces away")
 def test_without_namespaces_landlock_takes_their_place(who: str) -> None:
     """Open case 27 in part, acceptance 18: the next level is taken, and why the first is missing is said."""
