@@ -283,7 +283,7 @@ def _attended(desk: Desk | None, recorder: Recorder) -> bool:
 def _notes(journal: Journal, repository: Repository, settings: Settings, root: Path) -> tuple[ev.Noted, ...]:
     """Say what of the surroundings a person should know."""
     identity = "" if repository.has_identity else NO_IDENTITY
-    told = (*journal.notes, identity, warning_of(repository.common_dir, settings, root))
+    told = (*journal.notes, identity, warning_of(repository, settings, root))
     return tuple(ev.Noted(message=note) for note in told if note)
 
 

@@ -18,7 +18,7 @@ from isolation.diversion import Diversion
 from isolation.errors import ClaimError
 from isolation.findings import Watch
 from isolation.guard import Offer, for_claim, offered, tree_offer, witnesses
-from isolation.layout import autopilot_dir, folds_case, layers_path, main_checkout
+from isolation.layout import autopilot_dir, folds_case, layers_path
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
 from isolation.owners import ANYBODY, Owners, folders_around, roots
 from isolation.refusals import Refusals, judge
@@ -115,11 +115,11 @@ def require_level(settings: Settings, root: Path, top: Path) -> EnforcementLevel
     return best.level
 
 
-def warning_of(common_dir: Path, settings: Settings, root: Path) -> str:
+def warning_of(repository: Repository, settings: Settings, root: Path) -> str:
     """Say what is not prevented or not seen in a run with these settings, and why; empty when all is."""
     if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(common_dir, settings, root).note
-    top = main_checkout(common_dir) or common_dir
+        return guarding_of(repository.common_dir, settings, root).note
+    top = repository.top
     level = require_level(settings, root, top)
     if level is _DENY:
         return "" if (means := offered(_DENY).means) and witnesses(means) else UNSEEN

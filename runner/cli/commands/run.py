@@ -56,7 +56,7 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.sharing import warning_of
 
     shown = view(plan)
-    if warning := warning_of(plan.repository.common_dir, plan.settings, plan.worktree_root):
+    if warning := warning_of(plan.repository, plan.settings, plan.worktree_root):
         output.warn(warning)
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
