@@ -137,16 +137,16 @@ def test_a_session_cannot_commit(who: str, ground: Ground) -> None:
         )
 
 
-def test_a_foreign_write_fails_its_story_to_the_end(who: str, ground: Ground) -> None:
+@pytest.mark.parametrize("name", ["divert", "detect"])
+def test_a_foreign_write_fails_its_story_to_the_end(who: str, name: str) -> None:
     """Acceptance 18, open case 9: a story that never learns fails, and says which paths it changed."""
-    if ground.level is EnforcementLevel.DENY:
-        pytest.skip("what was refused did not happen")
+    GROUNDS[name].require()
     with somebody(who) as person:
         root = person.repository(FILES)
         (root / "ignored").write_text("the user's\n")
         person.hand_over(root)
         person.story(root, "a", "echo new > packages/a/x; echo x > ignored; rm packages/b/x")
-        ran = person.run(root, "run", *SHARED, "--enforce", ground.level, "--json")
+        ran = person.run(root, "run", *SHARED, "--enforce", name, "--json")
         assert ran.code == 3, ran.err
         assert "changed outside its claim: ignored, packages/b/x; kept as refs/autopilot/" in _first(ran)
         assert ((root / "ignored").read_text(), (root / "packages/b/x").read_text()) == ("the user's\n", "b")
@@ -224,12 +224,11 @@ def test_an_id_that_cannot_be_one_is_refused(person: Person) -> None:
 
 
 def test_an_id_that_cannot_be_one_is_refused_on_the_command_line(person: Person) -> None:
-    """Open cases 25 and 26: wherever an id can be named, before any act."""
+    """Open case 25: wherever an id can be named, before any act."""
     root = person.repository(FILES)
     person.story(root, "a", "true")
-    for name in (*BAD_IDS, *BAD_BRANCHES) if person.uid is None else BAD_IDS:
-        assert "there is no story" in _refused(person, root, "run", f"--only={name}"), name
     for name in BAD_IDS:
+        assert "there is no story" in _refused(person, root, "run", f"--only={name}"), name
         if not any(character.isspace() for character in name):  # that is a prompt
             _refused(person, root, "run", name)
 
