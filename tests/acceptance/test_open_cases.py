@@ -96,7 +96,8 @@ def test_a_daemon_is_dead_before_its_story_is_judged(who: str, ground: Ground) -
         wrote = [[change["path"] for change in one["changes"]] for one in kept]
         denied = ground.level is EnforcementLevel.DENY
         assert wrote == ([] if denied else [["root.txt"]]), "it was alive, and what it wrote is kept"
-        assert (ran.story("a")["status"] == "done") is denied, _first(ran)
+        assert "outside its claim: root.txt" in ran.err
+        assert ran.story("a")["status"] != "done", _first(ran)
 
 
 @pytest.mark.parametrize("means", list(Means))
@@ -286,7 +287,7 @@ def test_a_tree_of_another_group_is_not_worked_on_in_layers() -> None:
         root = person.repository({**FILES, "src/x.py": "x\n"})
         for place in (root, *root.rglob("*")):
             os.chown(place, -1, 12345, follow_symlinks=False)
-        person.story(root, "a", "echo new > src/x.py; echo new > src/y.py; echo x > root.txt; true")
+        person.story(root, "a", "echo new > src/x.py; echo new > src/y.py")
         claim = ("--bg-isolation", "none", "--deconflict-paths", "a=src/*.py")
         no = _refused(person, root, "run", *claim, "--enforce", "divert")
         assert "belongs to another group" in no
@@ -296,7 +297,6 @@ def test_a_tree_of_another_group_is_not_worked_on_in_layers() -> None:
             "src/x.py",
             "src/y.py",
         ]
-        assert (root / "root.txt").read_text() == "root\n"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take the namespaces away")
@@ -306,7 +306,8 @@ def test_without_namespaces_landlock_takes_their_place(who: str) -> None:
     with somebody(who, namespaces=False) as person:
         root = person.repository(FILES)
         for name in "ab":
-            person.story(root, name, f"echo new > packages/{name}/x; mktemp; echo x > root.txt; true")
+            once = "test $AUTOPILOT_ATTEMPT = 2 || echo x > root.txt"
+            person.story(root, name, f"echo new > packages/{name}/x; mktemp; {once}; true")
         no = _refused(person, root, "run", *SHARED, "--enforce", "divert")
         assert "make a user namespace: the limit of namespaces is reached" in no
         ran = person.run(root, "run", *SHARED, "--json")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from isolation.model import EnforcementLevel, Means
+from tests.acceptance.people import GROUNDS, USERS, somebody
 from tests.acceptance.program import Ran, command, run, write_story
 from tests.conftest import git
 from tests.isolation.guard_scenes import require
@@ -17,6 +18,7 @@ FOREIGN = """
 echo x > new.txt; echo x > README.md; rm notes.txt; mv root.txt moved.txt; ln -s x link; mkdir folder
 ln -s ../../packages/b packages/a/way; echo x > packages/a/way/x; echo x >> packages/c/x; true
 """
+FILES = {f"packages/{name}/x": f"{name}\n" for name in "abc"} | {"root.txt": "root\n", "README.md": "read\n"}
 NAMED = [
     "README.md",
     "folder",
@@ -29,30 +31,26 @@ NAMED = [
     "root.txt",
 ]
 
-# Filters of the kernel, as a container would have them: `unshare` fails; or somebody listens already.
-UNDER_A_FILTER = """
+# Somebody listens already, as a container engine may.
+UNDER_A_LISTENER = """
 import ctypes, os, struct, sys
-kind, *argv = sys.argv[1:]
-load, number = struct.pack("=HBBI", 0x20, 0, 0, 0), {"x86_64": 272, "aarch64": 97}[os.uname().machine]
-forbid = load + struct.pack("=HBBI", 0x15, 0, 1, number) + struct.pack("=HBBI", 0x06, 0, 0, 0x00050001)
-code = (forbid if kind == "no-mounts" else b"") + struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)
+code = struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)
 buffer = ctypes.create_string_buffer(code, len(code))
 libc = ctypes.CDLL(None, use_errno=True)
 libc.prctl(38, 1, 0, 0, 0)
 program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
 call = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
-made = libc.syscall(call, 1, ctypes.c_uint(8 if kind == "no-witness" else 0), program)
+made = libc.syscall(call, 1, ctypes.c_uint(8), program)
 assert made >= 0, os.strerror(ctypes.get_errno())
-if made:
-    os.set_inheritable(made, True)
-os.execv(argv[0], argv)
+os.set_inheritable(made, True)
+os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def run_under(kind: str, cwd: Path, *args: str) -> Ran:
-    """Run the program where something is missing."""
+def run_unwitnessed(cwd: Path, *args: str) -> Ran:
+    """Run the program where the kernel tells it nothing."""
     done = subprocess.run(
-        [sys.executable, "-c", UNDER_A_FILTER, kind, *command(*args)],
+        [sys.executable, "-c", UNDER_A_LISTENER, *command(*args)],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -66,11 +64,8 @@ def run_under(kind: str, cwd: Path, *args: str) -> Ran:
 @pytest.fixture
 def batch(make_repository: Callable[..., Path]) -> Path:
     """Give packages that a story each may own, and things that nobody may touch."""
-    packages = {f"packages/{name}/x": f"{name}\n" for name in "abc"}
     python = {"packages/__init__.py": "", "packages/b/__init__.py": "", "packages/b/code.py": "value = 1\n"}
-    root = make_repository(files={**packages, **python, "root.txt": "root\n", ".gitignore": "*.log\ndist/\n"})
-    (root / "notes.txt").write_text("untracked\n")
-    return root
+    return make_repository(files={**FILES, **python, ".gitignore": "*.log\ndist/\n"})
 
 
 def _story(root: Path, name: str, script: str = "", **keys: object) -> None:
@@ -85,24 +80,29 @@ def _tree(root: Path) -> dict[str, str]:
     return {name: path.read_text() for name, path in names.items() if not name.startswith(own)}
 
 
-@pytest.mark.parametrize("means", list(Means))
-def test_a_story_that_ignores_every_refusal_fails(batch: Path, means: Means) -> None:
+@pytest.mark.parametrize("who", sorted(USERS))
+@pytest.mark.parametrize("name", ["deny by mounts", "deny by Landlock"])
+def test_a_story_that_ignores_every_refusal_fails(who: str, name: str) -> None:
     """Acceptance 18 at `deny`: each write is named, nothing is changed, and there is nothing to be kept."""
-    require(EnforcementLevel.DENY, means)
-    _story(batch, "a", FOREIGN)
-    before = _tree(batch)
-    args = ("run", *DENY, "--json")
-    ran = run(batch, *args) if means is Means.MOUNTS else run_under("no-mounts", batch, *args)
-    assert ran.story("a")["status"] == "failed", ran.err
-    reason = ran.story("a")["reason"]
-    assert "tried to change outside its claim: README.md, folder, link" in reason
-    assert "(refused)" in reason
-    log = run(batch, "logs", "a").out
-    said = "autopilot-multi: refused outside its claim: "
-    named = [line.removeprefix(said) for line in log.splitlines() if line.startswith(said)]
-    assert named[: len(NAMED)] == NAMED, "by the first of its attempts"
-    assert _tree(batch) == before
-    assert run(batch, "quarantine", "--json").data["quarantines"] == []
+    ground = GROUNDS[name]
+    ground.require()
+    with somebody(who, landlocks=ground.landlocks) as person:
+        root = person.repository(FILES)
+        (root / "notes.txt").write_text("untracked\n")
+        person.hand_over(root)
+        person.story(root, "a", f"echo new > packages/a/x; {FOREIGN}")
+        before = _tree(root)
+        ran = person.run(root, "run", *DENY, "--json")
+        assert ran.story("a")["status"] == "failed", ran.err
+        reason = ran.story("a")["reason"]
+        assert "tried to change outside its claim: README.md, folder, link" in reason
+        assert "(refused)" in reason
+        said = "autopilot-multi: refused outside its claim: "
+        lines = person.run(root, "logs", "a").out.splitlines()
+        named = [line.removeprefix(said) for line in lines if line.startswith(said)]
+        assert named[: len(NAMED)] == NAMED, "by the first of its attempts"
+        assert _tree(root) == before
+        assert person.run(root, "quarantine", "--json").data["quarantines"] == []
 
 
 def test_only_the_guilty_fails(batch: Path) -> None:
@@ -157,9 +157,9 @@ def test_without_a_witness_it_is_said_and_refused_all_the_same(batch: Path) -> N
     require(EnforcementLevel.DENY, Means.MOUNTS)
     _story(batch, "a", "echo x > root.txt || true")
     told = "refused writes cannot be witnessed here"
-    assert told in run_under("no-witness", batch, "plan", *DENY).err
-    assert told in run_under("no-witness", batch, "doctor").out
-    ran = run_under("no-witness", batch, "run", *DENY, "--json")
+    assert told in run_unwitnessed(batch, "plan", *DENY).err
+    assert told in run_unwitnessed(batch, "doctor").out
+    ran = run_unwitnessed(batch, "run", *DENY, "--json")
     assert told in ran.err
     assert ran.story("a")["status"] == "done"
     assert (batch / "root.txt").read_text() == "root\n"
