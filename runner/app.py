@@ -232,7 +232,7 @@ async def _coordinate(
     gc.enable()
     recorder = Recorder(store=journal, snapshot=snapshot, redactor=redactor_for(crew.settings, os.environ))
     recorder.subscribe(view.seen)
-    await offload(repository.exclude, "/.orchestrator/")
+    await offload(_exclude, repository, crew)
     root = root_of(repository, crew.settings)
     guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
     notes = await offload(_notes, journal, repository, crew.settings, root)
@@ -274,6 +274,13 @@ async def _coordinate(
     await offload(write_records, recorder.snapshot, repository)
     await offload(sweep_trash, root)
     return Ended(run=recorder.snapshot, exit_code=code)
+
+
+def _exclude(repository: Repository, crew: _Crew) -> None:
+    """Have git ignore what is nobody's work: our own files, and what agents leave about."""
+    litter = {pattern for agent in crew.agents.values() for pattern in agent.traits.litter}
+    for pattern in ("/.orchestrator/", *sorted(litter)):
+        repository.exclude(pattern)
 
 
 def _attended(desk: Desk | None, recorder: Recorder) -> bool:

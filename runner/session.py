@@ -251,7 +251,8 @@ def _judge(
         peak_memory=ear.life.peak_memory,
         said=said,
         usage=since(usage, order.used_before) if hearing.traits.whole_thread else usage,
-        tools=hearing.tally.uses if hearing.traits.streams else None,
+        # A program of plain text tells of no tools, so nobody knows how many there were.
+        tools=hearing.tally.uses if hearing.traits.says_end else None,
         attempts=ended.attempts if ended else None,
     )
 

@@ -21,16 +21,18 @@ _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_se
 _RECONNECTING = re.compile(r"Reconnecting\.* *(\d+)/")
 RECONNECTING_SECONDS = 120.0
 """It does not say how long it waits before it asks again."""
+QUIET = 330.0
+"""It waits 300 s for a stream that is stalled before it says a word, unless its settings say otherwise."""
 
 
 class CodexAgent:
     """Starts and reads `codex`."""
 
     name = "codex"
-    traits = Traits(streams=True, says_end=True, whole_thread=True)
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
+        self.traits = Traits(streams=True, says_end=True, whole_thread=True, quiet_seconds=QUIET)
 
     def launch(self, job: Job) -> Launch:
         """Begin a thread, or go on with one; `resume` takes the sandbox of the command before it."""

@@ -11,6 +11,8 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
     Fault.LOST: (
         "no conversation found",
         "no rollout found",
+        "no (?:saved|previous) sessions? found",
+        "invalid session identifier",
         "session not found",
         "thread not found",
         "prompt is too long",

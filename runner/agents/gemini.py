@@ -1,4 +1,4 @@
-"""Gemini CLI, headless: `gemini -o stream-json`. It resumes by position only: sessions begin anew."""
+"""Gemini CLI, headless: `gemini -o stream-json`. Its help names positions to resume by; it takes ids too."""
 
 import time
 
@@ -21,11 +21,14 @@ class GeminiAgent:
         self._settings = settings
 
     def launch(self, job: Job) -> Launch:
-        """Begin a session; a folder nobody has seen is trusted, since it is a worktree of the user's."""
+        """Begin a session, or go on with one; its folder is trusted, since it is a worktree of the user's."""
         mode = "yolo" if self._settings.permissions == Permissions.BYPASS else "auto_edit"
         argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", mode]
         argv += ["-m", job.model] if job.model else []
-        return Launch(argv=(*argv, *self._settings.args), env=self._settings.env)
+        argv += ["--resume", job.conversation] if job.conversation else []
+        return Launch(
+            argv=(*argv, *self._settings.args), env=self._settings.env, conversation=job.conversation
+        )
 
     def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
         """Read one event."""
@@ -33,6 +36,8 @@ class GeminiAgent:
         if event is None:
             return None
         match event.get("type"):
+            case "init":
+                return Seen(conversation=text(event, "session_id"))
             case "message" if event.get("role") != "user":
                 return Seen(message=last_line(text(event, "content")))
             case "tool_use":

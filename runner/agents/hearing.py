@@ -5,6 +5,8 @@ from runner.agents.protocol import Agent, Traits
 from runner.core.screen import neutral
 from runner.core.stream import Fault, Final, Lines, Tally
 
+_LONGEST_COMPLAINT = 500
+
 
 class Hearing:
     """Follows one session's output; for a program that says nothing of itself it costs nothing."""
@@ -13,6 +15,7 @@ class Hearing:
         self._agent = agent
         self._lines = Lines()
         self._left_out = 0
+        self._complaint = ""
         self.traits = agent.traits if agent else Traits()
         self.tally = Tally(sums=self.traits.sums)
 
@@ -38,17 +41,20 @@ class Hearing:
 
     @property
     def hopeless(self) -> bool:
-        """Tell whether it has said that it will never get through, and yet goes on trying."""
+        """Tell whether it has said that it will never get through, and yet goes on trying.
+
+        A program of plain text is let be: what looks like its last word may be a quotation.
+        """
         final = self.tally.final
-        return final is not None and final.fault is Fault.PERMANENT
+        return self.traits.says_end and final is not None and final.fault is Fault.PERMANENT
 
     def verdict(self, returncode: int, last_line: str, at: float) -> Final | None:
         """Give its last word about itself; None leaves the judgement to the exit code."""
         final = self.tally.final
         if final is None and self.traits.says_end:
             if returncode:
-                # What it printed before its first event is all that there is.
-                found = faults.failed(last_line, at=at)
+                # What it printed in plain words is all that there is; a trace of its own may stand below.
+                found = faults.failed(self._complaint or last_line, at=at)
                 return found if found.fault is not None else None
             return Final(ok=False, words=f"it ended without its last word: {last_line}")
         if final is not None and not final.ok and final.fault in {Fault.LIMIT, Fault.TRANSIENT}:
@@ -60,3 +66,6 @@ class Hearing:
         seen = self._agent.parse(line) if self._agent else None
         if seen is not None:
             self.tally.add(seen, at)
+        elif self.traits.says_end and not line.startswith(b"{"):
+            words = line[:_LONGEST_COMPLAINT].decode("utf-8", "replace")
+            self._complaint = words if faults.fault_of(words) else self._complaint

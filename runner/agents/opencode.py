@@ -1,4 +1,7 @@
-"""OpenCode, headless: `opencode run --format json`. Every step tells its own tokens and cost."""
+"""OpenCode, headless: `opencode run --format json`. Every step tells its own tokens and cost.
+
+A tool is told of when it has ended, so that a long one is silence.
+"""
 
 import time
 
@@ -10,12 +13,14 @@ from runner.core.model import Usage
 from runner.core.settings import AgentSettings
 from runner.core.stream import Final, Seen
 
+_QUIET = 600.0
+
 
 class OpencodeAgent:
     """Starts and reads `opencode`."""
 
     name = "opencode"
-    traits = Traits(streams=True, says_end=True, sums=True)
+    traits = Traits(streams=True, says_end=True, sums=True, quiet_seconds=_QUIET)
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings

@@ -51,7 +51,8 @@ class Traits:
 
     `streams`: its lines say something. `says_end`: one that ends without a last word has failed.
     `sums`: each usage is one more part. `whole_thread`: usage is that of the conversation, earlier sessions
-    included. `quiet_seconds`: for so long it may be silent in good health.
+    included. `quiet_seconds`: for so long it may be silent in good health. `litter`: what it leaves in its
+    folder and is nobody's work, as patterns for git to ignore.
     """
 
     streams: bool = False
@@ -59,6 +60,7 @@ class Traits:
     sums: bool = False
     whole_thread: bool = False
     quiet_seconds: float = 0.0
+    litter: tuple[str, ...] = ()
 
 
 class Agent(Protocol):

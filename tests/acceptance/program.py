@@ -47,14 +47,14 @@ def command(*args: str) -> list[str]:
     return [sys.executable, "-m", "runner", *args]
 
 
-def run(cwd: Path, *args: str, env: Mapping[str, str] | None = None) -> Ran:
+def run(cwd: Path, *args: str, env: Mapping[str, str] | None = None, limit: float = LIMIT) -> Ran:
     """Run the program to its end."""
     done = subprocess.run(
         command(*args),
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=limit,
         check=False,
         stdin=subprocess.DEVNULL,
         env={**os.environ, **(env or {})},

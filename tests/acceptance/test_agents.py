@@ -26,6 +26,7 @@ plan = json.loads((home / (story + ".json")).read_text())
 act = plan[min(number, len(plan)) - 1]
 (home / (story + ".prompt")).write_text(sys.stdin.read())
 for name, text in act.get("files", {{}}).items():
+    pathlib.Path(name).parent.mkdir(exist_ok=True)
     pathlib.Path(name).write_text(text)
 flag = next((flag for flag in ("--session-id", "--resume") if flag in sys.argv), "")
 session = sys.argv[sys.argv.index(flag) + 1] if flag else ""
@@ -152,6 +153,28 @@ def test_a_claim_of_success_without_a_change_is_no_work(actors: Actors) -> None:
     ran = actors.run()
     assert (ran.code, ran.story("a")["status"]) == (3, "no_work")
     assert "was denied Bash" in ran.err
+
+
+def test_what_aider_leaves_about_is_no_work(actors: Actors) -> None:
+    """Its cache is ignored, so a session that did nothing else has not done the story."""
+    actors.install("aider")
+    lines = ["Nothing to do.", "Tokens: 1.0k sent, 10 received."]
+    actors.story("a", {"files": {".aider.tags.cache.v4/cache.db": "x"}, "lines": lines})
+    ran = actors.run()
+    assert (ran.code, ran.story("a")["status"]) == (3, "no_work"), ran.err
+    (record,) = actors.records()
+    assert (record["input_tokens"], record["tool_uses"]) == (1000, None)
+
+
+def test_an_error_of_aider_fails_its_story_though_it_ends_with_0(actors: Actors) -> None:
+    """A refused key is told in its lines alone; what lies about in the worktree does not count."""
+    actors.install("aider")
+    words = "litellm.AuthenticationError: AuthenticationError: OpenAIException - no such key"
+    actors.story("a", {"files": {"half.txt": "x"}, "lines": [words, "Check your API key."]})
+    ran = actors.run()
+    story = ran.story("a")
+    assert (ran.code, story["status"], story["sessions"]) == (3, "failed", 1), ran.err
+    assert "no such key" in story["reason"]
 
 
 def test_an_end_without_a_last_word_is_a_failed_attempt(actors: Actors) -> None:

@@ -2,9 +2,7 @@
 
 import json
 import os
-import shutil
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,88 +10,64 @@ from typing import Any
 import pytest
 
 from tests.agents.model import Scene, scripted_model
+from tests.agents.programs import MODELS, CannotInstallError, arguments, environment, installed
 from tests.conftest import git
-
-ROOT = Path(__file__).parent.parent.parent
-PREFIX = Path(os.environ.get("AGENTS_PREFIX", ROOT / ".venv" / "agents"))
-PACKAGES = {"claude": "@anthropic-ai/claude-code@2.1.197", "codex": "@openai/codex@0.166.0"}
-INSTALL_SECONDS = 600
-
-
-def _program(name: str) -> Path:
-    return PREFIX / "node_modules" / ".bin" / name
-
-
-@pytest.fixture(scope="session")
-def programs() -> Path:
-    """Install the programs with npm where they are missing; skips where that cannot be done."""
-    missing = [package for name, package in PACKAGES.items() if not _program(name).exists()]
-    if missing and shutil.which("npm") is None:
-        pytest.skip("npm is not installed, so the agent programs cannot be")
-    if missing:
-        PREFIX.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            ["npm", "install", "--prefix", str(PREFIX), "--no-fund", "--no-audit", *missing],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=INSTALL_SECONDS,
-        )
-        if done.returncode:
-            pytest.skip(f"the agent programs cannot be installed: {done.stderr.strip().splitlines()[-1:]}")
-    return PREFIX / "node_modules" / ".bin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A repository, the agents' environment, and the model that they talk to."""
+    """A repository, one agent's environment, and the model that it talks to."""
 
     repo: Path
+    agent: str
     env: dict[str, str]
     scene: Scene
     url: str
 
+    @property
+    def model(self) -> str:
+        """Name, as a flag, a model that the program accepts."""
+        return f"--model={MODELS[self.agent]}"
+
+    def play(self, script_id: str, *acts: dict[str, Any], faults: Sequence[dict[str, Any]] = ()) -> str:
+        """Give the body of a story that holds a script."""
+        script = {"id": script_id, "acts": acts, "faults": faults, "toolless": self.agent == "aider"}
+        return f"Do as you are told.\n\nPLAY {json.dumps(script)}"
+
+    def configure(
+        self, *, bypass: bool = False, args: Sequence[str] = (), codex: Sequence[str] = (), **more: str
+    ) -> None:
+        """Write and commit the settings; `codex` are further options of its provider, `more` plain ones."""
+        every = json.dumps([*arguments(self.agent, self.url, codex), *args])
+        lines = [f"{name.replace('_', '-')} = {value}" for name, value in more.items()]
+        lines += [f"[agents.{self.agent}]", f"args = {every}"]
+        # Claude refuses this to root, unless it is told that it cannot do any harm.
+        lines += ['permissions = "bypass"', 'env = { IS_SANDBOX = "1" }'] if bypass else []
+        for tier in ("green", "warn", "degraded"):
+            lines += [f"[tiers.{tier}]", "memory-gb = 0.1"]
+        (self.repo / "autopilot-multi.toml").write_text("\n".join(lines) + "\n")
+        git(self.repo, "add", "-A")
+        git(self.repo, "commit", "-q", "--allow-empty", "-m", "settings")
+
 
 @pytest.fixture
-def stage(tmp_path: Path, programs: Path, repo: Path) -> Iterator[Stage]:
-    """Give a repository in which claude and codex talk to the scripted model, with settings to match."""
-    for name in ("tmp", "home"):
-        (tmp_path / name).mkdir(exist_ok=True)
+def stage(tmp_path: Path, agent: str, repo: Path) -> Iterator[Stage]:
+    """Give a repository in which one agent talks to the scripted model, with settings to match."""
+    try:
+        folder = installed(agent)
+    except CannotInstallError as error:
+        pytest.skip(str(error))
+    # Codex has no sandbox when its home lies below the temporary folder.
+    (tmp_path / "tmp").mkdir()
     with scripted_model() as (url, scene):
         env = {
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            # Codex has no sandbox when its home lies below the temporary folder.
+            "PATH": f"{folder}:{os.environ['PATH']}",
             "TMPDIR": str(tmp_path / "tmp"),
-            "ANTHROPIC_BASE_URL": url,
-            "ANTHROPIC_API_KEY": "sk-ant-api03-scripted-0123456789",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_TELEMETRY": "1",
-            "SCRIPTED_KEY": "scripted-key-0123456789",
+            **environment(agent, url, tmp_path / "home"),
         }
-        configure(repo, url)
-        yield Stage(repo=repo, env=env, scene=scene, url=url)
-
-
-def configure(
-    repo: Path, url: str, *, more: str = "", codex: tuple[str, ...] = (), bypass: bool = False
-) -> None:
-    """Write the settings; `codex` are further options of its provider."""
-    options = ", ".join(
-        (f'name="scripted", base_url="{url}/v1", env_key="SCRIPTED_KEY", wire_api="responses"', *codex)
-    )
-    args = ["--disable", "plugins", "--disable", "apps", "-c", 'model_provider="scripted"']
-    args += ["-c", f"model_providers.scripted={{{options}}}"]
-    free = 'permissions = "bypass"\n' if bypass else ""
-    quoted = ", ".join(f"'{part}'" for part in args)
-    (repo / "autopilot-multi.toml").write_text(
-        f"{more}\n[agents.codex]\nargs = [{quoted}]\n{free}[tiers.green]\nmemory-gb = 0.1\n"
-        "[tiers.warn]\nmemory-gb = 0.1\n[tiers.degraded]\nmemory-gb = 0.1\n"
-    )
-    git(repo, "add", "-A")
-    git(repo, "commit", "-q", "--allow-empty", "-m", "settings")
-
-
-def play(script_id: str, *acts: dict[str, Any], faults: tuple[dict[str, Any], ...] = ()) -> str:
-    """Give the body of a story that holds a script."""
-    script = {"id": script_id, "acts": list(acts), "faults": list(faults)}
-    return f"Do as you are told.\n\nPLAY {json.dumps(script)}"
+        # Aider looks for these in git's files alone, and would write them itself.
+        git(repo, "config", "user.name", "Test")
+        git(repo, "config", "user.email", "test@example.com")
+        stage = Stage(repo=repo, agent=agent, env=env, scene=scene, url=url)
+        stage.configure()
+        yield stage

@@ -3,34 +3,45 @@
 The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
 reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}` or `{"say": "words"}`; after the last one the model
 says that it is done. Which act is next is told by the tool results since the last script, so that a resumed
-conversation needs no memory here. A fault takes the place of a reply:
-`{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header retry-after; `at` may be "*"), or
-`{"at": 0, "stall": 60}`. Only how often a fault was met is remembered, under the script's id.
+conversation needs no memory here. A program without tools (aider) gets the first act, if the script says
+`"toolless": true`.
 
-Spoken are Anthropic's messages and OpenAI's responses, streamed.
+A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
+retry-after; `at` may be "*"), or `{"at": 0, "stall": 60}`. One with `headers` alone sends them along. Only
+how often a fault was met is remembered, under the script's id.
 """
 
 import json
 import re
 import select
 import threading
-import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.agents import dialects
+from tests.agents.dialects import Action, Request
+
 _PLAY = re.compile(r"^PLAY (\{.*\})\s*$", re.MULTILINE)
-_SHELLS = ("Bash", "exec_command", "shell_command", "shell")
+_WORKSPACE = re.compile(r"(/\S+)/\.orchestrator/")
+_SHELLS = {
+    "Bash": "command",
+    "exec_command": "cmd",
+    "shell_command": "command",
+    "shell": "command",
+    "bash": "command",
+    "run_shell_command": "command",
+}
+_WRITERS = {"Write": "file_path", "write_file": "file_path", "write": "filePath"}
 _ERRORS = {
     401: "authentication_error",
     404: "not_found_error",
     429: "rate_limit_error",
     529: "overloaded_error",
 }
-Action = dict[str, Any]
 
 
 @dataclass
@@ -71,54 +82,48 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: clients are killed in these tests."""
 
 
-def _plain(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, dict):
-        return _plain(content.get("text") or content.get("content") or content.get("output") or "")
-    return "\n".join(_plain(part) for part in content or ())
-
-
-def _turns(body: dict[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Give what the user and the tools said, in order: whether it is a tool's result, and its text."""
-    for message in body.get("messages") or ():
-        if message.get("role") == "user":
-            content = message["content"]
-            for block in content if isinstance(content, list) else [content]:
-                yield isinstance(block, dict) and block.get("type") == "tool_result", _plain(block)
-    for item in body.get("input") or ():
-        if str(item.get("type", "")).endswith("_output"):
-            yield True, _plain(item.get("output"))
-        elif item.get("role") == "user":
-            yield False, _plain(item.get("content"))
-
-
-def _script(body: dict[str, Any]) -> tuple[dict[str, Any] | None, int, str]:
+def _script(request: Request) -> tuple[dict[str, Any] | None, int, str]:
     """Find the newest script, how far it has been played, and the newest result."""
     script, step, newest = None, 0, ""
-    for is_result, words in _turns(body):
+    for is_result, words in request.turns:
         found = None if is_result else _PLAY.findall(words)
         if found:
             script, step, newest = json.loads(found[-1]), 0, ""
         elif is_result:
             step, newest = step + 1, words
-    return script, step, newest
+    # A program that writes its own commit message quotes the script in its request for one.
+    return (None if "commit message" in request.system[:400] else script), step, newest
 
 
-def _action(script: dict[str, Any], step: int, tools: list[str]) -> Action:
+def _action(script: dict[str, Any], step: int, request: Request) -> Action:
     acts = script.get("acts", [])
     act = acts[step] if step < len(acts) else {"say": "All done."}
     if "say" in act:
         return {"text": act["say"]}
     if "write" in act:
         name, words = str(act["write"][0]), str(act["write"][1])
-        if "Write" in tools:
-            return {"tool": "Write", "input": {"file_path": name, "content": words}}
+        if not request.tools:
+            return {"text": f"{name}\n```\n{words}\n```\n"}
+        writer = next((tool for tool in _WRITERS if tool in request.tools), None)
+        if writer:
+            return {
+                "tool": writer,
+                "input": {_WRITERS[writer]: f"{_workspace(request)}/{name}", "content": words},
+            }
         act = {"sh": f"printf '%s' '{words}' > {name}"}
-    shell = next(name for name in _SHELLS if name in tools)
-    key = "cmd" if shell == "exec_command" else "command"
+    shell = next((name for name in _SHELLS if name in request.tools), None)
+    if shell is None:
+        return {"text": f"No shell among {', '.join(request.tools)}."}
     command = ["bash", "-c", act["sh"]] if shell == "shell" else act["sh"]
-    return {"tool": shell, "input": {key: command}}
+    more: dict[str, Any] = {"description": "scripted"} if shell in {"bash", "run_shell_command"} else {}
+    more |= {"is_background": False} if shell == "run_shell_command" else {}
+    return {"tool": shell, "input": {_SHELLS[shell]: command, **more}}
+
+
+def _workspace(request: Request) -> str:
+    """Find the folder that the agent works in: the prompt names its result file, which lies there."""
+    found = (_WORKSPACE.search(words) for is_result, words in request.turns if not is_result)
+    return next(match[1] for match in found if match)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -136,28 +141,32 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-        path = self.path.split("?")[0]
-        if not path.endswith(("/messages", "/responses")) or not raw.startswith(b"{"):
-            self._json({"input_tokens": 1})
+        request = dialects.read(self.path.split("?")[0], json.loads(raw)) if raw.startswith(b"{") else None
+        if request is None:
+            self._json({"input_tokens": 1, "totalTokens": 1})
             return
-        body = json.loads(raw)
-        script, step, newest = _script(body)
-        scripts = sum(1 for _, words in _turns(body) if _PLAY.search(words))
-        tools = [tool.get("name") or tool.get("type", "") for tool in body.get("tools") or ()]
-        if script is None or not tools:  # a side request, such as one for a title
-            self._reply(path, body, {"text": "ok"})
+        script, step, newest = _script(request)
+        if script is None or not (request.tools or script.get("toolless")):
+            self._reply(request, {"text": "ok"})  # a side request, such as one for a title
             return
+        scripts = sum(1 for _, words in request.turns if _PLAY.search(words))
         fault = self._fault(script, step)
         with self.scene.lock:
             entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
             self.scene.asked.append(entry)
         if fault and "status" in fault:
             status = fault["status"]
-            error = {"type": _ERRORS.get(status, "api_error"), "message": f"scripted {status}"}
             headers = {"retry-after": str(fault["after"])} if "after" in fault else {}
-            self._json({"type": "error", "error": error}, status, headers)
+            body = dialects.failure(status, _ERRORS.get(status, "api_error"))
+            self._json(body, status, {**headers, **fault.get("headers", {})})
             return
-        self._reply(path, body, _action(script, step, tools), stall=(fault or {}).get("stall", 0))
+        fault = fault or {}
+        self._reply(
+            request,
+            _action(script, step, request),
+            stall=fault.get("stall", 0),
+            headers=fault.get("headers", {}),
+        )
 
     def _fault(self, script: dict[str, Any], step: int) -> dict[str, Any] | None:
         for number, fault in enumerate(script.get("faults", ())):
@@ -168,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return dict(fault)
         return None
 
-    def _json(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+    def _json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         sent = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
@@ -178,90 +187,30 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def _reply(self, path: str, body: dict[str, Any], action: Action, *, stall: float = 0) -> None:
-        messages = path.endswith("/messages")
-        whole, events = (_as_messages if messages else _as_responses)(str(body.get("model")), action)
-        if not body.get("stream"):
-            self._json(whole)
+    def _reply(
+        self, request: Request, action: Action, *, stall: float = 0, headers: Mapping[str, str] | None = None
+    ) -> None:
+        whole, events = request.render(request.model, action)
+        if not request.streamed:
+            if not self._hung_up(stall):
+                self._json(whole, headers=headers)
             return
         self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
+        sent = {"content-type": "text/event-stream", "transfer-encoding": "chunked", **(headers or {})}
+        for name, text in sent.items():
+            self.send_header(name, text)
         self.end_headers()
         for number, (name, event) in enumerate(events):
-            if stall and number == 1 and select.select([self.connection], [], [], stall)[0]:
-                self.close_connection = True  # the client has hung up
+            if number == min(1, len(events) - 1) and self._hung_up(stall):
                 return
-            data = f"event: {name}\ndata: {json.dumps({'type': name, **event})}\n\n".encode()
+            told = f"event: {name}\n" if name else ""
+            data = f"{told}data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
             self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")
 
-
-Reply = tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]
-
-
-def _as_messages(model: str, action: Action) -> Reply:
-    usage = {"input_tokens": 1000, "output_tokens": 10}
-    if "text" in action:
-        empty: dict[str, Any] = {"type": "text", "text": ""}
-        full = {"type": "text", "text": action["text"]}
-        delta, stop = {"type": "text_delta", "text": action["text"]}, "end_turn"
-    else:
-        name = f"toolu_{uuid.uuid4().hex}"
-        empty = {"type": "tool_use", "id": name, "name": action["tool"], "input": {}}
-        full = {**empty, "input": action["input"]}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(action["input"])}
-        stop = "tool_use"
-    message: dict[str, Any] = {
-        "id": f"msg_{uuid.uuid4().hex}",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-    }
-    ended = {"stop_reason": stop, "stop_sequence": None}
-    begun: dict[str, Any] = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
-    events: list[tuple[str, dict[str, Any]]] = [
-        ("message_start", {"message": {**begun, "usage": {**usage, "output_tokens": 1}}}),
-        ("content_block_start", {"index": 0, "content_block": empty}),
-        ("content_block_delta", {"index": 0, "delta": delta}),
-        ("content_block_stop", {"index": 0}),
-        ("message_delta", {"delta": ended, "usage": usage}),
-        ("message_stop", {}),
-    ]
-    return {**message, **ended, "content": [full], "usage": usage}, events
-
-
-def _as_responses(model: str, action: Action) -> Reply:
-    name = uuid.uuid4().hex
-    usage = {
-        "input_tokens": 1000,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": 10,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 1010,
-    }
-    item: dict[str, Any]
-    if "text" in action:
-        content = [{"type": "output_text", "text": action["text"], "annotations": []}]
-        item = {"type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed"}
-        item["content"] = content
-    else:
-        arguments = json.dumps(action["input"])
-        item = {"type": "function_call", "id": f"fc_{name}", "call_id": f"call_{name}"}
-        item |= {"name": action["tool"], "arguments": arguments}
-    whole: dict[str, Any] = {
-        "id": f"resp_{name}",
-        "object": "response",
-        "model": model,
-        "status": "completed",
-    }
-    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
-    whole |= {"output": [item], "usage": usage}
-    events: list[tuple[str, dict[str, Any]]] = [
-        ("response.created", {"response": begun, "sequence_number": 0}),
-        ("response.output_item.added", {"output_index": 0, "item": item, "sequence_number": 1}),
-        ("response.output_item.done", {"output_index": 0, "item": item, "sequence_number": 2}),
-        ("response.completed", {"response": whole, "sequence_number": 3}),
-    ]
-    return whole, events
+    def _hung_up(self, stall: float) -> bool:
+        """Keep silent for a while; tell whether the client has lost its patience."""
+        if stall and select.select([self.connection], [], [], stall)[0]:
+            self.close_connection = True
+        return self.close_connection and bool(stall)

@@ -28,6 +28,7 @@ async def test_an_open_tool_is_a_sign_of_life(
     """Acceptance 36: silence while a tool runs ends nobody; the same silence without one does."""
     for name in ("stall-seconds", "inactivity-timeout"):
         monkeypatch.setitem(settings.BOUNDS, name, settings.Bounds(low=0.1, high=100))
+    monkeypatch.setattr("runner.agents.codex.QUIET", 0.0)
     program = tmp_path / "bin" / "codex"
     program.parent.mkdir()
     program.write_text(FAKE.format(python=sys.executable, line=line))

@@ -17,7 +17,7 @@ from runner.config_agents import KNOWN_AGENTS
 from runner.core.agent_sessions import AGENT_PROGRAMS
 from runner.core.model import Story, StoryId
 from runner.core.settings import AgentSettings
-from runner.core.stream import Fault
+from runner.core.stream import Fault, Final
 
 JOB = Job(
     story=Story(id=StoryId("a"), title="A", prompt="Do it."),
@@ -104,7 +104,7 @@ def test_every_agent_is_told_its_model_and_its_own_arguments(name: str) -> None:
     assert "" not in own.launch(replace(JOB, model="")).argv
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "opencode", "qwen"])
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode", "gemini", "qwen"])
 def test_a_conversation_is_resumed_by_its_id(name: str) -> None:
     """The id stands among the arguments, and is what the next session is known by."""
     launch = agent(name).launch(replace(JOB, conversation="c-1"))
@@ -114,11 +114,11 @@ def test_a_conversation_is_resumed_by_its_id(name: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_bypass_is_only_the_users_word(name: str) -> None:
-    """The default gives no agent all permissions; `bypass` changes the command."""
+    """The default gives no agent all permissions; `bypass` changes the command where it can."""
     free = {"bypassPermissions", "danger-full-access", "--auto", "yolo"}
     least, bypass = (agent(name, permissions=word).launch(JOB).argv for word in ("edit", "bypass"))
     assert not free & set(least)
-    assert least != bypass
+    assert (least == bypass) is (name == "aider")  # it runs no command unseen, whatever it is told
 
 
 def test_claude_may_edit_and_run_what_judges_it() -> None:
@@ -144,6 +144,17 @@ def test_codex_tells_tools_messages_and_errors() -> None:
     assert hearing.tally.final is None
     refused = {"type": "error", "message": "Reconnecting... 2/5 (unexpected status 401 Unauthorized)"}
     assert heard("codex", refused).hopeless
+
+
+def test_a_complaint_is_found_above_a_trace() -> None:
+    """A program that ends before its first event says why in plain words, and perhaps where in its code."""
+    hearing = Hearing(agent("codex"))
+    error = b"Error: thread/resume failed: no rollout found for thread id x (code -32600)\n"
+    hearing.feed(error + b"\nStack backtrace:\n   0: <unknown>\n", 0.0)
+    verdict = hearing.verdict(1, "0: <unknown>", at=0.0)
+    assert verdict is not None
+    assert (verdict.fault, verdict.words) == (Fault.LOST, error.decode().strip())
+    assert Hearing(agent("codex")).verdict(1, "0: <unknown>", at=0.0) is None
 
 
 def test_opencode_sums_its_steps() -> None:
@@ -190,6 +201,38 @@ def test_gemini_and_aider_tell_what_they_used() -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        ("litellm.AuthenticationError: AuthenticationError: OpenAIException - bad key", Fault.PERMANENT),
+        ("litellm.NotFoundError: OpenAIException - no such model", Fault.PERMANENT),
+        ("litellm.RateLimitError: RateLimitError: OpenAIException - slow down", Fault.LIMIT),
+        ("litellm.InternalServerError: AnthropicException - Overloaded", Fault.TRANSIENT),
+        ("litellm.APIConnectionError: OpenAIException - Connection error.", Fault.TRANSIENT),
+        ("litellm.Timeout: APITimeoutError - Request timed out.", Fault.TRANSIENT),
+    ],
+)
+def test_an_error_of_aider_is_its_last_word_until_a_reply_comes(error: str, fault: Fault) -> None:
+    """It ends with 0 all the same; a reply after a retry, or one that quotes an error, makes it good."""
+    hearing = Hearing(agent("aider"))
+    hearing.feed(f"{error}\nRetrying in 4.0 seconds...\n".encode(), 0.0)
+    verdict = hearing.verdict(0, "", at=0.0)
+    assert verdict is not None
+    assert (verdict.ok, verdict.fault) == (False, fault)
+    assert (hearing.tally.busy(3.0), hearing.tally.busy(5.0)) == (True, False)
+    assert not hearing.hopeless
+    hearing.feed(b"Tokens: 1.0k sent, 10 received.\n", 6.0)
+    assert hearing.verdict(0, "", at=0.0) == Final(ok=True)
+
+
+def test_aider_leaves_nothing_in_the_worktree() -> None:
+    """Its histories go where the prompt is; its cache, which stays, is ignored by git."""
+    argv = agent("aider").launch(JOB).argv
+    for flag in ("--chat-history-file", "--input-history-file"):
+        assert Path(argv[argv.index(flag) + 1]).parent == JOB.prompt.parent
+    assert agent("aider").traits.litter == ("/.aider.tags.cache.v*/",)
+
+
+@pytest.mark.parametrize(
     ("words", "fault"),
     [
         ("exceeded retry limit, last status: 429 Too Many Requests", Fault.LIMIT),
@@ -202,6 +245,10 @@ def test_gemini_and_aider_tell_what_they_used() -> None:
         ("API Error: Repeated 529 Overloaded errors", Fault.TRANSIENT),
         ("Not logged in · Please run /login", Fault.PERMANENT),
         ("No conversation found with session ID: x", Fault.LOST),
+        ("No saved session found with ID x. Run `qwen --resume` without an ID to choose.", Fault.LOST),
+        ("Error resuming session: No previous sessions found for this project.", Fault.LOST),
+        ('Error resuming session: Invalid session identifier "x".', Fault.LOST),
+        ("thread/resume failed: no rollout found for thread id x (code -32600)", Fault.LOST),
         ("the tests do not pass", None),
     ],
 )

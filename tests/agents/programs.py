@@ -1,0 +1,131 @@
+"""The real programs: how each is installed into a folder of its own, and led to the scripted model."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PREFIX = Path(os.environ.get("AGENTS_PREFIX", ROOT / ".venv" / "agents"))
+VERSIONS = {
+    "claude": "@anthropic-ai/claude-code@2.1.197",
+    "codex": "@openai/codex@0.166.0",
+    "opencode": "opencode-ai@1.18.33",
+    "gemini": "@google/gemini-cli@0.61.0",
+    "qwen": "@qwen-code/qwen-code@0.15.10",
+    "aider": "aider-chat==0.86.2",
+}
+MODELS = {
+    "claude": "claude-sonnet-4-5",
+    "codex": "gpt-5",
+    "opencode": "scripted/m-1",
+    "gemini": "gemini-2.5-pro",
+    "qwen": "qwen3-coder-plus",
+    "aider": "openai/gpt-4.1",
+}
+KEY = "sk-scripted-0123456789abcdef"
+INSTALL_SECONDS = 900
+
+
+class CannotInstallError(Exception):
+    """There is no registry to be reached, or no runtime; says which."""
+
+
+@cache
+def installed(name: str) -> Path:
+    """Give the folder of a program; installs it where it is missing."""
+    folder = PREFIX / "aider" / "bin" if name == "aider" else PREFIX / "node_modules" / ".bin"
+    if not (folder / name).exists():
+        PREFIX.mkdir(parents=True, exist_ok=True)
+        for argv in _steps(name):
+            _install(name, argv)
+    return folder
+
+
+def _steps(name: str) -> Sequence[list[str]]:
+    if name == "aider":
+        home = PREFIX / "aider"
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", VERSIONS[name]]
+        return [sys.executable, "-m", "venv", str(home)], pip
+    if shutil.which("npm") is None:
+        raise CannotInstallError(f"{name} needs npm, which is not installed")
+    npm = ["npm", "install", "--prefix", str(PREFIX), "--no-fund", "--no-audit", VERSIONS[name]]
+    return (npm,)
+
+
+def _install(name: str, argv: list[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)
+    if done.returncode:
+        raise CannotInstallError(f"{name} cannot be installed: {done.stderr.strip()[-300:]}")
+
+
+def environment(name: str, url: str, home: Path) -> dict[str, str]:
+    """Give what leads a program to the model, and keeps it from asking anybody else."""
+    match name:
+        case "claude":
+            return {
+                "ANTHROPIC_BASE_URL": url,
+                "ANTHROPIC_API_KEY": "sk-ant-api03-scripted-0123456789",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "DISABLE_TELEMETRY": "1",
+            }
+        case "codex":
+            return {"SCRIPTED_KEY": KEY}
+        case "opencode":
+            return {
+                "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode(url)),
+                "OPENCODE_DISABLE_MODELS_FETCH": "1",
+                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+                "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+            }
+        case "gemini":
+            settings = home / ".gemini" / "settings.json"
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            chosen = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+            settings.write_text(json.dumps({**chosen, "privacy": {"usageStatisticsEnabled": False}}))
+            return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url}
+        case "qwen":
+            return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1"}
+        case _:
+            more = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "AIDER_ANALYTICS_DISABLE": "true"}
+            return {"OPENAI_API_KEY": KEY, "OPENAI_API_BASE": f"{url}/v1", **more}
+
+
+def _opencode(url: str) -> dict[str, object]:
+    model = {"name": "m-1", "limit": {"context": 100_000, "output": 8_000}, "cost": {"input": 1, "output": 2}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "scripted",
+        "options": {"baseURL": f"{url}/v1", "apiKey": KEY},
+        "models": {"m-1": model},
+    }
+    return {
+        "autoupdate": False,
+        "share": "disabled",
+        "small_model": MODELS["opencode"],
+        "provider": {"scripted": provider},
+    }
+
+
+def arguments(name: str, url: str, codex: Sequence[str] = ()) -> list[str]:
+    """Give the arguments that belong into the settings of the run; `codex` are options of its provider."""
+    match name:
+        case "codex":
+            provider = ", ".join(
+                (
+                    f'name="scripted", base_url="{url}/v1", env_key="SCRIPTED_KEY", wire_api="responses"',
+                    *codex,
+                )
+            )
+            args = ["--disable", "plugins", "--disable", "apps", "-c", 'model_provider="scripted"']
+            return [*args, "-c", f"model_providers.scripted={{{provider}}}"]
+        case "qwen":
+            return ["--auth-type", "openai"]
+        case "aider":
+            return ["--edit-format", "whole"]
+        case _:
+            return []
