@@ -270,6 +270,12 @@ class Repository:
             for ident in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT")
         )
 
+    @cached_property
+    def names_user(self) -> bool:
+        """Whether git's configuration, the environment left aside, has a name and an address; asked once."""
+        keys = ("user.name", "user.email")
+        return all(self.run("config", "--get", key, check=False).returncode == 0 for key in keys)
+
     def exclude(self, pattern: str) -> None:
         """Have every checkout of the repository ignore `pattern`, without touching a tracked file."""
         path = Path(os.path.realpath(self.common_dir / "info" / "exclude"))

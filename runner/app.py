@@ -34,6 +34,7 @@ from runner.core.settings import Settings
 from runner.core.story_json import from_json
 from runner.core.tiers import evaluate
 from runner.crash import write_crash_log
+from runner.frictions import frictions
 from runner.groups import unwrapped
 from runner.guarding import Guarding, guarding_of
 from runner.history import past_of
@@ -235,7 +236,7 @@ async def _coordinate(
     await offload(_exclude, repository, crew)
     root = root_of(repository, crew.settings)
     guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
-    notes = await offload(_notes, journal, repository, crew.settings, root)
+    notes = await offload(_notes, journal, repository, crew)
     await recorder.record(*first, *notes)
     control, ended_by = StopControl(), EndedBy()
     async with (
@@ -287,10 +288,13 @@ def _attended(desk: Desk | None, recorder: Recorder) -> bool:
     return desk is not None and desk.waits(recorder.snapshot)
 
 
-def _notes(journal: Journal, repository: Repository, settings: Settings, root: Path) -> tuple[ev.Noted, ...]:
+def _notes(journal: Journal, repository: Repository, crew: _Crew) -> tuple[ev.Noted, ...]:
     """Say what of the surroundings a person should know."""
     identity = "" if repository.has_identity else NO_IDENTITY
-    told = (*journal.notes, identity, warning_of(repository, settings, root))
+    root = root_of(repository, crew.settings)
+    warning = warning_of(repository, crew.settings, root)
+    rubs = frictions(crew.agents.values(), repository, crew.settings, root)
+    told = (*journal.notes, identity, warning, *(friction.line for friction in rubs))
     return tuple(ev.Noted(message=note) for note in told if note)
 
 

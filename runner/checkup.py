@@ -20,15 +20,17 @@ from isolation.lease import holder_is_alive, read_holder
 from isolation.model import EnforcementLevel, IsolationMode
 from isolation.process_tree import SUBREAPER, kill_level
 from runner import probe
+from runner.agents.catalogue import KNOWN
 from runner.agents.installed import find_installed
 from runner.config import load_settings
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.exclusivity import runs_alone
 from runner.core.instants import clock, span
 from runner.core.model import ResourceSample, Tier
-from runner.core.settings import Settings
+from runner.core.settings import AgentSettings, Settings
 from runner.core.window import at_start
 from runner.core.words import count, window
+from runner.frictions import frictions
 from runner.guarding import UNSEEN, guarding_of
 from runner.journal import Journal
 from runner.journal_file import require_sound
@@ -86,6 +88,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
     if paths:
         if settings.bg_isolation == IsolationMode.WORKTREE:
             yield _guard(paths.common_dir, settings, place)
+        yield from _frictions(start, settings, place, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
         yield from _sessions(paths.common_dir)
@@ -177,6 +180,24 @@ def _agents(settings: Settings, environ: dict[str, str]) -> Finding:
         detail=", ".join(found),
         hint="" if signed_in else "sign in to one of them, or set its key; its own help says how.",
     )
+
+
+def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Finding]:
+    """Tell which of the installed agents would not work here as they are set up."""
+    from isolation.repository import Repository
+
+    described = {
+        found.name: settings.agents.get(found.name, AgentSettings()) for found in find_installed(environ)
+    }
+    agents = [KNOWN[name](agent) for name, agent in described.items() if not agent.argv]
+    try:
+        found = frictions(agents, Repository.open(start), settings, root)
+    except (IsolationError, RunnerError):
+        return  # a run with these settings is refused, in words of its own
+    for friction in found:
+        yield Finding(
+            name=f"agent {friction.agent}", level=Level.WARN, detail=friction.detail, hint=f"{friction.hint}."
+        )
 
 
 def _program(name: str) -> bool:

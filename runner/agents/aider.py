@@ -42,6 +42,7 @@ class AiderAgent:
         sums=True,
         quiet_seconds=_QUIET,
         litter=("/.aider.tags.cache.v*/",),
+        names_user=True,
     )
 
     def __init__(self, settings: AgentSettings) -> None:

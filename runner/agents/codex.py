@@ -32,7 +32,10 @@ class CodexAgent:
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
-        self.traits = Traits(streams=True, says_end=True, whole_thread=True, quiet_seconds=QUIET)
+        free = settings.permissions == Permissions.BYPASS or any("danger" in word for word in settings.args)
+        self.traits = Traits(
+            streams=True, says_end=True, whole_thread=True, quiet_seconds=QUIET, own_sandbox=not free
+        )
 
     def launch(self, job: Job) -> Launch:
         """Begin a thread, or go on with one; `resume` takes the sandbox of the command before it."""

@@ -52,7 +52,8 @@ class Traits:
     `streams`: its lines say something. `says_end`: one that ends without a last word has failed.
     `sums`: each usage is one more part. `whole_thread`: usage is that of the conversation, earlier sessions
     included. `quiet_seconds`: for so long it may be silent in good health. `litter`: what it leaves in its
-    folder and is nobody's work, as patterns for git to ignore.
+    folder and is nobody's work, as patterns for git to ignore. `own_sandbox`: it puts its commands into one,
+    which takes mounts. `names_user`: where git's configuration names no user, it writes one.
     """
 
     streams: bool = False
@@ -61,6 +62,8 @@ class Traits:
     whole_thread: bool = False
     quiet_seconds: float = 0.0
     litter: tuple[str, ...] = ()
+    own_sandbox: bool = False
+    names_user: bool = False
 
 
 class Agent(Protocol):
