@@ -1,7 +1,7 @@
 """What three busy agents cost the coordinator: its own processor time while they print, as a share of a core.
 
-Each prints ten turns a second, a tool, its result and a message, which is more than real ones do. The agents
-are small programs named `codex`; the program that reads them is the real one.
+Each prints ten recorded turns a second, two tools with their results and a message: more than real ones do.
+The agents are small programs named `codex`; the program that reads them is the real one.
 """
 
 import os
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from tests.acceptance.program import command, write_story
-from tests.bench.bench_streams import codex_stream
+from tests.bench.bench_streams import turns
 from tests.conftest import git
 
 AGENTS, SECONDS, TURNS_A_SECOND = 3, 8.0, 10
@@ -20,10 +20,10 @@ GATE = 0.10
 _TICKS = os.sysconf("SC_CLK_TCK")
 _AGENT = f"""#!{sys.executable} -S
 import sys, time
-lines = open({{stream!r}}, "rb").read().splitlines(keepends=True)
+turn = open({{stream!r}}, "rb").read()
 sys.stdin.read()
-for number in range({int(SECONDS * TURNS_A_SECOND)}):
-    sys.stdout.buffer.write(b"".join(lines[3 * number : 3 * number + 3]))
+for _ in range({int(SECONDS * TURNS_A_SECOND)}):
+    sys.stdout.buffer.write(turn)
     sys.stdout.buffer.flush()
     time.sleep({1 / TURNS_A_SECOND})
 open("made", "w").write("x")
@@ -46,7 +46,7 @@ def _share(folder: Path) -> float:
     root, stream, agent = folder / "repo", folder / "stream", folder / "bin" / "codex"
     for made in (root, agent.parent):
         made.mkdir()
-    stream.write_bytes(codex_stream())
+    stream.write_bytes(turns("codex"))
     agent.write_text(_AGENT.format(stream=str(stream)))
     agent.chmod(0o755)
     git(root, "init", "-q", "-b", "main")
