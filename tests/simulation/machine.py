@@ -247,5 +247,6 @@ def made_up(seed: int) -> Iterator[None]:
         mock.patch("runner.presence.BEAT_SECONDS", 36_000.0),
         mock.patch("runner.window_keeper.TICK_SECONDS", 20.0),
         mock.patch("runner.orchestrator.REQUEST_SECONDS", 600.0),
+        mock.patch("runner.orchestrator.PAUSE_SECONDS", 600.0),
     ):
         yield
