@@ -24,13 +24,12 @@ from runner.state.vocabulary import STANDARD, Vocabulary
 from runner.state.writing import render, require_writable
 
 PATIENCE = 10.0
-"""Seconds to wait for the lock: a write takes milliseconds."""
+"""Seconds to wait for the lock, or for one who rewrites the file all the time: a write takes milliseconds."""
 
 LOCK_NAME = "state.lock"
 """What the lock is called in the folder of a story's exchange."""
 
 _PAUSE = 0.005
-_ROUNDS = 50
 
 
 def load_state(
@@ -129,7 +128,8 @@ def _write(
         seen = source = _settled(path, vocabulary)
         exchange = partial(_put, path, lock.parent, vocabulary)
         last: StateFile | None = None
-        for _ in range(_ROUNDS):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             on_disk = _understood(path, source, vocabulary, keep=last is not None or replace_unreadable)
             if on_disk is None and last is not None:
                 return last

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -262,12 +263,13 @@ def test_an_endless_rival_is_reported(
     path: Path, lock: Path, state: StateFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Joining gives up in words, not in a loop."""
-    numbers = iter(range(1, 1000))
+    monkeypatch.setattr(files, "PATIENCE", 0.2)
+    numbers = count(1)
 
     def write() -> None:
         path.write_text(path.read_text() + f"\n## N{next(numbers)}\n")
 
-    _between(monkeypatch, write, times=1000)
+    _between(monkeypatch, write, times=1_000_000)
     with pytest.raises(StateBusyError, match="without end"):
         save_state(path, replace(state, retry_count=2), state, lock=lock)
 
