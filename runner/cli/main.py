@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 EXIT_USER_ERROR = 1
 EXIT_SYSTEM = 2
 EXIT_INTERRUPTED = 130
+STDERR = 2
 COMMON_SWITCHES = frozenset({"--json", "-q", "--quiet", "-v", "--verbose", "--no-color"})
 
 
 def run_program(arguments: list[str]) -> int:
     """Run one command; nothing but an exit code leaves here."""
+    _open_closed_streams()
     if arguments[:1] in (["-h"], ["--help"]) or arguments == ["help"]:
         sys.stdout.write(overview())
         return 0
@@ -29,6 +31,23 @@ def run_program(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a poor locale costs a letter
     return _run_command(*_command(arguments))
+
+
+def _open_closed_streams() -> None:
+    """Put the null device where stdin, stdout or stderr is closed.
+
+    Otherwise the next file that is opened takes that place, the journal say, and is written into.
+    """
+    if None not in (sys.stdin, sys.stdout, sys.stderr):
+        return
+    import os
+
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        os.set_inheritable(descriptor, True)  # as the standard streams are
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(STDERR, "w", closefd=False)
 
 
 def _run_command(name: str, rest: list[str]) -> int:

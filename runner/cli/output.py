@@ -6,6 +6,15 @@ from typing import Any
 SCHEMA = 1
 
 
+def narrate(line: str) -> None:
+    """Put one line on stderr; a full disk or a reader that left costs the line, never the run."""
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
+
+
 class Output:
     """Where a command puts its answer, its narration and its error."""
 
@@ -28,11 +37,11 @@ class Output:
     def say(self, line: str) -> None:
         """Narrate one line."""
         if not self.quiet:
-            self._stderr(line)
+            narrate(line)
 
     def warn(self, line: str) -> None:
         """Say what a person should know even when quiet."""
-        self._stderr(f"warning: {line}")
+        narrate(f"warning: {line}")
 
     def error(self, *, code: str, message: str, hint: str = "") -> None:
         """Print an error: what is wrong, where, and what to do next."""
@@ -40,9 +49,9 @@ class Output:
             error = {"code": code, "message": message, "hint": hint}
             self._json({"schema": SCHEMA, "success": False, "command": self.command, "error": error})
             return
-        self._stderr(f"error: {message}")
+        narrate(f"error: {message}")
         if hint:
-            self._stderr(f"hint: {hint}")
+            narrate(f"hint: {hint}")
 
     @staticmethod
     def _json(document: dict[str, Any]) -> None:
@@ -50,8 +59,3 @@ class Output:
 
         sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
         sys.stdout.flush()
-
-    @staticmethod
-    def _stderr(line: str) -> None:
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()

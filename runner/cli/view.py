@@ -4,11 +4,12 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
 
-from runner.cli.output import Output
+from runner.cli.output import Output, narrate
 from runner.core.events import Event, OutputSeen, encode
 from runner.core.model import RunSnapshot
 from runner.core.screen import neutral
@@ -102,29 +103,34 @@ class LiveView:
 
     async def refresh(self) -> None:
         """Draw until cancelled, and leave the screen as it was."""
-        from runner.dashboard import Dashboard
-
         await self._begun.wait()
         try:
             while True:
                 if self._run is not None and not self._paused:
-                    if self._dashboard is None:
-                        self._dashboard = Dashboard(self._run, no_color=self._no_color)
-                        self._dashboard.__enter__()
-                    self._dashboard.update(self._run)
-                    self._dashboard.refresh(time.time())
+                    with suppress(OSError):  # a terminal that is gone shows nothing, and must not end the run
+                        self._draw(self._run)
                 await trio.sleep(REFRESH_SECONDS)
         finally:
             self._close()
 
+    def _draw(self, run: RunSnapshot) -> None:
+        from runner.dashboard import Dashboard
+
+        if self._dashboard is None:
+            self._dashboard = Dashboard(run, no_color=self._no_color)
+            self._dashboard.__enter__()
+        self._dashboard.update(run)
+        self._dashboard.refresh(time.time())
+
     def _close(self) -> None:
-        if self._dashboard is not None:
-            self._dashboard.__exit__(None, None, None)
-            self._dashboard = None
+        dashboard, self._dashboard = self._dashboard, None
+        if dashboard is not None:
+            with suppress(OSError):
+                dashboard.__exit__(None, None, None)
 
 
 class EventView(_Still):
-    """Every durable event as one JSON line on stdout; a reader that leaves does not end the run."""
+    """Every durable event as one JSON line on stdout; a reader that leaves, or a full disk, ends no run."""
 
     def __init__(self) -> None:
         self._read = True
@@ -140,13 +146,15 @@ class EventView(_Still):
         try:
             sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
             sys.stdout.flush()
-        except BrokenPipeError:
+        except OSError as error:
             self._read = False
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if not isinstance(error, BrokenPipeError):
+                narrate(f"warning: no further events are written ({error.strerror}); the run goes on")
 
     def say(self, line: str) -> None:
         """Tell a person, not the reader of the events."""
-        sys.stderr.write(line + "\n")
+        narrate(line)
 
 
 def choose_view(
