@@ -37,7 +37,7 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
     """Bring what is missing; a file that somebody changed is left as it is."""
     git_dir = admin_dir(repository, path)
     if git_dir is None:
-        raise WorkspaceError(f"{path} is not registered as a worktree", hint="run again")
+        raise not_registered(path)
     _outwait_index_lock(git_dir, path)
     if not (git_dir / "index").exists():
         read = ("read-tree", "HEAD")
@@ -59,7 +59,7 @@ def require_complete(
     Without `filled` nothing was checked out by this call and missing files are the story's own doing.
     """
     if admin_dir(repository, path) is None:
-        raise WorkspaceError(f"{path} is not registered as a worktree", hint="run again")
+        raise not_registered(path)
     seen = look(repository, path)
     if (seen.branch, seen.head) != (branch, tip):
         raise WorkspaceError(
@@ -74,6 +74,14 @@ def require_complete(
             f"{path} was not filled: {named(seen.missing or seen.staged)} missing ({why[0]})",
             hint="free disk space and check the filters in .gitattributes, then run again",
         )
+
+
+def not_registered(path: Path) -> WorkspaceError:
+    """Say that a folder and git do not know of each other; only a person can tell what is worth keeping."""
+    return WorkspaceError(
+        f"{path} is not connected with the repository any more",
+        hint="`git worktree repair` mends a lost .git file; else move the folder away, then run again",
+    )
 
 
 def _differences(repository: Repository, path: Path) -> tuple[list[str], list[str]]:

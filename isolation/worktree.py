@@ -21,12 +21,13 @@ from isolation.branches import (
     require_free_branch,
     start_of,
 )
+from isolation.checkout import admin_dir
 from isolation.closing import discard
 from isolation.commits import merge_parents
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.layout import main_checkout, require_component
 from isolation.model import Workspace, WorkspaceRequest
-from isolation.population import complete, is_half_filled, populate, require_complete
+from isolation.population import complete, is_half_filled, not_registered, populate, require_complete
 from isolation.registrations import Registration, clear_missing, load_registrations, lock_reason
 from isolation.repository import GitOutput, Repository, failure, metadata_lock, offload
 
@@ -62,7 +63,7 @@ async def create_or_attach(
 
     `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
     its end is recognised without it. `turn` is waited for once the tree is there; when it raises
-    instead, what was made is taken back.
+    instead, what was made is taken back, and a tree that vanished meanwhile is made again.
     """
     import trio
 
@@ -81,6 +82,8 @@ async def create_or_attach(
         if isinstance(error, GitCommandError):
             raise WorkspaceError(error.message, hint=error.hint) from error
         raise
+    if turn is not None and admin_dir(repository, request.path) is None:
+        return await create_or_attach(repository, request, populate_limiter)
     return Workspace(
         path=request.path,
         branch=request.branch,
@@ -88,6 +91,17 @@ async def create_or_attach(
         head=place.tip,
         reattached=place.existed,
     )
+
+
+def require_there(repository: Repository, path: Path) -> None:
+    """Refuse to work in a worktree that somebody took away: a bare folder there would be nobody's."""
+    if admin_dir(repository, path) is not None:
+        return
+    if not path.exists():
+        raise WorkspaceError(
+            f"its worktree {path} is gone", hint="run again; it is made anew from its branch"
+        )
+    raise not_registered(path)
 
 
 def _register(repository: Repository, request: WorkspaceRequest, torn: bool) -> _Place:  # noqa: FBT001  threads take positions

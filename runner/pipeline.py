@@ -86,6 +86,9 @@ class Pipeline:
             await self._turn.wait()
             if not self._now.status.final:
                 await self._finish(verdicts.failed(self._story.id, error.message, next_=error.hint))
+            if not self._tools.sharing and not self._tools.place_of(self._story.id).exists():
+                gone = ev.WorkspaceClosed(story_id=self._story.id, removed=True, reason="its folder is gone")
+                await self._record(gone)
             return
         if opened.closing is not None:
             removed, reason = opened.closing.removed, opened.closing.reason
@@ -137,6 +140,7 @@ class Pipeline:
             return self._stopped(found)
         if await held_up(self._story, self._tools, stepping.ask):
             return None
+        await self._place.require_there(workspace)
         turn = await self._loop.iterate(workspace, partial(self._session, workspace, stepping))
         if isinstance(turn, KillSwitch):
             return self._stopped(turn)
@@ -211,6 +215,7 @@ class Pipeline:
 
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
+        await self._place.require_there(workspace)
         before = self._now.commit or self._now.head or workspace.head
         made = await offload(self._place.commit, workspace, before, at)
         # The commit itself is durable: a resume that does not know of it finds it.
@@ -267,6 +272,7 @@ class Pipeline:
             halted = self._loop.halted()
             if halted is not None:
                 return self._stopped(halted)
+            await self._place.require_there(workspace)
             verdict = await self._sessions.verify(
                 workspace, command, then=partial(self._after_verify, command)
             )

@@ -9,6 +9,7 @@ from isolation.model import Workspace, WorkspaceRequest
 from isolation.repository import offload
 from isolation.shared import commit_claim
 from isolation.workspace import OpenWorkspace, open_workspace
+from isolation.worktree import require_there
 from runner import verdicts
 from runner.core import events as ev
 from runner.core.model import Story, StorySnapshot
@@ -82,6 +83,11 @@ class StoryPlace:
                 ),
             )
             yield opened
+
+    async def require_there(self, workspace: Workspace) -> None:
+        """Raise when the story's worktree was taken away while it worked; the shared tree is the user's."""
+        if self._claim is None:
+            await offload(require_there, self._repository, workspace.path)
 
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""

@@ -1,11 +1,12 @@
 """Stories in worktrees of their own, by the real program."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.acceptance.program import command, commit_stories, run, write_story, writes
+from tests.acceptance.program import command, commit_stories, run, started, wait_until, write_story, writes
 from tests.conftest import git
 
 
@@ -251,3 +252,22 @@ def test_a_session_is_told_its_own_folder(repo: Path) -> None:
     write_story(repo, "a", command=["printenv", "PWD"])
     run(repo, env={"PWD": str(repo)})
     assert run(repo, "logs", "a").out.split()[-1] == f"{repo}.worktrees/a"
+
+
+def test_a_worktree_that_is_deleted_while_its_story_works(repo: Path) -> None:
+    """No further session starts in an empty folder; the story fails, says why, and runs again."""
+    go, tree = repo.parent / "go", repo.parent / f"{repo.name}.worktrees" / "a"
+    waits = (
+        f"touch begun; for _ in $(seq 600); do [ -f {go} ] && break; sleep 0.05; done; cat README.md > a.txt"
+    )
+    write_story(repo, "a", command=waits)
+    with started(repo, "--json") as program:
+        wait_until((tree / "begun").exists, what="the session works")
+        shutil.rmtree(tree)
+        go.touch()
+        ran = program.finish()
+    story = ran.story("a")
+    assert (story["status"], story["workspace"]) == ("failed", None)
+    assert "is gone" in story["reason"]
+    assert not tree.exists()
+    assert run(repo, "--json").story("a")["status"] == "done"

@@ -369,3 +369,30 @@ def test_24_worktrees_at_once_ten_times(repository: Repository) -> None:
     """Acceptance 15, repeated: 240 of 240."""
     for number in range(10):
         crowd(repository, number)
+
+
+async def test_a_tree_that_vanished_before_its_turn_is_made_again(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """Somebody deletes a tree that was made ahead; at its turn the story has a whole one all the same."""
+    request = wanted(repository, "one")
+
+    async def turn() -> None:
+        await trio.to_thread.run_sync(shutil.rmtree, request.path)
+
+    workspace = await worktree.create_or_attach(repository, request, limiter, turn=turn)
+    assert (workspace.path / "README.md").read_text() == "hello\n"
+    assert git(workspace.path, "branch", "--show-current").strip() == request.branch
+
+
+async def test_a_folder_that_lost_its_way_back_is_not_taken_for_a_worktree(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """Without its `.git` file a folder is refused, left as it is, and the way out is named."""
+    workspace = await make(repository, "one")
+    (workspace.path / ".git").unlink()
+    with pytest.raises(WorkspaceError, match="not connected with the repository") as refused:
+        await worktree.create_or_attach(repository, wanted(repository, "one"), limiter)
+    assert "git worktree repair" in refused.value.hint
+    git(repository.top, "worktree", "repair")
+    assert (await make(repository, "one")).reattached

@@ -241,6 +241,7 @@ def made_up(seed: int) -> Iterator[None]:
         mock.patch("trio.to_thread.run_sync", _inline),
         mock.patch("runner.places.open_workspace", open_workspace),
         mock.patch("runner.places.checkpoint", checkpoint),
+        mock.patch("runner.places.require_there"),
         mock.patch("runner.pipeline.thin_trash"),
         mock.patch("runner.session.changed_since", return_value=False),
         mock.patch("runner.session.LOOK_FOR_LIFE", 60.0),
