@@ -64,8 +64,14 @@ def fast_forward(repository: Repository, branch: str, tip: str, base: str) -> st
     """Move a branch without commits of its own on to the new base; any other stays as it is."""
     if tip == base or not repository.is_ancestor(tip, base):
         return tip
-    repository.run("update-ref", "-m", "autopilot-multi: new base", f"refs/heads/{branch}", base, tip)
+    move_on(repository, branch, tip, base)
     return base
+
+
+def move_on(repository: Repository, branch: str, tip: str, to: str) -> None:
+    """Move a branch that is checked out nowhere to a commit that has its tip in its history."""
+    if tip != to:
+        repository.run("update-ref", "-m", "autopilot-multi: new base", f"refs/heads/{branch}", to, tip)
 
 
 def start_of(repository: Repository, base: str, tip: str) -> str:

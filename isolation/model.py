@@ -94,7 +94,8 @@ class WorkspaceRequest:
     """What a story needs of its workspace.
 
     `parents` are the commits to start from: the base, or the tips of the story's dependencies;
-    several are merged.
+    several are merged. With `needs_parents` the story cannot do without them: a branch that it already
+    has is merged with those that it lacks.
     """
 
     run_id: str
@@ -102,6 +103,7 @@ class WorkspaceRequest:
     branch: str
     path: Path
     parents: tuple[str, ...]
+    needs_parents: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

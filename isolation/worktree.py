@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from isolation.branches import (
     delete_branch,
-    fast_forward,
+    move_on,
     require_branch_name,
     require_creatable,
     require_free_branch,
     start_of,
 )
-from isolation.checkout import admin_dir
+from isolation.checkout import admin_dir, look
 from isolation.closing import discard
-from isolation.commits import merge_parents
+from isolation.commits import merge_parents, named, retried
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.layout import main_checkout, require_component
 from isolation.model import Workspace, WorkspaceRequest
@@ -49,6 +49,7 @@ class _Place:
     made_tree: bool = False
     existed: bool = False
     half_filled: bool = False
+    behind: bool = False
 
 
 async def create_or_attach(
@@ -106,8 +107,7 @@ def require_there(repository: Repository, path: Path) -> None:
 
 def _register(repository: Repository, request: WorkspaceRequest, torn: bool) -> _Place:  # noqa: FBT001  threads take positions
     _require_sane(repository, request)
-    message = f"Merge the dependencies of {request.story_id}"
-    base = merge_parents(repository, request.parents, message)
+    base = merge_parents(repository, request.parents, _merge_message(request))
     with metadata_lock(repository.common_dir):
         entries = load_registrations(repository)
         _require_outside(request.path, entries)
@@ -204,8 +204,27 @@ def _adopt(
         repository.run("worktree", "lock", "--reason", reason, str(here.path))
     half_filled = torn or is_half_filled(repository, here.path)
     tip = repository.resolve(f"refs/heads/{request.branch}")
-    start = start_of(repository, base, tip)
-    return _Place(base=start, tip=tip, existed=True, half_filled=half_filled)
+    target = _advanced(repository, request, tip, base)
+    if target != tip and not request.needs_parents and look(repository, here.path).dirty:
+        target = tip  # whoever left that began at the old base
+    start = start_of(repository, base, target)
+    return _Place(base=start, tip=target, existed=True, half_filled=half_filled, behind=target != tip)
+
+
+def _advanced(repository: Repository, request: WorkspaceRequest, tip: str, base: str) -> str:
+    """Give the commit that a story's branch goes on from.
+
+    Without commits of its own that is the base. Else it is its tip, merged with the parents that it needs.
+    """
+    if tip == base or repository.is_ancestor(tip, base):
+        return base
+    if not request.needs_parents:
+        return tip
+    return merge_parents(repository, (tip, *request.parents), _merge_message(request))
+
+
+def _merge_message(request: WorkspaceRequest) -> str:
+    return f"Merge the dependencies of {request.story_id}"
 
 
 def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place:
@@ -220,7 +239,8 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place
         raise failure(("worktree", "add", str(request.path)), made)
     # A failed attempt may have left the new branch behind; then it is ours, and else the user's.
     ours = before == base and _PASSING.search(made.stderr) is not None
-    tip = fast_forward(repository, request.branch, before, base)
+    tip = _advanced(repository, request, before, base)
+    move_on(repository, request.branch, before, tip)
     attached = _try_to_add(repository, request, (str(request.path), request.branch))
     if attached.returncode != 0:
         if ours:
@@ -247,9 +267,21 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
 def _fill(repository: Repository, request: WorkspaceRequest, place: _Place) -> GitOutput | None:
     if place.made_tree:
         return populate(repository, request.path, request.branch)
-    if place.half_filled:
-        return complete(repository, request.path, request.branch)
-    return None
+    completed = complete(repository, request.path, request.branch) if place.half_filled else None
+    if place.behind:
+        _catch_up(repository, request, place.tip)
+    return completed
+
+
+def _catch_up(repository: Repository, request: WorkspaceRequest, tip: str) -> None:
+    """Move a worktree and its branch on; git refuses where that would touch what is uncommitted in it."""
+    path = request.path
+    if retried(repository, ("reset", "--keep", "--quiet", tip), path).returncode != 0:
+        raise WorkspaceError(
+            f"{path} has changes in the way of what {request.story_id} depends on: "
+            f"{named(look(repository, path).dirty)}",
+            hint="commit, stash or remove them there, then run again",
+        )
 
 
 def _verify(

@@ -50,12 +50,14 @@ class StoryPlace:
         """Make the story's workspace, wait for its turn, and say that it is open."""
         story, tools = self._story, self._tools
         snapshot = tools.recorder.snapshot
+        needed = await offload(self._dependencies) if story.depends_on else ()
         request = WorkspaceRequest(
             run_id=snapshot.run_id,
             story_id=story.id,
             branch=verdicts.branch_of(story.id),
             path=tools.place_of(story.id),
-            parents=await offload(self._parents) if story.depends_on else (snapshot.base,),
+            parents=needed or (snapshot.base,),
+            needs_parents=bool(needed),
         )
         async with open_workspace(
             self._repository,
@@ -97,8 +99,8 @@ class StoryPlace:
         path, branch, base = workspace.path, workspace.branch, workspace.base
         return checkpoint(repository, path, branch, message, at, base=base, since=since)
 
-    def _parents(self) -> tuple[str, ...]:
-        """Give the commits to start from: the tips of what it depends on, else the base."""
+    def _dependencies(self) -> tuple[str, ...]:
+        """Give the tips of what the story depends on."""
         snapshot = self._tools.recorder.snapshot
         tips = []
         for dependency in self._story.depends_on:
@@ -106,7 +108,7 @@ class StoryPlace:
             tip = tip or snapshot.stories[dependency].commit
             if tip is not None and tip not in tips:
                 tips.append(tip)
-        return tuple(tips) or (snapshot.base,)
+        return tuple(tips)
 
     def _message(self) -> str:
         now = self._now

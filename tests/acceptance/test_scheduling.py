@@ -209,3 +209,14 @@ def test_prompts_lists_and_ids_are_sources_too(repo: Path) -> None:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
+
+
+def test_a_dependency_that_is_added_later_is_there_when_the_story_runs_again(repo: Path) -> None:
+    """Acceptance 23: `b` failed without `a` and left its worktree; now it goes on with `a`'s commit."""
+    write_story(repo, "b", command="cat a.txt > b.txt")
+    assert run(repo, "--json").story("b")["status"] == "failed"
+    write_story(repo, "a", command=writes("a.txt"))
+    write_story(repo, "b", command="cat a.txt > b.txt", depends_on=["a"])
+    ran = run(repo, "--json")
+    assert (ran.story("a")["status"], ran.story("b")["status"]) == ("done", "done"), ran.err
+    assert git(repo, "show", "autopilot/b:b.txt") == "made\n"
