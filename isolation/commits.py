@@ -21,6 +21,7 @@ OWN_NAME = "autopilot-multi"
 OWN_ADDRESS = "autopilot-multi@localhost"
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 1.2, 1.2)
 _USAGE = 129
+_SPARSE_GIT = (2, 34)
 _OPERATIONS = {
     "MERGE_HEAD": "a merge",
     "MERGE_AUTOSTASH": "a merge",
@@ -175,7 +176,9 @@ def _clear_concluded(git_dir: Path) -> None:
 
 
 def _stage_all(repository: Repository, cwd: Path) -> None:
-    args = ("-c", "advice.addEmbeddedRepo=false", "add", "--all")
+    # A sparse checkout does not say what a story may write; older versions of git take it all anyway.
+    sparse = ("--sparse",) if repository.version >= _SPARSE_GIT else ()
+    args = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
     output = retried(repository, args, cwd)
     if output.returncode == 0:
         return

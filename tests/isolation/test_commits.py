@@ -27,6 +27,29 @@ def _checkpoint(repository: Repository, message: str, date: float) -> str:
     return made.tip
 
 
+def test_a_checkpoint_takes_what_lies_outside_a_sparse_checkout(repository: Repository) -> None:
+    """A story may write where its sparse checkout shows nothing; that is committed like all the rest."""
+    top = repository.top
+    for name in ("seen", "unseen"):
+        (top / name).mkdir()
+        commit(top, f"{name}/old")
+    git(top, "sparse-checkout", "set", "seen")
+    (top / "unseen").mkdir(exist_ok=True)
+    (top / "unseen" / "new").write_text("x")
+    (top / "unseen" / "old").write_text("changed")
+    done = _checkpoint(repository, "work\n", 1_700_000_000)
+    assert git(top, "diff-tree", "-r", "--name-only", "--no-commit-id", done).split() == [
+        "unseen/new",
+        "unseen/old",
+    ]
+    assert git(top, "ls-tree", "-r", "--name-only", done).split() == [
+        "README.md",
+        "seen/old",
+        "unseen/new",
+        "unseen/old",
+    ]
+
+
 def test_checkpoint_commits_everything_once(repository: Repository) -> None:
     """A checkpoint holds all changes; without changes there is none; trailers and date stay."""
     top = repository.top
