@@ -48,9 +48,20 @@ def parse(name: str, module: ModuleType, argv: Sequence[str]) -> argparse.Namesp
     return arguments
 
 
+def _folder(text: str) -> str:
+    """Take a folder that is there: one above it may be another repository."""
+    from pathlib import Path
+
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text!r}")
+    return text
+
+
 def common(parser: argparse.ArgumentParser) -> None:
     """Add the flags that every command takes."""
-    parser.add_argument("-C", dest="directory", metavar="DIR", default=".", help="run as if started in DIR")
+    parser.add_argument(
+        "-C", dest="directory", metavar="DIR", default=".", type=_folder, help="run as if started in DIR"
+    )
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     parser.add_argument("-q", "--quiet", action="store_true", help="no narration")
     parser.add_argument(

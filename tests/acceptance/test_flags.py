@@ -223,3 +223,10 @@ class TestExitCodes:
         assert ran.code == 2
         assert "journal" in ran.err
         assert "Traceback" not in ran.err
+
+    def test_a_folder_that_is_not_there_is_1(self, backlog: Path) -> None:
+        """`-C` with a typing error is no leave to run in the repository around it."""
+        ran = run(backlog, "-C", "vendor/libb")
+        assert ran.code == 1
+        assert "no folder 'vendor/libb'" in ran.err
+        assert not (backlog / ".git" / "autopilot").exists()
