@@ -50,7 +50,7 @@ from runner.records import books_kept, write_records
 from runner.settings_json import from_json as settings_from_json
 from runner.settings_json import redactor_for
 from runner.sharing import enforcement_of, sharing, warning_of
-from runner.signals import EndedBy, listening
+from runner.signals import EndedBy, ctrl_c, listening
 from runner.stopping import StopControl
 from runner.tidying import tidy
 from runner.tools import Tools
@@ -75,8 +75,8 @@ class View(Protocol):
     def say(self, line: str) -> None:
         """Tell a person one thing now."""
 
-    async def refresh(self) -> None:
-        """Keep what is shown current until cancelled."""
+    async def refresh(self, hint: Callable[[], str]) -> None:
+        """Keep what is shown current until cancelled; `hint` says what Ctrl-C would do now."""
 
     def pause(self) -> None:
         """Keep still while a question is asked."""
@@ -242,7 +242,7 @@ async def _coordinate(
     async with (
         books_kept(recorder, repository),
         listening(control, ended_by, view.say),
-        _refreshing(view),
+        _refreshing(view, partial(ctrl_c, control)),
         sharing(repository, snapshot.run_id, crew.order, crew.settings, root) as shared,
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
     ):
@@ -299,9 +299,9 @@ def _notes(journal: Journal, repository: Repository, crew: _Crew) -> tuple[ev.No
 
 
 @asynccontextmanager
-async def _refreshing(view: View) -> AsyncIterator[None]:
+async def _refreshing(view: View, hint: Callable[[], str]) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(view.refresh)
+        nursery.start_soon(view.refresh, hint)
         yield
         nursery.cancel_scope.cancel()
 

@@ -19,14 +19,12 @@ from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.screen import neutral
 from runner.core.words import COLOURS, SYMBOLS, attempt, count, doing, elapsed, label, machine
 
-CTRL_C = "Ctrl-C: start nothing new, let running sessions end"
-
 _FRAME_LINES = 7  # head, bar, machine, blank, "more", blank, foot
 _TITLES_FROM = 100
 _ORDER = {Status.RUNNING: 0, Status.QUEUED: 2, Status.WAITING: 3}
 
 
-def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str = CTRL_C) -> RenderableType:
+def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) -> RenderableType:
     """Draw a run. `hint` says what Ctrl-C would do now."""
     stories = list(run.stories.values())
     room = max(1, height - _FRAME_LINES - (1 if run.kill_switch else 0))
@@ -58,7 +56,7 @@ class Dashboard:
         *,
         no_color: bool = False,
         console: Console | None = None,
-        hint: str = CTRL_C,
+        hint: str,
     ) -> None:
         # None, not False: NO_COLOR in the environment must still count.
         self._console = console or Console(stderr=True, no_color=no_color or None, highlight=False)

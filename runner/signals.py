@@ -40,6 +40,17 @@ async def listening(
         nursery.cancel_scope.cancel()
 
 
+def ctrl_c(control: StopControl) -> str:
+    """Say what the next Ctrl-C would do."""
+    return _NEXT_WORDS[control.run_level]
+
+
+_NEXT_WORDS = {
+    Level.RUN: "Ctrl-C: start nothing new, let running sessions end",
+    Level.FINISH: "Ctrl-C: ask the running sessions to end",
+    Level.STOP: "Ctrl-C: end the sessions at once",
+    Level.KILL: "all sessions are ended",
+}
 _LEVEL_WORDS = {
     Level.FINISH: "stopping: nothing new starts, running sessions reach their end; "
     "Ctrl-C again ends the sessions",

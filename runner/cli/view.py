@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class _Still:
     def go_on(self) -> None:
         """Do nothing."""
 
-    async def refresh(self) -> None:
+    async def refresh(self, hint: Callable[[], str]) -> None:  # noqa: ARG002  lines give no hints
         """Do nothing: lines stay where they are."""
         await trio.sleep_forever()
 
@@ -101,24 +102,25 @@ class LiveView:
         """Draw again."""
         self._paused = False
 
-    async def refresh(self) -> None:
+    async def refresh(self, hint: Callable[[], str]) -> None:
         """Draw until cancelled, and leave the screen as it was."""
         await self._begun.wait()
         try:
             while True:
                 if self._run is not None and not self._paused:
                     with suppress(OSError):  # a terminal that is gone shows nothing, and must not end the run
-                        self._draw(self._run)
+                        self._draw(self._run, hint())
                 await trio.sleep(REFRESH_SECONDS)
         finally:
             self._close()
 
-    def _draw(self, run: RunSnapshot) -> None:
+    def _draw(self, run: RunSnapshot, hint: str) -> None:
         from runner.dashboard import Dashboard
 
         if self._dashboard is None:
-            self._dashboard = Dashboard(run, no_color=self._no_color)
+            self._dashboard = Dashboard(run, no_color=self._no_color, hint=hint)
             self._dashboard.__enter__()
+        self._dashboard.hint = hint
         self._dashboard.update(run)
         self._dashboard.refresh(time.time())
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -111,6 +112,55 @@ def started(cwd: Path, *args: str, env: Mapping[str, str] | None = None) -> Iter
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.communicate(timeout=LIMIT)
+
+
+class Screen:
+    """The program on a terminal of its own, and all that it has drawn there."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", descriptor: int) -> None:
+        self.process = process
+        self._descriptor: int | None = descriptor
+        self._drawn = b""
+
+    def await_text(self, text: str) -> None:
+        """Read what is drawn until `text` was."""
+        deadline = time.monotonic() + LIMIT
+        while text.encode() not in self._drawn:
+            left = deadline - time.monotonic()
+            assert self._descriptor is not None
+            if not select.select([self._descriptor], [], [], max(0.0, left))[0]:
+                raise AssertionError(f"gave up waiting until the screen shows {text!r}")
+            self._drawn += os.read(self._descriptor, 1 << 16)
+
+    def close(self) -> None:
+        """Take the terminal away."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+@contextmanager
+def on_terminal(cwd: Path, *args: str) -> Iterator[Screen]:
+    """Run the program with a terminal for its narration; whatever happens, it is gone afterwards."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        command(*args),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+    )
+    os.close(theirs)
+    screen = Screen(process, ours)
+    try:
+        yield screen
+    finally:
+        screen.close()
+        if process.poll() is None:
+            process.kill()
+        process.wait(LIMIT)
 
 
 def wait_until(condition: Callable[[], object], *, what: str, limit: float = 30.0) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.program import (
+    LIMIT,
     Ran,
+    on_terminal,
     processes_with,
     run,
     started,
@@ -145,3 +147,15 @@ def test_stop_without_a_run_says_so(repo: Path) -> None:
     ran = run(repo, "stop")
     assert ran.code == 1
     assert "hint:" in ran.err
+
+
+def test_the_dashboard_says_what_the_next_ctrl_c_would_do(repo: Path) -> None:
+    """Acceptance 39: after the first Ctrl-C the foot of the screen tells of the second one."""
+    ready = _waiting_story(repo, "footed", seconds=60)
+    with on_terminal(repo, "--grace-seconds=1") as screen:
+        wait_until(ready.exists, what="the session runs")
+        screen.await_text("Ctrl-C: start nothing new, let running sessions end")
+        screen.process.send_signal(signal.SIGINT)
+        screen.await_text("Ctrl-C: ask the running sessions to end")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.process.wait(LIMIT) == 130

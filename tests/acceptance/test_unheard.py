@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import LIMIT, command, run, wait_until, write_story
+from tests.acceptance.program import LIMIT, command, on_terminal, run, write_story
 
 FULL = Path("/dev/full")
 
@@ -66,30 +66,13 @@ def test_a_reader_of_the_narration_that_leaves_does_not_end_the_run(repo: Path) 
 
 def test_a_terminal_that_is_gone_does_not_end_the_run(repo: Path) -> None:
     """A run in the background whose terminal was closed draws no more, and goes on."""
-    write_story(
-        repo, "a", command="for _ in $(seq 600); do [ -f $GO ] && break; sleep 0.05; done; echo a > a"
-    )
     go = repo.parent / "go"
-    ours, theirs = os.openpty()
-    program = subprocess.Popen(
-        command("run"),
-        cwd=repo,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        start_new_session=True,
-        env={**os.environ, "GO": str(go), "TERM": "xterm"},
+    write_story(
+        repo, "a", command=f"for _ in $(seq 600); do [ -f {go} ] && break; sleep 0.05; done; echo a > a"
     )
-    os.close(theirs)
-    drawn = b""
-
-    def dashboard() -> bool:
-        nonlocal drawn
-        drawn += os.read(ours, 4096)
-        return b"running" in drawn
-
-    wait_until(dashboard, what="the dashboard shows the story")
-    os.close(ours)
-    go.touch()
-    assert program.wait(LIMIT) == 0
+    with on_terminal(repo) as screen:
+        screen.await_text("running")
+        screen.close()
+        go.touch()
+        assert screen.process.wait(LIMIT) == 0
     assert run(repo, "status", "--json").story("a")["status"] == "done"

@@ -14,12 +14,13 @@ from runner.dashboard import Dashboard, render
 from tests.runner.sample_runs import START, done, event, mixed_events, snapshot, started, working
 
 NOW = START + 120
+HINT = "Ctrl-C: start nothing new"
 
 
 def drawn(run: RunSnapshot, *, width: int = 80, height: int = 24) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True)
     with console.capture() as capture:
-        console.print(render(run, now=NOW, width=width, height=height))
+        console.print(render(run, now=NOW, width=width, height=height, hint=HINT))
     return capture.get().splitlines()
 
 
@@ -51,7 +52,7 @@ def test_whole_picture_at_80_columns() -> None:
         "○ ops-1        queued",
         "· ui-4         waiting                for docs-2",
         "",
-        "Ctrl-C: start nothing new, let running sessions end · no open decisions",
+        f"{HINT} · no open decisions",
     ]
 
 
@@ -116,7 +117,7 @@ def test_live_view_draws_on_demand_and_leaves_a_clean_screen() -> None:
     """Nothing is drawn between refreshes; a resize is followed; the end wipes the view away."""
     screen = Terminal()
     console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=None)
-    with Dashboard(large(), console=console) as dashboard:
+    with Dashboard(large(), console=console, hint=HINT) as dashboard:
         dashboard.refresh(NOW)
         first = screen.getvalue()
         assert "6 of 40 finished" in first

@@ -42,7 +42,7 @@ class Watcher:
     def say(self, line: str) -> None:
         """Hear a line."""
 
-    async def refresh(self) -> None:
+    async def refresh(self, hint: Callable[[], str]) -> None:  # noqa: ARG002  the view's protocol
         """Show nothing."""
         await trio.sleep_forever()
 
