@@ -68,10 +68,11 @@ def require_complete(
         )
     if filled is None:
         return
-    if seen.missing or seen.staged:
+    lacking = seen.missing or seen.staged or _cut_off(repository, path, filled)
+    if lacking:
         why = filled.stderr.strip().splitlines()[-1:] or ["git did not say why"]
         raise WorkspaceError(
-            f"{path} was not filled: {named(seen.missing or seen.staged)} missing ({why[0]})",
+            f"{path} was not filled: {named(lacking)} missing or cut off ({why[0]})",
             hint="free disk space and check the filters in .gitattributes, then run again",
         )
 
@@ -96,14 +97,25 @@ def _differences(repository: Repository, path: Path) -> tuple[list[str], list[st
     return missing, changed
 
 
-def _is_torn_write(repository: Repository, path: Path, name: str) -> bool:
-    """Tell whether a file holds just the beginning of what checkout would write."""
+def _cut_off(repository: Repository, path: Path, filled: GitOutput) -> tuple[str, ...]:
+    """Name the files that a checkout which failed left short: a full disk leaves no other trace in the tree.
+
+    git has them in its index as if they were whole, so the next checkpoint would commit what is left.
+    """
+    if filled.returncode == 0:
+        return ()
+    _, changed = _differences(repository, path)
+    return tuple(name for name in changed if _is_torn_write(repository, path, name, whole_too=False))
+
+
+def _is_torn_write(repository: Repository, path: Path, name: str, *, whole_too: bool = True) -> bool:
+    """Tell whether a file holds just the beginning of what checkout would write, or all of it."""
     file = path / name
     if file.is_symlink() or not file.is_file():
         return False
     whole = repository.run("cat-file", "--filters", f"HEAD:{name}", cwd=path, check=False)
-    content = whole.stdout.encode(errors="surrogateescape")
-    return whole.returncode == 0 and content.startswith(file.read_bytes())
+    content, there = whole.stdout.encode(errors="surrogateescape"), file.read_bytes()
+    return whole.returncode == 0 and content.startswith(there) and (whole_too or content != there)
 
 
 def _outwait_index_lock(git_dir: Path, path: Path) -> None:
