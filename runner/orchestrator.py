@@ -196,6 +196,8 @@ class Orchestrator:
         except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
             log = await trio.to_thread.run_sync(self._world.write_crash, error)
             reason = f"crashed: {type(error).__name__}: {error}"
+            if isinstance(error, OSError):
+                reason = f"the machine refused: {error}"
             if not recorder.snapshot.stories[story.id].status.final:
                 await recorder.record(finished(verdicts.failed(story.id, reason, next_=f"see {log}")))
             else:

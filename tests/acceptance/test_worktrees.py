@@ -271,3 +271,16 @@ def test_a_worktree_that_is_deleted_while_its_story_works(repo: Path) -> None:
     assert "is gone" in story["reason"]
     assert not tree.exists()
     assert run(repo, "--json").story("a")["status"] == "done"
+
+
+def test_what_the_machine_refuses_is_told_in_its_words(repo: Path) -> None:
+    """Acceptance 72: an error of the system fails its story and names the path, not a bug of ours."""
+    (repo / ".orchestrator").write_text("in the way of the folder for prompts and results\n")
+    commit_stories(repo)
+    git(repo, "rm", "-q", ".orchestrator")
+    git(repo, "commit", "-q", "-m", "out of the way")
+    write_story(repo, "a", command=writes("a.txt"))
+    ran = run(repo, "--base=HEAD~1", "--json")
+    assert ran.story("a")["status"] == "failed"
+    assert ran.story("a")["reason"].startswith("the machine refused: ")
+    assert ".orchestrator" in ran.story("a")["reason"]
