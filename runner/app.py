@@ -18,7 +18,6 @@ from typing import Protocol
 import trio
 
 from isolation import lease
-from isolation.closing import sweep_trash
 from isolation.errors import KeeperError
 from isolation.keeper import open_keeper, wait_for_old_keepers
 from isolation.layout import journal_path, keepers_lock_path, run_dir
@@ -52,7 +51,7 @@ from runner.settings_json import redactor_for
 from runner.sharing import enforcement_of, sharing, warning_of
 from runner.signals import EndedBy, ctrl_c, listening
 from runner.stopping import StopControl
-from runner.tidying import tidy
+from runner.tidying import sweep, tidy
 from runner.tools import Tools
 
 OLD_KEEPERS_SECONDS = 15.0
@@ -262,7 +261,7 @@ async def _coordinate(
             past=await offload(past_of, journal, crew.order),
             sharing=shared,
         )
-        await tidy(tools)
+        await tidy(tools, view.say)
         attended = partial(_attended, desk, recorder)
         world = replace(_world(tools, journal, snapshot.run_id, sample), attended=attended)
         orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
@@ -273,7 +272,7 @@ async def _coordinate(
     async with books_kept(recorder, repository):
         await recorder.record(ev.RunEnded(exit_code=code))
     await offload(write_records, recorder.snapshot, repository)
-    await offload(sweep_trash, root)
+    await sweep(root, view.say)
     return Ended(run=recorder.snapshot, exit_code=code)
 
 

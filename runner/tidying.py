@@ -1,6 +1,9 @@
 """What a killed run left lying about: finished worktrees that were not closed, and trash."""
 
+from collections.abc import Callable
 from pathlib import Path
+
+import trio
 
 from isolation.closing import close_path, sweep_trash
 from isolation.repository import offload
@@ -8,10 +11,25 @@ from runner.core.events import WorkspaceClosed
 from runner.core.model import Status
 from runner.tools import Tools
 
+PATIENCE_SECONDS = 2.0
 
-async def tidy(tools: Tools) -> None:
+
+async def sweep(root: Path, say: Callable[[str], None]) -> None:
+    """Empty the trash; where that takes long, say what the wait is for."""
+
+    async def explain() -> None:
+        await trio.sleep(PATIENCE_SECONDS)
+        say("deleting the worktrees of finished stories; the run waits for the disk")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(explain)
+        await offload(sweep_trash, root)
+        nursery.cancel_scope.cancel()
+
+
+async def tidy(tools: Tools, say: Callable[[str], None]) -> None:
     """Close the worktrees of finished stories and empty the trash; what is of value stays."""
-    await offload(sweep_trash, tools.worktree_root)
+    await sweep(tools.worktree_root, say)
     if tools.sharing:
         return  # the tree is the user's
     for story in tools.recorder.snapshot.stories.values():
