@@ -35,6 +35,7 @@ _OPERATIONS = {
 _MARKS = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
 _SERIES = ("sequencer", "rebase-merge", "rebase-apply", "MERGE_HEAD")
 _NAMED = 5
+_EMBEDDED = "warning: adding embedded git repository: "
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -181,15 +182,29 @@ def _stage_all(repository: Repository, cwd: Path) -> None:
     args = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
     output = retried(repository, args, cwd)
     if output.returncode == 0:
+        _refuse_embedded(repository, cwd, output)
         return
     nested = [line for line in output.stderr.splitlines() if "does not have a commit checked out" in line]
     if nested:
         path = nested[0].removeprefix("error: ").split("'")[1]
         raise WorkspaceError(
             f"{path} is a git repository without a commit inside {cwd}, so it cannot be committed",
-            hint=f"remove {path}.git, or commit there, or ignore the folder",
+            hint=f"remove {path}.git, make it a submodule, or ignore the folder",
         )
     raise failure(args, output)
+
+
+def _refuse_embedded(repository: Repository, cwd: Path, added: GitOutput) -> None:
+    """Refuse repositories that a session made in the worktree: git would commit their ids and no file."""
+    lines = (line.strip() for line in added.stderr.splitlines())
+    paths = [line.removeprefix(_EMBEDDED) for line in lines if line.startswith(_EMBEDDED)]
+    if not paths:
+        return
+    repository.run("--literal-pathspecs", "rm", "--cached", "--force", "--quiet", "--", *paths, cwd=cwd)
+    raise WorkspaceError(
+        f"{named(paths)} inside {cwd} is a git repository of its own, so its files cannot be committed",
+        hint=f"remove {paths[0]}/.git there, make it a submodule, or ignore the folder; then run again",
+    )
 
 
 def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutput:

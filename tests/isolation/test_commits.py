@@ -1,6 +1,7 @@
 """The commits that the program makes itself: checkpoints, and merges of dependencies."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -141,6 +142,39 @@ def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -
     (repository.top / "vendor" / "tool" / "file").write_text("x")
     with pytest.raises(WorkspaceError, match="vendor/tool/ is a git repository without a commit"):
         _checkpoint(repository, "work", 5)
+
+
+def test_a_nested_repository_with_commits_is_refused_until_its_files_can_be_committed(
+    repository: Repository,
+) -> None:
+    """A commit would hold its id and none of its files: no work that a branch could bring along."""
+    inner = repository.top / "web app"
+    git(repository.top, "init", "-q", str(inner))
+    commit(inner, "index.html")
+    with pytest.raises(WorkspaceError, match=r"web app inside .* is a git repository of its own") as refused:
+        _checkpoint(repository, "work", 5)
+    assert "remove web app/.git" in refused.value.hint
+    shutil.rmtree(inner / ".git")
+    done = _checkpoint(repository, "work", 5)
+    assert "web app/index.html" in git(repository.top, "ls-tree", "-r", "--name-only", done).splitlines()
+
+
+def test_a_submodule_that_was_added_is_committed(repository: Repository, tmp_path: Path) -> None:
+    """A session may add a submodule: others can fetch what its id stands for."""
+    git(tmp_path, "init", "-q", "library")
+    commit(tmp_path / "library", "code")
+    add = (
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(tmp_path / "library"),
+        "lib",
+    )
+    git(repository.top, *add)
+    done = _checkpoint(repository, "work", 5)
+    assert "lib" in git(repository.top, "ls-tree", "--name-only", done).split()
 
 
 def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
