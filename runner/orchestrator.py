@@ -111,6 +111,7 @@ class Orchestrator:
         while not self._settled():
             changed = self._changed
             recorder = self._tools.recorder
+            await self._stop_unstarted()
             statuses = {story.id: story.status for story in recorder.snapshot.stories.values()}
             decision = decide(
                 self._order,
@@ -134,6 +135,21 @@ class Orchestrator:
                 await changed.wait()
         for story_id in tuple(self._ahead):
             self._take_back(story_id)
+
+    async def _stop_unstarted(self) -> None:
+        """Give stories that a person stopped before their turn their verdict; no worktree is made for it."""
+        run, control = self._tools.recorder.snapshot, self._tools.control
+        found = switch("user-abort", "a person asked to stop")
+        asked = [
+            story.id
+            for story in run.stories.values()
+            if story.status in {Status.WAITING, Status.QUEUED} and control.level(story.id) > Level.RUN
+        ]
+        for story_id in asked:
+            self._take_back(story_id)
+        if asked:
+            verdict = (finished(verdicts.stopped(story_id, run.run_id, found)) for story_id in asked)
+            await self._tools.recorder.record(*verdict)
 
     async def _start(self, nursery: trio.Nursery, decision: Decision, bodies: list[ev.Body]) -> None:
         """Start what may start and prepare what comes next; `bodies` is recorded before either."""

@@ -17,6 +17,7 @@ from tests.acceptance.program import (
     write_story,
     writes,
 )
+from tests.conftest import git
 
 
 def _records(repo: Path) -> list[dict[str, object]]:
@@ -140,6 +141,23 @@ def test_stop_of_one_story_leaves_the_others(repo: Path, tmp_path: Path) -> None
         ran = program.finish()
     assert ran.story("a")["status"] == "stopped"
     assert ran.story("b")["status"] == "done"
+
+
+def test_stop_of_a_story_that_waits_for_its_turn(repo: Path, tmp_path: Path) -> None:
+    """`stop STORY` of a queued one is its verdict at once: nothing is started, and `resume` takes it up."""
+    write_story(repo, "a", command=f"until test -f {tmp_path}/go; do sleep 0.05; done; echo x > a.txt")
+    write_story(repo, "b", command=writes("b.txt"))
+    with started(repo, "run", "--json", "--max-stories=1") as program:
+        wait_until(lambda: "session 1 started" in program.err, what="the first session runs")
+        assert run(repo, "stop", "b").code == 0
+        wait_until(lambda: "b  stopped" in program.err, what="story b is stopped while the other one works")
+        (tmp_path / "go").touch()
+        ran = program.finish()
+    assert (ran.story("a")["status"], ran.story("b")["status"]) == ("done", "stopped")
+    assert ran.story("b")["started_at"] is None
+    assert "autopilot/b" not in git(repo, "for-each-ref")
+    resumed = run(repo, "resume", "--json")
+    assert resumed.story("b")["status"] == "done", resumed.err
 
 
 def test_stop_without_a_run_says_so(repo: Path) -> None:
