@@ -1,5 +1,6 @@
 """The end of a run as the command line shows it: the report, the document, the exit code."""
 
+import os
 import sys
 
 from runner.app import Ended
@@ -10,8 +11,15 @@ from runner.report.text import report
 
 
 def show_end(ended: Ended, output: Output, *, no_color: bool, silent: bool = False) -> int:
-    """Print the final report, unless stdout belongs to the events."""
-    if not silent:
-        output.document(document(ended.run), success=ended.exit_code == 0)
-        output.answer(report(ended.run, look=look_for(sys.stdout, no_color=no_color)))
+    """Print the final report, unless stdout belongs to the events; the exit code holds if nobody reads it."""
+    try:
+        if not silent:
+            output.document(document(ended.run), success=ended.exit_code == 0)
+            output.answer(report(ended.run, look=look_for(sys.stdout, no_color=no_color)))
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            output.warn(
+                f"the report could not be written ({error.strerror}); `autopilot-multi status` shows it"
+            )
     return ended.exit_code

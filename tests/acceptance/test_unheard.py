@@ -76,3 +76,15 @@ def test_a_terminal_that_is_gone_does_not_end_the_run(repo: Path) -> None:
         go.touch()
         assert screen.process.wait(LIMIT) == 0
     assert run(repo, "status", "--json").story("a")["status"] == "done"
+
+
+def test_a_reader_of_the_report_that_leaves_does_not_hide_a_failure(repo: Path) -> None:
+    """`| head -0` and a full disk under stdout: the exit code is still that of the run."""
+    write_story(repo, "a", command="exit 9")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(command("run"), cwd=repo, stdout=closed, timeout=LIMIT, check=False)
+    assert done.returncode == 3
+    if FULL.exists():
+        assert _shell(repo, "> /dev/full 2> /dev/null", "--again") == 3
