@@ -215,7 +215,6 @@ class Pipeline:
 
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
-        await self._place.require_there(workspace)
         before = self._now.commit or self._now.head or workspace.head
         made = await offload(self._place.commit, workspace, before, at)
         # The commit itself is durable: a resume that does not know of it finds it.

@@ -96,6 +96,7 @@ class StoryPlace:
         repository, message = self._repository, self._message()
         if self._claim is not None:
             return commit_claim(repository, workspace, self._claim, message, at, since=since)
+        require_there(repository, workspace.path)
         path, branch, base = workspace.path, workspace.branch, workspace.base
         return checkpoint(repository, path, branch, message, at, base=base, since=since)
 
