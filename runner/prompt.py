@@ -38,8 +38,9 @@ _ENDING = (
     "You may write a result as JSON to {}."
 )
 _SHARED_ENDING = (
-    "Leave the work in the files and do not commit: others work in this folder, too, and what is yours is "
-    "committed for you. You may write a result as JSON to {}."
+    "Leave the work in the files. Others work in this folder, too, so use git for looking only: do not "
+    "commit, stage, stash, switch or restore. What is yours is committed for you. "
+    "You may write a result as JSON to {}."
 )
 _ALONE = re.compile(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILINE)
 _NEEDED = frozenset({"story", "prompt"})

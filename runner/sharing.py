@@ -56,7 +56,7 @@ class Sharing:
     """The shared tree of one run: its claims, who watches it, what sessions may write to and are told.
 
     `confine` gives the confinement of a story's sessions, None where the system does not help; `judge` tells
-    what to make of writes that it refused. Both block.
+    what to make of writes that it refused. Both block. `shared` are folders that all may write to.
     """
 
     level: EnforcementLevel
@@ -66,6 +66,14 @@ class Sharing:
     judge: Callable[[str, Attempts], Refusals]
     refusal: Mapping[str, str]
     layers: Path
+    shared: Sequence[str] = ()
+
+    def folders(self, top: Path, story_id: str) -> tuple[Path, ...]:
+        """Give the folders that a story may write to, and make them: a sandbox opens only what is there."""
+        own = (f"{EXCHANGE}/{story_id}", *(folders_around(self.claims[story_id]) or (".",)))
+        for folder in own:
+            (top / folder).mkdir(parents=True, exist_ok=True)
+        return tuple(top / folder for folder in (*own, *self.shared))
 
     def places(self, top: Path, story_id: str) -> tuple[Path, ...]:
         """Give where a story's own changes appear, so that those of others are no sign of its life."""
@@ -194,7 +202,7 @@ def _opened(
     layers = layers_path(root, run_id)
     writable = claims.compile(settings.shared_writable, folding=folding)
     open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES), folding=folding)
-    shared = () if level is EnforcementLevel.DETECT else _shared_folders(repository.top, writable)
+    shared = _shared_folders(repository.top, writable)
     watch: Watch
     confine: Callable[[str], Confinement | None]
     if level is EnforcementLevel.DIVERT:
@@ -219,6 +227,7 @@ def _opened(
         judge=partial(judge, repository, Owners({**owned, ANYBODY: open_to_all})),
         refusal=_refusal(repository),
         layers=layers,
+        shared=shared,
     )
 
 

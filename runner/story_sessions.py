@@ -71,6 +71,7 @@ class StorySessions:
             prompt=prompt,
             conversation=self._to_resume(agent),
             git_dirs=await offload(self._commit_places, workspace) if not story.command else (),
+            folders=await offload(self._folders, workspace) if agent.traits.own_sandbox else (),
             verify=facts.verify,
             cost=allowance.cost,
         )
@@ -215,6 +216,11 @@ class StorySessions:
     def _commit_places(self, workspace: Workspace) -> tuple[Path, ...]:
         """Give what a session's own commit writes to; in a shared tree it makes none."""
         return () if self._tools.sharing else commit_places(self._tools.repository, workspace)
+
+    def _folders(self, workspace: Workspace) -> tuple[Path, ...]:
+        """Give what a sandbox of the agent's own must open in a shared tree; a worktree is all open."""
+        sharing = self._tools.sharing
+        return sharing.folders(workspace.path, self._story.id) if sharing else ()
 
     def _write_prompt(self, path: Path, facts: PromptFacts) -> Path:
         """Write the prompt, and clear the place of the result."""

@@ -7,6 +7,8 @@ words alone. Tokens are those of the whole thread, and there is no cost.
 import json
 import re
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from runner.agents import faults
@@ -23,6 +25,10 @@ RECONNECTING_SECONDS = 120.0
 """It does not say how long it waits before it asks again."""
 QUIET = 330.0
 """It waits 300 s for a stream that is stalled before it says a word, unless its settings say otherwise."""
+
+
+PROFILE = "autopilot"
+"""Under this name it keeps what it may do in a shared tree, so that arguments can add to it."""
 
 
 class CodexAgent:
@@ -47,6 +53,8 @@ class CodexAgent:
     def _sandbox(self, job: Job) -> list[str]:
         if self._settings.permissions == Permissions.BYPASS:
             return ["-s", "danger-full-access"]
+        if job.folders:
+            return _profile(job.folders)
         # What a commit writes to lies outside of a worktree. Not the whole git directory: codex makes marks
         # in each of its roots, which the write guard would refuse.
         roots = json.dumps([str(folder) for folder in job.git_dirs], ensure_ascii=False)
@@ -80,6 +88,22 @@ class CodexAgent:
                 return _error(text(event, "message"))
             case _:
                 return None
+
+
+def _profile(folders: Sequence[Path]) -> list[str]:
+    """Let it write to these folders alone; its older settings always open the whole working folder.
+
+    It makes marks in each folder that it may write to. In a shared tree these would be foreign changes, or
+    be refused, and then no command of its would run.
+    """
+    rules = {":root": "read", ":tmpdir": "write", **{str(folder): "write" for folder in folders}}
+    table = ", ".join(f"{_quoted(place)} = {_quoted(access)}" for place, access in rules.items())
+    chosen = ["-c", f"default_permissions={_quoted(PROFILE)}"]
+    return [*chosen, "-c", f"permissions.{PROFILE}.filesystem={{{table}}}"]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _item(item: Any, *, begins: bool) -> Seen | None:

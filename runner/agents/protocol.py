@@ -18,7 +18,8 @@ class Job:
     """One session to be: what an agent needs to build its command.
 
     `conversation` is the one to go on with, empty for a new one. `git_dirs` are what a commit writes to
-    besides the workspace. `verify` are the commands that will judge the work, `cost` what it may spend in
+    besides the workspace. `folders` are those that the story may write to where it shares the workspace with
+    others; they are there. `verify` are the commands that will judge the work, `cost` what it may spend in
     dollars.
     """
 
@@ -29,6 +30,7 @@ class Job:
     prompt: Path
     conversation: str = ""
     git_dirs: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
     verify: tuple[str, ...] = ()
     cost: float | None = None
 

@@ -29,15 +29,22 @@ class Stage:
         """Name, as a flag, a model that the program accepts."""
         return f"--model={MODELS[self.agent]}"
 
-    def play(self, script_id: str, *acts: dict[str, Any], faults: Sequence[dict[str, Any]] = ()) -> str:
-        """Give the body of a story that holds a script."""
+    def play(
+        self,
+        script_id: str,
+        *acts: dict[str, Any],
+        faults: Sequence[dict[str, Any]] = (),
+        told: tuple[str, Sequence[dict[str, Any]]] = ("", ()),
+    ) -> str:
+        """Give the body of a story that holds a script; `told` are words, and the acts that they lead to."""
         script = {"id": script_id, "acts": acts, "faults": faults, "toolless": self.agent == "aider"}
+        script |= {"told": told} if told[0] else {}
         return f"Do as you are told.\n\nPLAY {json.dumps(script)}"
 
-    def configure(
+    def settings(
         self, *, bypass: bool = False, args: Sequence[str] = (), codex: Sequence[str] = (), **more: str
-    ) -> None:
-        """Write and commit the settings; `codex` are further options of its provider, `more` plain ones."""
+    ) -> str:
+        """Give the settings; `codex` are further options of its provider, `more` plain ones."""
         every = json.dumps([*arguments(self.agent, self.url, codex), *args])
         lines = [f"{name.replace('_', '-')} = {value}" for name, value in more.items()]
         lines += [f"[agents.{self.agent}]", f"args = {every}"]
@@ -45,7 +52,14 @@ class Stage:
         lines += ['permissions = "bypass"', 'env = { IS_SANDBOX = "1" }'] if bypass else []
         for tier in ("green", "warn", "degraded"):
             lines += [f"[tiers.{tier}]", "memory-gb = 0.1"]
-        (self.repo / "autopilot-multi.toml").write_text("\n".join(lines) + "\n")
+        return "\n".join(lines) + "\n"
+
+    def configure(
+        self, *, bypass: bool = False, args: Sequence[str] = (), codex: Sequence[str] = (), **more: str
+    ) -> None:
+        """Write and commit the settings."""
+        text = self.settings(bypass=bypass, args=args, codex=codex, **more)
+        (self.repo / "autopilot-multi.toml").write_text(text)
         git(self.repo, "add", "-A")
         git(self.repo, "commit", "-q", "--allow-empty", "-m", "settings")
 

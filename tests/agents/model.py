@@ -1,10 +1,11 @@
 """A model that follows a script, on loopback: what real agent programs talk to in these tests.
 
 The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
-reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}` or `{"say": "words"}`; after the last one the model
-says that it is done. Which act is next is told by the tool results since the last script, so that a resumed
-conversation needs no memory here. A program without tools (aider) gets the first act, if the script says
-`"toolless": true`.
+reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}` or `{"say": "words"}`; `patch` is as `write`, but
+never by a shell. After the last one the model says that it is done. With `"told": ["words", […]]` it does
+those acts instead when the words stand in the prompt. Which act is next is told by the tool results since the
+last script, so that a resumed conversation needs no memory here. A program without tools (aider) gets the
+first act, if the script says `"toolless": true`.
 
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
 retry-after; `at` may be "*"), or `{"at": 0, "stall": 60}`. One with `headers` alone sends them along. Only
@@ -89,6 +90,8 @@ def _script(request: Request) -> tuple[dict[str, Any] | None, int, str]:
         found = None if is_result else _PLAY.findall(words)
         if found:
             script, step, newest = json.loads(found[-1]), 0, ""
+            told = script.get("told")
+            script |= {"acts": told[1]} if told and told[0] in _PLAY.sub("", words) else {}
         elif is_result:
             step, newest = step + 1, words
     # A program that writes its own commit message quotes the script in its request for one.
@@ -100,8 +103,13 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:
     act = acts[step] if step < len(acts) else {"say": "All done."}
     if "say" in act:
         return {"text": act["say"]}
-    if "write" in act:
-        name, words = str(act["write"][0]), str(act["write"][1])
+    if "patch" in act and "exec_command" in request.tools:  # codex takes such a command for a use of its tool
+        name, words = map(str, act["patch"])
+        lines = "\n".join(f"+{line}" for line in words.splitlines())
+        patch = f"*** Begin Patch\n*** Add File: {name}\n{lines}\n*** End Patch"
+        return {"tool": "exec_command", "input": {"cmd": f"apply_patch <<'EOF'\n{patch}\nEOF\n"}}
+    if "write" in act or "patch" in act:
+        name, words = map(str, act.get("write") or act["patch"])
         if not request.tools:
             return {"text": f"{name}\n```\n{words}\n```\n"}
         writer = next((tool for tool in _WRITERS if tool in request.tools), None)

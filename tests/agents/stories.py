@@ -46,3 +46,16 @@ def events(repo: Path, kind: str) -> list[dict[str, Any]]:
     with sqlite3.connect(f"file:{repo}/.git/autopilot/journal.db?mode=ro", uri=True) as journal:
         rows = journal.execute("SELECT data FROM events WHERE kind = ? ORDER BY seq", (kind,)).fetchall()
     return [json.loads(row[0]) for row in rows]
+
+
+def alive(run_id: str) -> list[str]:
+    """Find processes that carry the run's mark in their environment."""
+    mark = f"AUTOPILOT_RUN_ID={run_id}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found

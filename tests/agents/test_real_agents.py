@@ -2,14 +2,13 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from runner.agents.catalogue import KNOWN
 from tests.acceptance.program import processes_with, run, started, wait_until, write_story
 from tests.agents.conftest import Stage
-from tests.agents.stories import PATIENCE, carry_one, events, work_sessions
+from tests.agents.stories import PATIENCE, alive, carry_one, events, work_sessions
 from tests.conftest import git
 
 pytestmark = pytest.mark.agents
@@ -118,18 +117,5 @@ def test_no_process_survives_a_stop(stage: Stage, agent: str) -> None:
             ran = running.finish()
         assert ran.code == 143
         assert [story["status"] for story in ran.data["stories"]] == ["stopped"] * 4
-        assert _alive(ran.data["run_id"]) == []
+        assert alive(ran.data["run_id"]) == []
         assert processes_with(mark) == []
-
-
-def _alive(run_id: str) -> list[str]:
-    """Find processes that carry the run's mark in their environment."""
-    mark = f"AUTOPILOT_RUN_ID={run_id}".encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found

@@ -1,0 +1,85 @@
+"""Agents in one shared tree, told by small fakes on PATH that do what the real ones were seen to do."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isolation.model import EnforcementLevel, Means
+from tests.acceptance.program import Ran, run, write_story
+from tests.conftest import git
+from tests.isolation.guard_scenes import require
+
+SHARED = ("--bg-isolation", "none", "--deconflict-paths", "packages/{id}/**", "--max-stories", "3")
+CODEX = """#!{python}
+import json, os, pathlib, re, sys
+story = os.environ["AUTOPILOT_STORY_ID"]
+words = " ".join(sys.argv)
+table = re.search(r"permissions[.]autopilot[.]filesystem=[{{](.*?)[}}]", words)
+folders = re.findall(r'"(/[^"]*)" = "write"', table[1]) if table else [os.getcwd()]
+print(json.dumps({{"type": "thread.started", "thread_id": story}}))
+sys.stdin.read()
+try:
+    # A sandbox hides some names in each folder that it opens; when others use it too, they stay.
+    for folder in folders:
+        for name in (".agents", ".aws", ".codex"):
+            (pathlib.Path(folder) / name).mkdir(exist_ok=True)
+    for name in ("packages/" + story + "/made", "node_modules/" + story):
+        if not any(pathlib.Path(name).resolve().is_relative_to(folder) for folder in folders):
+            raise OSError(name + " is closed")
+        pathlib.Path(name).write_text("made")
+except OSError as error:
+    print(json.dumps({{"type": "item.completed", "item": {{"type": "agent_message", "text": str(error)}}}}))
+print(json.dumps({{"type": "turn.completed", "usage": {{"input_tokens": 1}}}}))
+"""
+
+
+@pytest.fixture
+def tree(make_repository: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a repository of packages, one of them yet to be made, and a fake codex."""
+    program = tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text(CODEX.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    root = make_repository(
+        files={f"packages/{name}/x": name for name in "ab"} | {".gitignore": "node_modules\n"}
+    )
+    (root / "node_modules").mkdir()
+    for name in ("a", "b", "new"):
+        write_story(root, name, agent="codex", verify=[f"test -f packages/{name}/made"])
+    return root
+
+
+def _reasons(ran: Ran) -> dict[str, str]:
+    return {story["id"]: f"{story['status']}: {story['reason']}" for story in ran.data["stories"]}
+
+
+@pytest.mark.parametrize("level", ["divert", "deny", "detect"])
+def test_a_sandbox_of_the_agents_own_is_opened_where_its_story_may_write(tree: Path, level: str) -> None:
+    """Three stories of codex: its marks are no foreign changes, a folder that is new can be written to."""
+    if level != "detect":
+        require(EnforcementLevel(level), Means.MOUNTS)
+    ran = run(tree, *SHARED, "--enforce", level, "--window", "fixed", "--json")
+    assert ran.code == 0, _reasons(ran)
+    for name in ("a", "b", "new"):
+        assert ran.story(name)["attempt"] == 1, ran.err
+        assert git(tree, "diff", "--name-only", "main", f"autopilot/{name}").split() == [
+            f"packages/{name}/made"
+        ]
+        assert (tree / "node_modules" / name).is_file()
+    assert not [name for name in (".agents", ".aws", ".codex") if (tree / name).exists()]
+
+
+def test_the_prompt_says_who_commits(tree: Path) -> None:
+    """In a shared tree an agent is told what is its own, and to leave git alone."""
+    alone = run(tree, "prompt", "a", "--json").data["prompt"]
+    assert "committed or not" in alone
+    settings = 'bg-isolation = "none"\ndeconflict-paths = ["packages/{id}/**"]\n'
+    (tree / "autopilot-multi.toml").write_text(settings)
+    shared = run(tree, "prompt", "a", "--json").data["prompt"]
+    assert "Change only paths that match:\n- `packages/a/**`" in shared
+    assert "use git for looking only: do not commit, stage, stash, switch or restore" in shared
+    assert "committed or not" not in shared
