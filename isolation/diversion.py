@@ -37,7 +37,8 @@ _GRACE = 120.0
 class Diversion:
     """The layers of one run over one tree, a folder in `layers` for each story.
 
-    `shared` are the folders that every story may write to as they are.
+    `shared` are the folders that every story may write to as they are. `litter` is what programs leave about:
+    nobody's work, so it goes with the layer.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Diversion:
         open_to_all: Claim,
         shared: Sequence[str],
         layers: Path,
+        litter: Claim | None = None,
     ) -> None:
         self._repository = repository
         self._run_id = run_id
         self._claims = claims
         self._owners = Owners({**claims, ANYBODY: open_to_all})
         self._shared = shared
+        self._litter = litter
         self._layers = layers
         self._top = repository.top
 
@@ -83,7 +86,7 @@ class Diversion:
         upper = scratch / "upper"
         if not upper.is_dir():
             return ()
-        changes = layer_changes(upper)
+        changes = [change for change in layer_changes(upper) if not self._is_litter(change.path)]
         gone = list(self._gone(changes))
         mine = {change.path for change in changes if self._is_own(story_id, change.path)}
         foreign = [*self._foreign(upper, changes, mine), *self._foreign_losses(story_id, gone)]
@@ -108,6 +111,9 @@ class Diversion:
             ) from error
         delete_tree(scratch)
         return findings
+
+    def _is_litter(self, path: str) -> bool:
+        return self._litter is not None and self._litter.owns(path)
 
     def _is_own(self, story_id: str, path: str) -> bool:
         return self._owners.of(path) in {story_id, ANYBODY}

@@ -190,6 +190,11 @@ class _Crew:
     agents: Mapping[StoryId, Agent]
     retry_failed: bool = False
 
+    @property
+    def litter(self) -> tuple[str, ...]:
+        """What these agents leave about, as patterns for git to ignore."""
+        return tuple(sorted({each for agent in self.agents.values() for each in agent.traits.litter}))
+
 
 @asynccontextmanager
 async def _coordination(repository: Repository, run_id: RunId) -> AsyncIterator[Journal]:
@@ -242,7 +247,7 @@ async def _coordinate(
         books_kept(recorder, repository),
         listening(control, ended_by, view.say),
         _refreshing(view, partial(ctrl_c, control)),
-        sharing(repository, snapshot.run_id, crew.order, crew.settings, root) as shared,
+        sharing(repository, snapshot.run_id, crew.order, crew.settings, root, litter=crew.litter) as shared,
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
     ):
         tools = Tools(
@@ -278,8 +283,7 @@ async def _coordinate(
 
 def _exclude(repository: Repository, crew: _Crew) -> None:
     """Have git ignore what is nobody's work: our own files, and what agents leave about."""
-    litter = {pattern for agent in crew.agents.values() for pattern in agent.traits.litter}
-    for pattern in ("/.orchestrator/", *sorted(litter)):
+    for pattern in ("/.orchestrator/", *crew.litter):
         repository.exclude(pattern)
 
 

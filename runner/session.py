@@ -236,8 +236,10 @@ def _judge(
     outcome, detail = _outcome(ended, complaint, ear.life, result, said)
     output = read_tail(order.log, FAILURE_TAIL_BYTES)
     confinement = order.spec.confinement
-    if outcome is Outcome.FAILED and confinement and (words := refused(output, confinement, order.spec.cwd)):
-        detail += f"; {words}"
+    # One that could not be started has tried nothing.
+    if outcome is Outcome.FAILED and ended and confinement:
+        words = refused(output, confinement, order.spec.cwd)
+        detail += f"; {words}" if words else ""
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
     usage = hearing.tally.usage

@@ -5,7 +5,7 @@ sessions get to see; what it wrote stays in the tree and is committed for it.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -178,13 +178,20 @@ def require_shareable(settings: Settings, repository: Repository, base: str) -> 
 
 @asynccontextmanager
 async def sharing(
-    repository: Repository, run_id: RunId, stories: Sequence[Story], settings: Settings, root: Path
+    repository: Repository,
+    run_id: RunId,
+    stories: Sequence[Story],
+    settings: Settings,
+    root: Path,
+    *,
+    litter: Iterable[str] = (),
 ) -> AsyncIterator[Sharing | None]:
-    """Make a shared tree ready for a run; None in worktrees."""
+    """Make a shared tree ready for a run; None in worktrees. `litter` is what agents leave at its top."""
     if settings.bg_isolation != IsolationMode.NONE:
         yield None
         return
-    opened = await offload(_opened, repository, run_id, stories, settings, root)
+    names = [pattern.strip("/") for pattern in litter]
+    opened = await offload(partial(_opened, litter=names), repository, run_id, stories, settings, root)
     try:
         yield opened
     finally:
@@ -194,14 +201,21 @@ async def sharing(
 
 
 def _opened(
-    repository: Repository, run_id: RunId, stories: Sequence[Story], settings: Settings, root: Path
+    repository: Repository,
+    run_id: RunId,
+    stories: Sequence[Story],
+    settings: Settings,
+    root: Path,
+    *,
+    litter: Sequence[str],
 ) -> Sharing:
     level = require_level(settings, root, repository.top)
     folding = folds_case(repository.top)
     owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
     layers = layers_path(root, run_id)
     writable = claims.compile(settings.shared_writable, folding=folding)
-    open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES), folding=folding)
+    left = tuple(glob for name in litter for glob in (name, f"{name}/**"))
+    open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES, *left), folding=folding)
     shared = _shared_folders(repository.top, writable)
     watch: Watch
     confine: Callable[[str], Confinement | None]
@@ -209,7 +223,13 @@ def _opened(
         layers.mkdir(parents=True, exist_ok=True)
         offered(level, layers)  # tried out once, before stories ask for it all at the same time
         diversion = Diversion(
-            repository, run_id=run_id, claims=owned, open_to_all=writable, shared=shared, layers=layers
+            repository,
+            run_id=run_id,
+            claims=owned,
+            open_to_all=writable,
+            shared=shared,
+            layers=layers,
+            litter=claims.compile(left, folding=folding) if left else None,
         )
         watch, confine = diversion, diversion.confinement
     else:

@@ -36,32 +36,50 @@ print(json.dumps({{"type": "turn.completed", "usage": {{"input_tokens": 1}}}}))
 """
 
 
+AIDER = """#!/bin/sh
+mkdir .aider.tags.cache.v4 && echo x > .aider.tags.cache.v4/cache.db
+echo made > packages/$AUTOPILOT_STORY_ID/made
+echo 'Tokens: 1k sent, 10 received.'
+"""
+
+
 @pytest.fixture
 def tree(make_repository: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a repository of packages, one of them yet to be made, and a fake codex."""
-    program = tmp_path / "bin" / "codex"
-    program.parent.mkdir()
-    program.write_text(CODEX.format(python=sys.executable))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for program, text in (("codex", CODEX.format(python=sys.executable)), ("aider", AIDER)):
+        (folder / program).write_text(text)
+        (folder / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     root = make_repository(
         files={f"packages/{name}/x": name for name in "ab"} | {".gitignore": "node_modules\n"}
     )
     (root / "node_modules").mkdir()
-    for name in ("a", "b", "new"):
-        write_story(root, name, agent="codex", verify=[f"test -f packages/{name}/made"])
     return root
+
+
+def _stories(root: Path, agent: str, *names: str) -> None:
+    for name in names:
+        write_story(root, name, agent=agent, verify=[f"test -f packages/{name}/made"])
 
 
 def _reasons(ran: Ran) -> dict[str, str]:
     return {story["id"]: f"{story['status']}: {story['reason']}" for story in ran.data["stories"]}
 
 
-@pytest.mark.parametrize("level", ["divert", "deny", "detect"])
+@pytest.fixture(params=["divert", "deny", "detect"])
+def level(request: pytest.FixtureRequest) -> str:
+    """Give each level of enforcement; one that the machine lacks is skipped."""
+    name: str = request.param
+    if name != "detect":
+        require(EnforcementLevel(name), Means.MOUNTS)
+    return name
+
+
 def test_a_sandbox_of_the_agents_own_is_opened_where_its_story_may_write(tree: Path, level: str) -> None:
     """Three stories of codex: its marks are no foreign changes, a folder that is new can be written to."""
-    if level != "detect":
-        require(EnforcementLevel(level), Means.MOUNTS)
+    _stories(tree, "codex", "a", "b", "new")
     ran = run(tree, *SHARED, "--enforce", level, "--window", "fixed", "--json")
     assert ran.code == 0, _reasons(ran)
     for name in ("a", "b", "new"):
@@ -73,8 +91,22 @@ def test_a_sandbox_of_the_agents_own_is_opened_where_its_story_may_write(tree: P
     assert not [name for name in (".agents", ".aws", ".codex") if (tree / name).exists()]
 
 
+def test_what_an_agent_leaves_about_is_no_foreign_change(tree: Path, level: str) -> None:
+    """Two stories of aider, which keeps a cache at the top: nobody's work, and nobody fails for it."""
+    _stories(tree, "aider", "a", "b")
+    ran = run(tree, *SHARED, "--enforce", level, "--window", "fixed", "--json")
+    assert ran.code == 0, _reasons(ran)
+    for name in ("a", "b"):
+        assert ran.story(name)["attempt"] == 1, ran.err
+        assert git(tree, "diff", "--name-only", "main", f"autopilot/{name}").split() == [
+            f"packages/{name}/made"
+        ]
+    assert (tree / ".aider.tags.cache.v4").exists() is (level == "detect")
+
+
 def test_the_prompt_says_who_commits(tree: Path) -> None:
     """In a shared tree an agent is told what is its own, and to leave git alone."""
+    _stories(tree, "codex", "a")
     alone = run(tree, "prompt", "a", "--json").data["prompt"]
     assert "committed or not" in alone
     settings = 'bg-isolation = "none"\ndeconflict-paths = ["packages/{id}/**"]\n'
