@@ -33,7 +33,7 @@ from runner.core.settings import Settings
 from runner.core.story_json import from_json
 from runner.core.tiers import evaluate
 from runner.crash import write_crash_log
-from runner.frictions import frictions
+from runner.frictions import crowding, frictions
 from runner.groups import unwrapped
 from runner.guarding import Guarding, guarding_of
 from runner.history import past_of
@@ -297,6 +297,7 @@ def _notes(journal: Journal, repository: Repository, crew: _Crew) -> tuple[ev.No
     root = root_of(repository, crew.settings)
     warning = warning_of(repository, crew.settings, root)
     rubs = frictions(crew.agents.values(), repository, crew.settings, root)
+    rubs += crowding(crew.order, crew.agents, crew.settings)
     told = (*journal.notes, identity, warning, *(friction.line for friction in rubs))
     return tuple(ev.Noted(message=note) for note in told if note)
 

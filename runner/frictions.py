@@ -3,14 +3,18 @@
 Nothing is switched off to make them fit. Only a person does that.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from isolation import claims
 from isolation.guard import tree_offer
 from isolation.model import IsolationMode, Means
+from isolation.owners import folders_around
 from isolation.repository import Repository
 from runner.agents.protocol import Agent
+from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 from runner.guarding import guarding_of
 from runner.sharing import require_level
@@ -57,6 +61,32 @@ def frictions(
                 )
             )
     return tuple(found)
+
+
+def crowding(
+    stories: Iterable[Story], agents: Mapping[StoryId, Agent], settings: Settings
+) -> tuple[Friction, ...]:
+    """Find agents whose sandboxes would get in each other's way at the top of a shared tree."""
+    if settings.bg_isolation != IsolationMode.NONE or settings.max_stories == 1:
+        return ()
+    strewn = Counter(
+        agents[story.id].name
+        for story in stories
+        if story.id in agents
+        and agents[story.id].traits.own_sandbox
+        and not folders_around(claims.compile(story.owns))
+    )
+    return tuple(
+        Friction(
+            agent=name,
+            detail=f"{count} of its stories may own paths all over the tree, so that its sandboxes mark the "
+            "top of it and take each other's marks for used; those that stay will fail stories",
+            hint=f'begin their globs with a folder, run one at a time, or `permissions = "bypass"` under '
+            f"[agents.{name}]",
+        )
+        for name, count in strewn.items()
+        if count > 1
+    )
 
 
 def _means(repository: Repository, settings: Settings, root: Path) -> Means | None:

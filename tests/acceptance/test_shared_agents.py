@@ -115,3 +115,17 @@ def test_the_prompt_says_who_commits(tree: Path) -> None:
     assert "Change only paths that match:\n- `packages/a/**`" in shared
     assert "use git for looking only: do not commit, stage, stash, switch or restore" in shared
     assert "committed or not" not in shared
+
+
+def test_sandboxes_that_would_meet_at_the_top_are_told_of(tree: Path) -> None:
+    """Two stories of codex that own no folder: the plan says what comes of it, and nothing when it is one."""
+    for name, glob in (("a", "**/*.md"), ("b", "**/*.txt")):
+        write_story(tree, name, agent="codex", owns=[glob])
+    shared = ("--bg-isolation", "none", "--deconflict-paths", "**", "--enforce", "detect", "--max-stories")
+    words = "codex: 2 of its stories may own paths all over the tree"
+    two = run(tree, "plan", *shared, "2")
+    assert (two.code, f"warning: {words}" in two.err) == (0, True), two.err
+    assert f"note: {words}" in run(tree, "run", *shared, "2").err
+    assert words not in run(tree, "plan", *shared, "1").err
+    write_story(tree, "b", agent="codex", owns=["docs/**"])
+    assert words not in run(tree, "plan", *shared, "2").err

@@ -106,6 +106,8 @@ def shared_tree(agent: str, who: str, level: str) -> Iterator[Tree]:
         told = environment(agent, url, owner.folder / "home")
         env = {**owner.environment, "PATH": f"{folder}:{os.environ['PATH']}", **told}
         person = replace(owner, environment=env)
+        if person.uid and person.call("sh", "-c", f"{agent} --version", cwd=person.folder).returncode:
+            pytest.skip(f"user {person.uid} cannot execute {agent} here")
         root = person.repository(FILES)
         for key, value in (("user.name", "Test"), ("user.email", "test@example.com")):
             person.git(root, "config", key, value)

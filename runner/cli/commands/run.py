@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
-    from runner.frictions import frictions
+    from runner.frictions import crowding, frictions
     from runner.planning import view
     from runner.report.plan import plan_document, plan_text
     from runner.report.table import look_for
@@ -59,7 +59,8 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     shown = view(plan)
     if warning := warning_of(plan.repository, plan.settings, plan.worktree_root):
         output.warn(warning)
-    for friction in frictions(plan.agents.values(), plan.repository, plan.settings, plan.worktree_root):
+    rubs = frictions(plan.agents.values(), plan.repository, plan.settings, plan.worktree_root)
+    for friction in (*rubs, *crowding(plan.stories, plan.agents, plan.settings)):
         output.warn(friction.line)
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
