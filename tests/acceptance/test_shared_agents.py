@@ -129,3 +129,15 @@ def test_sandboxes_that_would_meet_at_the_top_are_told_of(tree: Path) -> None:
     assert words not in run(tree, "plan", *shared, "1").err
     write_story(tree, "b", agent="codex", owns=["docs/**"])
     assert words not in run(tree, "plan", *shared, "2").err
+
+
+def test_a_program_that_cannot_be_started_has_tried_nothing(tree: Path) -> None:
+    """A refusal to execute is not taken for one to write, though it names the tree."""
+    require(EnforcementLevel.DENY, Means.MOUNTS)
+    (tree / "autopilot-multi.toml").write_text('[agents.mine]\nargv = ["./packages"]\n')
+    _stories(tree, "mine", "a")
+    ran = run(tree, *SHARED, "--enforce", "deny", "--json")
+    reason = ran.story("a")["reason"]
+    assert "cannot start ./packages" in reason
+    assert "Permission denied" in reason
+    assert "tried to write" not in reason

@@ -10,13 +10,13 @@ import pytest
 from runner.agents.catalogue import KNOWN
 from tests.acceptance.people import USERS
 from tests.acceptance.program import processes_with, started, wait_until
+from tests.acceptance.test_frictions import SANDBOX
 from tests.agents.shared_trees import NAMES, Tree, shared_tree
 from tests.agents.stories import PATIENCE, alive, work_sessions
 
 pytestmark = pytest.mark.agents
 EVERY = pytest.mark.parametrize("agent", KNOWN)
 TALKING = pytest.mark.parametrize("agent", [name for name in KNOWN if name != "aider"])
-BOTH = pytest.mark.parametrize("agent", ["claude", "codex"])
 NEEDS_BYPASS = frozenset({"claude", "opencode", "gemini", "qwen"})
 """These run no command of the script's without it."""
 
@@ -141,4 +141,22 @@ def test_no_process_survives_a_stop(tree: Tree) -> None:
     assert [story["status"] for story in ran.data["stories"]] == ["stopped"] * len(NAMES)
     assert alive(ran.data["run_id"]) == []
     assert processes_with(mark) == []
+    assert tree.look() == tree.users
+
+
+@pytest.mark.parametrize("agent", ["codex"])
+@pytest.mark.parametrize("level", ["deny by Landlock"])
+@pytest.mark.parametrize("bypass", [False, True])
+def test_under_landlock_codex_works_without_its_sandbox_alone(tree: Tree, *, bypass: bool) -> None:
+    """With it no command runs, which is said before anything starts; without it the level still holds."""
+    tree = tree.configure(bypass=bypass)
+    right, wrong = ("echo made > packages/" + name for name in ("a/right", "b/wrong"))
+    told = ("outside your claim", [{"sh": right}])
+    tree.story("a", tree.stage.play("a", {"sh": f"{wrong}; {right}"}, told=told), "right")
+    ran = tree.run()
+    assert ran.data["enforcement"] == "deny", ran.err
+    assert (SANDBOX in ran.err.partition("session 1 started")[0]) is not bypass
+    assert (ran.code, ran.story("a")["status"]) == ((0, "done") if bypass else (3, "failed")), ran.err
+    assert ("tried to change outside its claim: packages/b/wrong (refused)" in ran.err) is bypass
+    assert not (tree.root / "packages/b/wrong").exists()
     assert tree.look() == tree.users
