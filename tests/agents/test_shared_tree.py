@@ -65,6 +65,8 @@ def test_three_stories_in_parallel_are_done(tree: Tree, agent: str) -> None:
         for place in ("tmp", "home")[: 0 if agent == "aider" else 1 if agent == "codex" else 2]:
             assert (tree.person.folder / place / f"of-{name}").read_text() == "made\n"
     assert agent != "codex" or '"type":"file_change"' in tree.log("a")
+    # Aider commits unasked.
+    assert agent != "aider" or "index.lock" in tree.log("a")
     assert tree.look() == tree.users
 
 
