@@ -162,9 +162,8 @@ class Orchestrator:
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
         bodies += [intent(story, self._tools) for story in new]
         self._active.update(story.id for story in new)
-        # What they do first was durably intended when it was prepared.
-        recorder.defer(*(ev.StoryStarted(story_id=story_id) for story_id in ready))
         for story_id in ready:
+            recorder.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
             self._ahead.pop(story_id).give()
         if bodies:
             await recorder.record(*bodies)
