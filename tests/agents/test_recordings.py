@@ -66,14 +66,14 @@ def scrubbed(text: str, stage: Stage) -> str:
     """Take out what belongs to this machine and this moment."""
     base = stage.repo.parent
     places = {
-        f"{base}/repo.worktrees/a": "/work/story",
-        f"{base}/repo": "/work/repo",
+        f"{base}/repo.worktrees/a": "/example/story",
+        f"{base}/repo": "/example/repo",
         str(base): "/work",
-        str(PREFIX): "/work/agents",
+        str(PREFIX): "/example/agents",
         stage.url: "http://127.0.0.1:8000",
     }
     for found, told in places.items():
         # Some programs make a name of a path.
         for before, after in ((found, told), (re.sub(r"[/._]", "-", found), told.replace("/", "-"))):
             text = text.replace(before, after)
-    return re.sub(r"/[^\s\"']*/node_modules", "/work/agents/node_modules", text)
+    return re.sub(r"/[^\s\"']*/node_modules", "/example/agents/node_modules", text)

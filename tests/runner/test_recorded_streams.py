@@ -65,7 +65,7 @@ def test_every_recording_is_read() -> None:
 def test_no_recording_tells_of_a_machine() -> None:
     """Nothing is left of homes, temporary folders or keys."""
     for recording in FOLDER.glob("*.log"):
-        told = re.search(r"(?<!/work)/(?:root|tmp|home|srv|Users)/|sk-[a-z]", recording.read_text())
+        told = re.search(r"(?<!/example)/(?:root|tmp|home|srv|Users)/|sk-[a-z]", recording.read_text())
         assert told is None, recording.name
 
 
@@ -78,10 +78,10 @@ def test_a_recording_tells_what_happened(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
-        ("claude-done", ["Write: /work/story/a.txt", f"Bash: {COMMAND}", "All done."]),
-        ("opencode-done", ["write: /work/story/a.txt", f"bash: {COMMAND}", "All done."]),
-        ("gemini-done", ["write_file: /work/story/a.txt", f"run_shell_command: {COMMAND}", "All done."]),
-        ("qwen-done", ["write_file: /work/story/a.txt", f"run_shell_command: {COMMAND}", "All done."]),
+        ("claude-done", ["Write: /example/story/a.txt", f"Bash: {COMMAND}", "All done."]),
+        ("opencode-done", ["write: /example/story/a.txt", f"bash: {COMMAND}", "All done."]),
+        ("gemini-done", ["write_file: /example/story/a.txt", f"run_shell_command: {COMMAND}", "All done."]),
+        ("qwen-done", ["write_file: /example/story/a.txt", f"run_shell_command: {COMMAND}", "All done."]),
     ],
 )
 def test_progress_is_shown_in_words(name: str, lines: list[str]) -> None:
