@@ -68,7 +68,7 @@ def scrubbed(text: str, stage: Stage) -> str:
     places = {
         f"{base}/repo.worktrees/a": "/example/story",
         f"{base}/repo": "/example/repo",
-        str(base): "/work",
+        str(base): "/example",
         str(PREFIX): "/example/agents",
         stage.url: "http://127.0.0.1:8000",
     }
