@@ -216,7 +216,7 @@ BAD_BRANCHES = ("-d", "a.lock", "@", "a.", "a..b", "story/a", "a\x1b[31m")
 def test_an_id_that_cannot_be_one_is_refused(person: Person) -> None:
     """Open cases 25 and 26: in a story file or a list file, before any act."""
     root = person.repository(FILES)
-    for name in (*BAD_IDS, *BAD_BRANCHES) if person.uid is None else BAD_IDS:
+    for name in (*BAD_IDS, *BAD_BRANCHES):
         person.story(root, "a", "true", id=name)
         assert "cannot be an id" in _refused(person, root, "run"), name
     for name in BAD_IDS:
