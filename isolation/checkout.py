@@ -6,16 +6,16 @@ way back in its `gitdir`) is read as such.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from isolation.frozen import frozen
 from isolation.layout import own_git_dir
 from isolation.repository import Repository
 
 _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Look:
     """What a checkout showed. `dirty` holds every path that is changed, staged, in conflict or untracked."""
 

@@ -11,15 +11,16 @@ On a file system that folds case, globs and paths are folded alike, then matched
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import NoReturn, TypeAlias
 
 from isolation.errors import ClaimError
 from isolation.folding import fold, fold_ranges
+from isolation.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OneOf:
     """One character: within the ranges, or with `negated` outside of them. `?` is outside of none."""
 
@@ -27,12 +28,12 @@ class OneOf:
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AnyText:
     """Any number of characters within a component: `*`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AnyDepth:
     """Any number of components: `**`."""
 
@@ -40,7 +41,7 @@ class AnyDepth:
 Token: TypeAlias = OneOf | AnyText
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Name:
     """One component of a path, described by tokens.
 
@@ -69,7 +70,7 @@ Component: TypeAlias = Name | AnyDepth
 _ANY_DEPTH = AnyDepth()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Glob:
     """One glob of a claim; `text` is what the person wrote."""
 
@@ -104,7 +105,7 @@ class Glob:
         return reached
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claim:
     """The paths that a story owns; without globs, none. `folding` tells that case does not count."""
 

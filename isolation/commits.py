@@ -9,11 +9,11 @@ deleted.
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from isolation.checkout import Look, look
 from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
+from isolation.frozen import frozen
 from isolation.layout import own_git_dir
 from isolation.repository import GitOutput, Repository, failure
 
@@ -51,7 +51,7 @@ def operation_in_progress(git_dir: Path) -> str | None:
     return next((what for name, what in _OPERATIONS.items() if (git_dir / name).exists()), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checkpoint:
     """Where a branch stands after a checkpoint: its tip, and how many commits it has since its base.
 

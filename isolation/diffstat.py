@@ -1,11 +1,10 @@
 """How much a story changed: paths with the lines that came and went."""
 
-from dataclasses import dataclass
-
+from isolation.frozen import frozen
 from isolation.repository import Repository
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """One path; of a binary file nobody counts lines."""
 

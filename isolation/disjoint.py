@@ -10,7 +10,7 @@ The answer is exact, or there is none: a search beyond its budget is an `Unprove
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, count
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from isolation import claims
 from isolation.claims import AnyDepth, AnyText, Claim, Component, Glob, Name
 from isolation.common_names import Budget, Fitting, TooComplexError, common_names
 from isolation.errors import UnprovenError
+from isolation.frozen import frozen
 from isolation.track import Track
 
 STEPS = 4_000_000
@@ -31,7 +32,7 @@ _ANY_NAME = Name(tokens=(AnyText(),))
 _SIMPLER = "use fewer '*' and '?' in one name, or let the globs begin with different folders."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Overlap:
     """A path that two claims own, and the globs that give it to them."""
 
@@ -40,7 +41,7 @@ class Overlap:
     second: Glob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Route:
     """A glob made ready: no two `**` side by side, and the folders that all its paths begin with."""
 
@@ -59,7 +60,7 @@ class _Route:
         return self.track.step(places, hits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Holding:
     """A glob of a claim that gives paths, and the globs behind it that take some back."""
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from isolation.commits import named
+from isolation.frozen import frozen
 from isolation.quarantine import Quarantine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """Foreign changes that a story made, or may have made. `stayed` are those that could not be undone."""
 

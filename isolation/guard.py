@@ -15,7 +15,6 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +22,7 @@ from isolation.checkout import admin_dir
 from isolation.closing import delete_tree
 from isolation.commits import named
 from isolation.errors import GuardError
+from isolation.frozen import frozen
 from isolation.keeper import run_trial
 from isolation.keeper_wire import confinement_texts, read_attempts
 from isolation.layer import layer_changes
@@ -60,7 +60,7 @@ _NAME = r"[^\s'\"`:,;()\[\]]"
 _UPWARDS = re.compile(rf"(?:\.\./)+{_NAME}*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Offer:
     """Whether a level can be had here, by which means, and the same in words."""
 

@@ -19,13 +19,13 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
 from isolation import keeper_server
 from isolation.errors import KeeperError
+from isolation.frozen import frozen
 from isolation.keeper_wire import encode, read_answer, read_report, server_gone
 from isolation.model import Exit, SessionSpec
 from isolation.process_tree import Tree, kill_level, load_stat
@@ -42,7 +42,7 @@ _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper_server 
 _TRIAL = "import sys; sys.path.append(sys.argv[1]); from isolation.guard_trial import main; main()"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TreeUsage:
     """What a session uses now; its CPU time counts members that have ended, so it never falls.
 

@@ -8,9 +8,10 @@ listed also when it is only there because something in it is.
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from isolation.frozen import frozen
 
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 
@@ -25,7 +26,7 @@ class ChangeKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LayerChange:
     """One path of the layer, relative to the tree; `mode` holds the permissions.
 

@@ -6,17 +6,17 @@ common directory, one lease and one lock however it was reached.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from isolation.errors import RepositoryError, WorkspaceError
+from isolation.frozen import frozen
 
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SECTION = re.compile(r"^\s*\[\s*([^\]\s]+)", re.IGNORECASE)
 _WORKTREE_KEY = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RepositoryPaths:
     """A repository as seen from one checkout; of a bare one `top` is the repository itself."""
 

@@ -1,9 +1,11 @@
 """The values that this package hands out and takes in; no behaviour beyond them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
+
+from isolation.frozen import frozen
 
 
 class IsolationMode(StrEnum):
@@ -28,7 +30,7 @@ class Means(StrEnum):
     LANDLOCK = "landlock"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Layer:
     """An overlay over `target`: what a session writes there lands in `upper`.
 
@@ -40,7 +42,7 @@ class Layer:
     work: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Confinement:
     """Where a session may not write; everything that is not named stays as it is.
 
@@ -58,7 +60,7 @@ class Confinement:
     witnessed: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempt:
     """Something that a session tried to do to a path of the witnessed tree, and that was refused.
 
@@ -69,7 +71,7 @@ class Attempt:
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Attempts:
     """What a witness saw: the first attempts by name, and how many more there were."""
 
@@ -77,7 +79,7 @@ class Attempts:
     unnamed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Holder:
     """Who holds a lease; pid alone is not an identity, since pids are reused."""
 
@@ -89,7 +91,7 @@ class Holder:
     since: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkspaceRequest:
     """What a story needs of its workspace.
 
@@ -106,7 +108,7 @@ class WorkspaceRequest:
     needs_parents: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Workspace:
     """A checked-out place of a story's own, verified to exist."""
 
@@ -117,7 +119,7 @@ class Workspace:
     reattached: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Closing:
     """What became of a workspace at its close: gone, or kept and why."""
 
@@ -125,7 +127,7 @@ class Closing:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionSpec:
     """One process tree to start under a keeper.
 
@@ -140,7 +142,7 @@ class SessionSpec:
     confinement: Confinement | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Exit:
     """How a session's leader ended, and whether the keeper had to stop the tree.
 

@@ -6,19 +6,19 @@ there stays as it is, and nothing of it gets into a story's commit.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from isolation.claims import Claim
 from isolation.commits import named
 from isolation.errors import WorkspaceError
+from isolation.frozen import frozen
 from isolation.owners import roots
 from isolation.repository import Repository
 
 _GITLINK = "160000"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClaimTree:
     """A commit's tree with the claim's paths as they stand in the working tree; `changed` names these."""
 

@@ -9,17 +9,17 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from isolation.errors import WorkspaceError
+from isolation.frozen import frozen
 from isolation.layout import main_checkout
 from isolation.repository import Repository
 
 INCLUDE_FILE = ".worktreeinclude"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Skipped:
     """Something that was asked for and not brought."""
 
@@ -27,7 +27,7 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProvisionReport:
     """What was brought into a worktree."""
 

@@ -10,7 +10,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from isolation.commits import commit_tree
 from isolation.contents import Contents, store, store_texts
 from isolation.errors import RepositoryError
+from isolation.frozen import frozen
 from isolation.owners import ancestors
 from isolation.repository import Repository
 from isolation.snapshot import Difference, Sign, sign_of
@@ -41,7 +42,7 @@ class What(StrEnum):
     LINKED = "hard-linked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Foreign:
     """One change outside of a story's claim; `blob` is what was written, None where that is not kept."""
 
@@ -58,7 +59,7 @@ class Foreign:
         return self.what in {What.CREATED, What.CHANGED} and after is not None and not after.is_folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Quarantine:
     """What is kept under one ref. `story_ids` are all that may have done it."""
 

@@ -7,16 +7,16 @@ for reading and writing has most likely been read: both are told, and fail nobod
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from isolation.acts import CREATE, PROBE
 from isolation.commits import named
+from isolation.frozen import frozen
 from isolation.model import Attempts
 from isolation.owners import ANYBODY, Owners
 from isolation.repository import Repository
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Refusals:
     """Paths outside its claim that a session tried to change, those that it may be forgiven, and more."""
 

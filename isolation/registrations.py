@@ -10,18 +10,18 @@ import re
 import secrets
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from isolation.checkout import admin_dir_of_missing, worktree_of
 from isolation.errors import RepositoryError
+from isolation.frozen import frozen
 from isolation.layout import autopilot_dir, main_checkout
 from isolation.repository import Repository
 
 _REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Registration:
     """One worktree; `head` is set when it is on no branch, `lock_reason` when it is locked."""
 

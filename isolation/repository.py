@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
 from isolation.disk import LockFile, replace_file
 from isolation.errors import GitCommandError, RepositoryError
+from isolation.frozen import frozen
 from isolation.layout import RepositoryPaths, find_repository, worktrees_lock_path
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ _HINTS = (
 _local_locks: dict[Path, threading.Lock] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GitOutput:
     """What a git command said; bytes that are not UTF-8 survive as surrogates, as in `os.fsdecode`."""
 

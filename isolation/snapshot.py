@@ -8,9 +8,10 @@ cannot be set by anybody. Folders carry their mode alone, since their times chan
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from isolation.frozen import frozen
 
 CLOCK = "clock"
 RESERVED = frozenset({".git", ".orchestrator"})
@@ -46,7 +47,7 @@ class Sign(NamedTuple):
 Picture = dict[str, Sign]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """One path that looks different; None is not there."""
 

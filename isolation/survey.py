@@ -4,10 +4,10 @@ A verdict is made by the same rules as a story's close, and `remove` applies tho
 so nothing that changed in between is lost.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from isolation.closing import TRASH, close_path, reason_to_keep
+from isolation.frozen import frozen
 from isolation.lease import holder_is_alive, read_holder
 from isolation.model import Closing
 from isolation.registrations import Registration, load_registrations
@@ -16,7 +16,7 @@ from isolation.repository import Repository, offload
 BRANCHES = "autopilot/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """One folder below the worktree root, or one worktree of ours elsewhere."""
 

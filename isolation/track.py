@@ -4,10 +4,10 @@ A position is how many parts are behind, and a set of positions is an integer wh
 same holds for the characters of a name (`*` is the star) and for the folders of a glob (`**` is).
 """
 
-from dataclasses import dataclass
+from isolation.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Track:
     """A pattern without its content: which of its positions are stars, no two side by side, and its end."""
 

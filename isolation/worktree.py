@@ -9,7 +9,6 @@ put it, a folder only while it holds nothing but what git checked out.
 import os
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from isolation.checkout import admin_dir, look
 from isolation.closing import discard
 from isolation.commits import merge_parents, named, retried
 from isolation.errors import GitCommandError, WorkspaceError
+from isolation.frozen import frozen
 from isolation.layout import main_checkout, require_component
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.population import complete, is_half_filled, not_registered, populate, require_complete
@@ -39,7 +39,7 @@ _ATTEMPTS = 4
 _PASSING = re.compile(r"failed to read .*commondir|locked' for writing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Place:
     """A registered worktree before it is filled, and what of it this call made."""
 

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,7 @@ import trio
 
 from isolation import lease
 from isolation.errors import KeeperError
+from isolation.frozen import frozen
 from isolation.keeper import open_keeper, wait_for_old_keepers
 from isolation.layout import journal_path, keepers_lock_path, run_dir
 from isolation.repository import Repository, offload
@@ -84,7 +85,7 @@ class View(Protocol):
         """Show the run again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ended:
     """How a run came out: its last snapshot and the program's exit code.
 
@@ -181,7 +182,7 @@ async def resume_run(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Crew:
     """Who does what under which settings."""
 

@@ -5,8 +5,8 @@ branch alone tells what still stands of each step.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from isolation.frozen import frozen
 from isolation.repository import Repository
 from runner.core.flow import DONE, Flow
 from runner.core.model import StoryId
@@ -15,7 +15,7 @@ _KEYS = ("Autopilot-Story", "Autopilot-Step", "Autopilot-Rollback", "Autopilot-R
 _UNIT, _RECORD = "\x1f", "\x1e"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Commit:
     """One commit of the story's branch.
 

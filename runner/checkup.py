@@ -9,12 +9,12 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from isolation import guard
 from isolation.errors import IsolationError
+from isolation.frozen import frozen
 from isolation.layout import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
 from isolation.lease import holder_is_alive, read_holder
 from isolation.model import EnforcementLevel, IsolationMode
@@ -52,7 +52,7 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """One check: what was found and, where it is not as it should be, what to do."""
 

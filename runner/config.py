@@ -13,10 +13,10 @@ and that of `symlink-directories` names separated by commas; an empty variable c
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.config_values import FLOATS, INTEGERS, KEYS, TABLES, Kind, Place, build, checked, clamped
 from runner.core.errors import SettingsError
 from runner.core.names import did_you_mean
@@ -29,7 +29,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loaded:
     """The settings; for every key where its value came from; what the person should be told.
 
@@ -42,7 +42,7 @@ class Loaded:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Layer:
     """What one place holds, unchecked; `notes` are about what was left out."""
 

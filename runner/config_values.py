@@ -5,13 +5,14 @@ A place's values come in as plain data and leave flat, under dotted keys such as
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from isolation.frozen import frozen
 from runner import config_agents, config_tiers
 from runner.core.errors import RunnerError, SettingsError, UsageError
 from runner.core.model import ContinuePolicy
@@ -93,7 +94,7 @@ class Kind(Enum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """A place that holds settings; `file` names it if it is one."""
 

@@ -7,8 +7,9 @@ above the process holds for it. What is absent, unlimited or cannot be understoo
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from isolation.frozen import frozen
 
 _UNLIMITED = 1 << 60
 """Version 1 has no word for it, only a number that no machine has."""
@@ -18,7 +19,7 @@ _MOST_DIGITS = 20
 _MOST_PERCENT = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ControlGroups:
     """The folders of the groups that hold this process, innermost first: version 2, and two of version 1."""
 

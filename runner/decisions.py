@@ -8,10 +8,10 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from isolation.frozen import frozen
 from runner.core import choose
 from runner.core import events as ev
 from runner.core.errors import JournalError, NotFoundError, RunnerError
@@ -37,7 +37,7 @@ class AlreadyAnsweredError(RunnerError):
     code = "answered"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OpenQuestion:
     """One question that a story waits with, and since when, in seconds since the epoch."""
 

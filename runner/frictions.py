@@ -5,10 +5,10 @@ Nothing is switched off to make them fit. Only a person does that.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from isolation import claims
+from isolation.frozen import frozen
 from isolation.guard import tree_offer
 from isolation.model import IsolationMode, Means
 from isolation.owners import folders_around
@@ -20,7 +20,7 @@ from runner.guarding import guarding_of
 from runner.sharing import require_level
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Friction:
     """What will go wrong with an agent here, and what to do about it."""
 

@@ -1,8 +1,8 @@
 """Whether the stories of a run are kept within their worktrees by the system, and by what."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from isolation.frozen import frozen
 from isolation.guard import for_worktree, worktree_offer
 from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means, Workspace
 from isolation.repository import Repository
@@ -12,7 +12,7 @@ UNSEEN = "a session's refused writes cannot be witnessed here; they show only in
 LOST = "sessions can write into the main checkout and into each other's worktrees"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Guarding:
     """The write guard of a run; without means there is none, and `note` says why."""
 

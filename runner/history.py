@@ -1,8 +1,9 @@
 """What earlier runs in this repository have already brought to its end, and how long that took."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from isolation.frozen import frozen
 from runner.core.flow import QUICK
 from runner.core.fold import fold
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
@@ -13,7 +14,7 @@ RUNS_LOOKED_AT = 20
 SECONDS_A_MINUTE = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finished:
     """A story that an earlier run finished, word for word the same work."""
 
@@ -22,7 +23,7 @@ class Finished:
     commits: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Past:
     """What earlier runs say of a story's flow, besides its state file.
 
@@ -35,7 +36,7 @@ class Past:
     skipped: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Earlier:
     """What earlier runs tell of a backlog: what they finished, and how many minutes each story took them."""
 

@@ -8,9 +8,10 @@ import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core import events as ev
 from runner.core.fold import EXIT_SYSTEM, apply, exit_code, fold
 from runner.core.graph import ordered
@@ -22,7 +23,7 @@ from runner.shards import NO_SHARD, Shard, ShardError, backlog_of, newest
 _LEFT_BEHIND = "it was on the machine of its job"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Joined:
     """One run out of shards. `problems` keep it from being green, `remarks` are only told.
 

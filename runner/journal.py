@@ -11,11 +11,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from isolation.frozen import frozen
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events import Event, OutputSeen, UnknownEventError, decode, encode, story_of
 from runner.core.model import RunId, StoryId
@@ -30,7 +30,7 @@ from runner.journal_file import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """What another process asks of the coordinator."""
 

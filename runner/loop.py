@@ -6,12 +6,13 @@ recorded. What it is told comes through small protocols, so that each can be som
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 import trio
 
+from isolation.frozen import frozen
 from isolation.model import Workspace
 from isolation.repository import offload
 from runner.core import agent_events as ae
@@ -74,7 +75,7 @@ class SessionRunner(Protocol):
         """Run it; it should spend no more than its allowance."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Senses:
     """What the loop is told from outside."""
 

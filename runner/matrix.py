@@ -5,9 +5,9 @@ the flags by which `run` carries its stories out.
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from isolation.frozen import frozen
 from isolation.layout import main_checkout
 from runner.core.errors import RunnerError
 from runner.core.fanout import Job, fan_out
@@ -29,7 +29,7 @@ class MatrixError(RunnerError):
     code = "matrix"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Matrix:
     """The stages of jobs, and how the system is to run them."""
 

@@ -7,11 +7,11 @@ tracked file, and all worktrees of the repository follow. Other lines of both fi
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from isolation.disk import replace_file
+from isolation.frozen import frozen
 from isolation.repository import Repository, failure, metadata_lock
 
 NAME = "autopilot-state"
@@ -26,7 +26,7 @@ _NO_SECTION = 128
 _UNSET = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Told:
     """What a command prints: words for people, values for the one JSON document."""
 

@@ -6,11 +6,11 @@ that story's failure and cancels nobody. When `orchestrate` returns, nothing it 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
+from isolation.frozen import frozen
 from runner import verdicts
 from runner.agents.protocol import Agent
 from runner.core import events as ev
@@ -44,7 +44,7 @@ MOST_AHEAD = 3
 _TELLING = ev.StoryFinished | ev.WorkspaceOpened | ev.WindowChanged | ev.AdmissionEnded | ev.StoryRequeued
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StopRequest:
     """What another terminal asked: one story or all, at the session's end or now."""
 
@@ -53,7 +53,7 @@ class StopRequest:
     now: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AnswerRequest:
     """What another terminal decided."""
 
@@ -61,7 +61,7 @@ class AnswerRequest:
     event: ev.DecisionAnswered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class World:
     """What the orchestrator asks of the outside; all of it blocks and is called in a thread.
 

@@ -6,12 +6,13 @@ proven disjoint, or the plan is refused; in worktrees an overlap is only worth a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from isolation import claims
 from isolation.claims import Claim
 from isolation.disjoint import Overlap, Proof
 from isolation.errors import ClaimError, UnprovenError
+from isolation.frozen import frozen
 from runner.config import Loaded
 from runner.core.errors import BacklogError, SettingsError
 from runner.core.graph import dependants
@@ -29,7 +30,7 @@ _STEPS_FOR_NOTES = 500_000
 """A note is worth half a second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ownership:
     """What `deconflict-paths` says, taken apart. `named` are the globs of single stories."""
 
@@ -45,7 +46,7 @@ class Ownership:
         return tuple(glob.replace(ID, story.id) for glob in named or self.patterns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settled:
     """Stories with their claims; `disjoint` is None where it is not known, or there are no two claims."""
 

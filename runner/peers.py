@@ -7,9 +7,9 @@ of kernel threads, of the dead, or of our own.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from isolation.frozen import frozen
 from isolation.process_tree import KEEPER_NAME
 from runner.core.agent_sessions import AgentProgram, below, is_agent, sessions
 
@@ -19,7 +19,7 @@ _STAT_BYTES, _COMMAND_LINE_BYTES = 1024, 4096
 """Enough for the numbers that count, and for a program with its script."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Table:
     """The processes of the machine: parents and names of all, command lines on demand."""
 

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 
+from isolation.frozen import frozen
 from isolation.layout import folds_case, journal_path, worktree_path, worktree_root
 from isolation.model import IsolationMode
 from isolation.repository import Repository
@@ -35,7 +36,7 @@ from runner.verdicts import branch_of
 AUTO = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunRequest:
     """What the command line asks for."""
 
@@ -48,7 +49,7 @@ class RunRequest:
     shard_in: tuple[Path, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Backlog:
     """The stories of a request, fitted together. `stories` is the start order of what was asked for.
 
@@ -87,7 +88,7 @@ class Backlog:
         return root_of(self.repository, self.settings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan(Backlog):
     """All that a run needs, decided before anything starts."""
 

@@ -5,10 +5,10 @@ nothing but a part that is empty goes, and the blank lines after it.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from isolation.frozen import frozen
 from runner.core.errors import SettingsError
 from runner.core.model import MAX_RETRIES, Step, Story
 from runner.core.names import did_you_mean
@@ -46,7 +46,7 @@ _ALONE = re.compile(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILIN
 _NEEDED = frozenset({"story", "prompt"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PromptFacts:
     """Everything that the prompt of one session is made of."""
 

@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from isolation.disk import replace_file
+from isolation.frozen import frozen
 from isolation.layout import repository_hash, sessions_dir
 from isolation.lease import boot_id
 from isolation.process_tree import load_stat
@@ -38,7 +39,7 @@ _LONGEST_NAME = 180
 _LONGEST_TEXT = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """One live session. `pid` is the process that vouches for it; 0 and empty texts are unknown.
 
@@ -68,7 +69,7 @@ class Entry:
         return f"{self.mode} session {self.session_id}{story} ({where}{branch})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Found:
     path: Path
     entry: Entry

@@ -11,12 +11,13 @@ restored as they were before its first checkpoint. Commits without trailers are 
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 from isolation.checkout import look
 from isolation.commits import OWN_ADDRESS, OWN_NAME, named, operation_in_progress
+from isolation.frozen import frozen
 from isolation.layout import autopilot_dir, own_git_dir
 from isolation.repository import Repository
 from runner.aggregation import STATE_FILES, vocabulary_of
@@ -48,7 +49,7 @@ class RollbackError(RunnerError):
     code = "rollback"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rollback:
     """What a rollback would do; nothing has happened yet.
 

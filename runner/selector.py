@@ -5,12 +5,12 @@ all; the run says so aloud.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import trio
 
+from isolation.frozen import frozen
 from isolation.layout import story_dir
 from isolation.model import SessionSpec, Workspace
 from runner.core import events as ev
@@ -25,7 +25,7 @@ LIMIT_SECONDS = 120.0
 _TAIL_BYTES = 64 << 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Selection:
     """What comes next: a mode for the session, and a confidence from 0 to 1."""
 

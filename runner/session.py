@@ -11,6 +11,7 @@ from pathlib import Path
 import trio
 
 from isolation.errors import KeeperError
+from isolation.frozen import frozen
 from isolation.guard import refused
 from isolation.keeper import Keeper, Session
 from isolation.model import Attempts, Exit, SessionSpec
@@ -37,7 +38,7 @@ LOOK_FOR_LIFE = 15.0
 LOOKS_A_WINDOW = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionOrder:
     """All that one session needs; `result_file` only where a result is expected.
 
@@ -63,7 +64,7 @@ class SessionOrder:
     used_before: Usage = field(default_factory=Usage)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionVerdict:
     """How it ended; `output` is the end of what it printed, for the next attempt's prompt.
 
@@ -94,7 +95,7 @@ class _Life:
     peak_memory: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Ear:
     """Where what a session prints goes."""
 

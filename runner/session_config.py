@@ -6,12 +6,12 @@ indented `key: value` lines. What is around it is somebody else's.
 
 import re
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from isolation.frozen import frozen
 from runner.core.errors import SettingsError
 
 FILES = ("AGENTS.md", "CLAUDE.md")
@@ -20,7 +20,7 @@ _HEADER = re.compile(r"([ \t]*)autopilot:[ \t]*(?:#.*)?")
 _KEY = re.compile(r"[ \t]*[\w-]+[ \t]*:(?:[ \t].*)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Block:
     """A block that was found: in which file, and what it holds."""
 

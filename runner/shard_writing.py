@@ -11,12 +11,13 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from isolation.bundles import commits_since, write_bundle
 from isolation.diffstat import changes
+from isolation.frozen import frozen
 from isolation.layout import autopilot_dir
 from isolation.repository import Repository
 from runner import telemetry
@@ -43,7 +44,7 @@ from runner.shards import (
 from runner.verdicts import branch_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Handover:
     """What goes into a shard: the run as it ended, its events, whose it is, and what it is a part of."""
 

@@ -10,10 +10,10 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.events import Event, RunEnded, RunStarted, StoryFinished, UnknownEventError, decode
 from runner.core.model import RunId, Status, Story, StoryId
@@ -39,7 +39,7 @@ class ShardError(RunnerError):
     code = "shard"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """One file of a shard as its manifest tells it."""
 
@@ -47,7 +47,7 @@ class Entry:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shard:
     """One job's part. `stories` are its own, `branches` the tips that its bundle holds."""
 

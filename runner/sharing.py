@@ -7,7 +7,6 @@ sessions get to see; what it wrote stays in the tree and is committed for it.
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from isolation.disk import replace_file
 from isolation.diversion import Diversion
 from isolation.errors import ClaimError
 from isolation.findings import Watch
+from isolation.frozen import frozen
 from isolation.guard import Offer, for_claim, offered, tree_offer, witnesses
 from isolation.layout import autopilot_dir, folds_case, layers_path
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
@@ -51,7 +51,7 @@ fi
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sharing:
     """The shared tree of one run: its claims, who watches it, what sessions may write to and are told.
 
@@ -251,7 +251,7 @@ def _opened(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Denial:
     """A tree that is closed to a story but for the folders around its claim; a look tells the rest."""
 

@@ -6,11 +6,11 @@ acted upon once, when the story goes on.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from isolation.frozen import frozen
 from isolation.model import Workspace
 from isolation.repository import offload
 from runner import verdicts
@@ -36,7 +36,7 @@ CIRCUIT = 3
 """A step that failed in this many runs after another is not begun again without a person."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Brief:
     """What a session is told about the step that it is for."""
 

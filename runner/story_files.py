@@ -10,12 +10,12 @@ import re
 import stat
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from isolation.frozen import frozen
 from runner.core.errors import BacklogError
 
 LIST_SUFFIXES = frozenset({".yaml", ".yml", ".toml", ".json"})
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     written: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """One story as it stands in a file, before its values were judged.
 

@@ -6,11 +6,12 @@ an end without its consequence.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import trio
 
+from isolation.frozen import frozen
 from isolation.guard import commit_places
 from isolation.layout import autopilot_dir, story_dir
 from isolation.model import SessionSpec, Workspace
@@ -253,7 +254,7 @@ class StorySessions:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Listener:
     """Who reads a session's output, in which conversation it talks, and what that has used before."""
 

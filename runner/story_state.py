@@ -6,10 +6,11 @@ state file, so that a repository that uses no flows gets no files for them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from isolation.frozen import frozen
 from runner.aggregation import vocabulary_of
 from runner.core import choose
 from runner.core.flow import DONE, Edition, Flow, artifact_parts, in_cycle, locate, re_entry, step
@@ -46,7 +47,7 @@ FILES = {
 SKILL_STATE = "_docs/02_document/state.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """Where the story stands: `question` when a person must choose first, `notes` for the log."""
 

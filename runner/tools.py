@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 
+from isolation.frozen import frozen
 from isolation.keeper import Keeper
 from isolation.layout import worktree_path
 from isolation.model import Confinement, Workspace
@@ -29,7 +30,7 @@ class Latest:
     sample: ResourceSample = field(default_factory=ResourceSample)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tools:
     """The run's one repository, keeper, meter, recorder and stop control; `populate` limits checkouts.
 

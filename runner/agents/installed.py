@@ -7,9 +7,9 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from isolation.frozen import frozen
 from runner.core.agent_sessions import AGENT_PROGRAMS
 
 _VERSION = re.compile(r"^v?(\d+\.\d+\.\d+)")
@@ -38,7 +38,7 @@ SIGN_INS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """By which variables and which files below the home folder each agent may be signed in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Installed:
     """One agent on PATH; an empty version or sign-in is unknown, and not the same as none."""
 

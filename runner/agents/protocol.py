@@ -5,15 +5,16 @@ by their keeper: it reaches their tools too, and their conversation is on disk b
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
+from isolation.frozen import frozen
 from runner.core.model import Story
 from runner.core.stream import Seen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
     """One session to be: what an agent needs to build its command.
 
@@ -35,7 +36,7 @@ class Job:
     cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Launch:
     """A program to start, and what to add to its environment.
 
@@ -47,7 +48,7 @@ class Launch:
     conversation: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Traits:
     """How an agent's output is to be taken.
 

@@ -1,16 +1,17 @@
 """The result file that a session may leave; absent or unreadable it never fails a story."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.model import Usage
 
 MAX_RESULT_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Result:
     """What a session said of itself; `status` is empty when it said nothing, `waves` are in its own words."""
 

@@ -3,11 +3,12 @@
 Standard library only, and reading only: looking must be instant and must disturb nobody.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from isolation.frozen import frozen
 from isolation.layout import autopilot_dir, find_repository, journal_path
 from isolation.lease import holder_is_alive, read_holder
 from runner.core.fold import apply
@@ -16,7 +17,7 @@ from runner.core.screen import TAIL_BYTES, LineTail
 from runner.journal import Journal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sight:
     """A run at one look; `alive` tells whether a coordinator carries it now."""
 

@@ -1,11 +1,10 @@
 """What happens between a story and its agent: conversations, pauses and refusals."""
 
-from dataclasses import dataclass
-
+from isolation.frozen import frozen
 from runner.core.model import StoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConversationSeen:
     """A session has named its conversation, by which a later one can go on with it."""
 
@@ -14,7 +13,7 @@ class ConversationSeen:
     conversation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AgentPaused:
     """The agent's service failed; the session is repeated after `until` and costs no attempt.
 
@@ -29,7 +28,7 @@ class AgentPaused:
     fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AgentRefused:
     """The agent cannot work here at all, by its own words; the story fails at once."""
 

@@ -8,9 +8,9 @@ is told in full in the details.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.choose import FEWEST, LETTERS, Kind, Option, Question
 from runner.core.names import one_line
 from runner.core.screen import cells, shorten
@@ -26,7 +26,7 @@ _MARK = re.compile(r"\s*\(recommended\)", re.IGNORECASE)
 _FILLER = frozenset({"", "-", "—", "...", "…", "n/a", "tbd"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reading:
     """The question to ask, and what was repaired or could not be used, for the log."""
 
@@ -34,7 +34,7 @@ class Reading:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Raw:
     """One option as the agent wrote it; `place` is where it stood in the list."""
 

@@ -7,10 +7,11 @@ stands below it is one session, also when an agent started the run.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from isolation.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AgentProgram:
     """How an agent shows on a command line: its name, and the package that holds its script."""
 

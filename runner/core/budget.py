@@ -6,12 +6,12 @@ session has shown what it spends, and nobody gave an estimate, each sets aside a
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from isolation.frozen import frozen
 from runner.core.model import Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Amount:
     """Tokens and dollars; None is no limit, or unknown."""
 

@@ -7,10 +7,10 @@ may break into lines, where a reason needs them.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.errors import UsageError
 from runner.core.model import MAX_RETRIES
 from runner.core.names import one_line, shown
@@ -63,7 +63,7 @@ _PREFIXES: Mapping[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Option:
     """One way to go on; a destructive one is confirmed before it is carried out."""
 
@@ -72,7 +72,7 @@ class Option:
     destructive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Question:
     """A question that obeys the form. `details` are lines between the title and the options."""
 

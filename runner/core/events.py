@@ -7,14 +7,15 @@ refuses kinds that it does not know, so that an older program never misreads a n
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, get_args
 
+from isolation.frozen import frozen
 from runner.core.agent_events import AgentPaused, AgentRefused, ConversationSeen
 from runner.core.model import RunId, StoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunStarted:
     """The plan, complete: a resume needs nothing else."""
 
@@ -26,21 +27,21 @@ class RunStarted:
     stories: tuple[Mapping[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunResumed:
     """The run goes on; verdicts that a person may want retried are named in `requeued`."""
 
     requeued: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunEnded:
     """Every story has its verdict."""
 
     exit_code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AdmissionEnded:
     """Nothing new starts any more, because of one named reason."""
 
@@ -49,7 +50,7 @@ class AdmissionEnded:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WindowChanged:
     """How many stories may run now, and why."""
 
@@ -58,21 +59,21 @@ class WindowChanged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoryQueued:
     """Its dependencies are done; it waits for a place in the window."""
 
     story_id: StoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoryStarted:
     """The story has a place in the window."""
 
     story_id: StoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkspacePlanned:
     """Intent: a workspace is about to be made here."""
 
@@ -81,7 +82,7 @@ class WorkspacePlanned:
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkspaceOpened:
     """Done: the workspace exists and was verified."""
 
@@ -92,7 +93,7 @@ class WorkspaceOpened:
     head: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkspaceClosed:
     """The worktree is gone, or was kept and why."""
 
@@ -101,7 +102,7 @@ class WorkspaceClosed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionStarted:
     """Intent: a session is about to run."""
 
@@ -117,7 +118,7 @@ class SessionStarted:
     conversation: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionEnded:
     """Acknowledged: this session ran to its end and is never run again."""
 
@@ -141,14 +142,14 @@ class SessionEnded:
     tools: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckpointPlanned:
     """Intent: what the session changed is about to be committed; the event's time is the commit's."""
 
     story_id: StoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checkpointed:
     """Done: the branch holds the work of this attempt; `files` is how many paths its session changed."""
 
@@ -158,7 +159,7 @@ class Checkpointed:
     files: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptFailed:
     """One attempt did not pass; `output` goes into the next attempt's prompt."""
 
@@ -168,7 +169,7 @@ class AttemptFailed:
     output: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpiralSeen:
     """A session went round in circles; with `retries` the step begins anew in a fresh one."""
 
@@ -177,7 +178,7 @@ class SpiralSeen:
     retries: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StallSeen:
     """A session has shown no sign of life for a whole window; after a second one it is ended."""
 
@@ -186,7 +187,7 @@ class StallSeen:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SelectionMade:
     """The user's selector said what comes next, and how sure it is."""
 
@@ -196,7 +197,7 @@ class SelectionMade:
     rationale: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoopEnded:
     """A kill-switch ends the story's loop; its work is still committed before its verdict."""
 
@@ -206,7 +207,7 @@ class LoopEnded:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoryFinished:
     """The story's verdict."""
 
@@ -221,7 +222,7 @@ class StoryFinished:
     branch: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlaceFound:
     """Where in its flow the story goes on, how sure that is, and what had to be corrected for it."""
 
@@ -232,7 +233,7 @@ class PlaceFound:
     correction: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepFinished:
     """A step is over, completed or skipped, and the next one is where the story is now."""
 
@@ -244,7 +245,7 @@ class StepFinished:
     skipped: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DecisionAsked:
     """A person must choose; the story is parked until then."""
 
@@ -253,7 +254,7 @@ class DecisionAsked:
     question: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DecisionAnswered:
     """A person has chosen, or the unattended default did; recorded once."""
 
@@ -263,7 +264,7 @@ class DecisionAnswered:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DecisionApplied:
     """The answer has had its effect; `retry` gives the current step a new set of attempts."""
 
@@ -272,14 +273,14 @@ class DecisionApplied:
     retry: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoryRequeued:
     """A parked story may go on, in this very run."""
 
     story_id: StoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Remembered:
     """What the story's state file has no section for: topic `decision`, `retry` or `blocker`."""
 
@@ -288,7 +289,7 @@ class Remembered:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Noted:
     """Something a person should read."""
 
@@ -296,7 +297,7 @@ class Noted:
     story_id: StoryId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutputSeen:
     """The newest line of a running session, and its tool uses; shown, never journalled."""
 
@@ -346,7 +347,7 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Event:
     """One thing that happened, when, in which run. `at` is seconds since the epoch."""
 

@@ -6,10 +6,10 @@ is a person's choice, and nothing of another's is ever ended for it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from isolation.frozen import frozen
 from runner.core.model import MULTI_STORY
 from runner.core.names import did_you_mean, shown
 
@@ -44,7 +44,7 @@ MODES: Mapping[str, Exclusivity] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Classified:
     """The class of a mode; `warning` is empty for one that is known."""
 
@@ -52,7 +52,7 @@ class Classified:
     warning: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Active:
     """A session that is at work: who it is, in words, and its mode."""
 
@@ -60,7 +60,7 @@ class Active:
     mode: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outcome:
     """The table's answer; `by` are the sessions that stand in the way, in the order given."""
 

@@ -5,12 +5,12 @@ in an earlier stage or by the job itself.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from isolation.frozen import frozen
 from runner.core.model import Story, StoryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Job:
     """One job: its name, unique in the matrix, and the stories that it carries, in start order.
 

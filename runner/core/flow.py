@@ -8,9 +8,9 @@ not undone by artifacts of the step that failed: a person must see it.
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from isolation.frozen import frozen
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.model import IMPLEMENT, VERIFY, SessionKind
@@ -42,7 +42,7 @@ class Edition(StrEnum):
     AUTODEV = "autodev"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FlowStep:
     """One stage of a flow.
 
@@ -65,7 +65,7 @@ class FlowStep:
     boundary_question: Question | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DetectRule:
     """A workspace matches when it has all of `every`, one of `some` unless empty, and none of `none`."""
 
@@ -74,7 +74,7 @@ class DetectRule:
     none: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Flow:
     """A named list of steps. `loop_from` and `loop_to` name the re-entry after completion."""
 
@@ -98,7 +98,7 @@ QUICK = Flow(
 """The flow of a story that names none, known without reading its file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Position:
     """Where the folders say a story is; `step` is None when the flow is done.
 
@@ -113,7 +113,7 @@ class Position:
     ahead: tuple[FlowStep, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Correction:
     """What the state file must say instead; `step` None means done. `words` are for the log.
 
@@ -126,7 +126,7 @@ class Correction:
     sure: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """Where a story goes on, the correction that led there, and how sure that is, from 0 to 1."""
 
@@ -135,7 +135,7 @@ class Place:
     correction: Correction | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Transition:
     """What follows a step: the next one, None at the end; a question only at a session boundary."""
 

@@ -5,7 +5,8 @@ session has announced. Only one that shows none of these for two whole windows h
 """
 
 import re
-from dataclasses import dataclass
+
+from isolation.frozen import frozen
 
 BUSY_SHARE = 0.01
 """A tree that uses less than this share of a core is not called alive for it."""
@@ -22,7 +23,7 @@ _WAIT = re.compile(
 _RETRY_AFTER = re.compile(r"retry-after[\"']?\s*[:=]\s*(\d+)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Signs:
     """What can be seen of a session at one instant; only differences mean something."""
 

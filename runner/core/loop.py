@@ -6,8 +6,8 @@ is decided here is decided before it starts or after it has ended.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from isolation.frozen import frozen
 from runner.core.model import KillSwitch, Tier
 
 PEER_LIMIT = 6
@@ -38,7 +38,7 @@ HINTS: Mapping[str, str] = {
 """What a person can do after each kill-switch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoopFacts:
     """What is known of a story and its run just before a session; None is unknown and stops nothing.
 
@@ -68,7 +68,7 @@ class LoopFacts:
     iteration: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AfterFacts:
     """What a session that has ended says of itself and of its story; None is unknown.
 
@@ -84,7 +84,7 @@ class AfterFacts:
     aborted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class After:
     """What follows: one switch, or a retry of what spiralled, or nothing. A switch may end the cohort."""
 

@@ -1,9 +1,11 @@
 """The words of the program as values: stories, verdicts, snapshots. Frozen, and free of behaviour."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, NewType, TypeVar
+
+from isolation.frozen import frozen
 
 StoryId = NewType("StoryId", str)
 RunId = NewType("RunId", str)
@@ -72,7 +74,7 @@ class SessionKind(StrEnum):
     VERIFY = "verify"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Step:
     """One stage of a flow."""
 
@@ -86,7 +88,7 @@ FLOW_DONE = Step(number="done", name="Done")
 """The place of a story whose flow is at its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Story:
     """One unit of work. `command` is an argv; without it an agent does the work.
 
@@ -109,7 +111,7 @@ class Story:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Usage:
     """What sessions have spent; None is unknown, which is not zero.
 
@@ -144,7 +146,7 @@ def _sum(left: _N | None, right: _N | None) -> _N | None:
     return left if right is None else left + right
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KillSwitch:
     """The one reason why a story's loop, or the run, was ended."""
 
@@ -153,7 +155,7 @@ class KillSwitch:
     hint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SessionRecord:
     """One session as the journal knows it; `peak_memory` is in bytes, None where nobody looked."""
 
@@ -181,7 +183,7 @@ class SessionRecord:
     tools: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Conversation:
     """Where a story's agent can be picked up again."""
 
@@ -189,7 +191,7 @@ class Conversation:
     agent: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Decision:
     """A question to a person, as the journal keeps it, and the answer once there is one.
 
@@ -203,7 +205,7 @@ class Decision:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Memory:
     """What a state file's dialect has no section for: a decision, a retry or a blocker."""
 
@@ -212,7 +214,7 @@ class Memory:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StorySnapshot:
     """Everything known about one story of a run, folded from its events.
 
@@ -298,7 +300,7 @@ class StorySnapshot:
         return total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Note:
     """Something that a person should read: a warning, a correction, a thing kept."""
 
@@ -307,7 +309,7 @@ class Note:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunSnapshot:
     """A whole run at one instant. `stories` is in start order; `pauses` holds agents back until then."""
 
@@ -357,7 +359,7 @@ class RunSnapshot:
         return total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoryResult:
     """What a pipeline hands back: a verdict, why, and the next command to type."""
 
@@ -371,7 +373,7 @@ class StoryResult:
     blocked_by: tuple[StoryId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ResourceSample:
     """What the machine had at one instant; None is unknown, which is neither good nor bad.
 

@@ -4,8 +4,7 @@ A failure of the service is nobody's work, so it costs none of a step's attempts
 bounded here, by a count and by a time. What the service says about waiting is honoured.
 """
 
-from dataclasses import dataclass
-
+from isolation.frozen import frozen
 from runner.core.life import LONGEST_WAIT
 from runner.core.stream import Fault
 
@@ -17,7 +16,7 @@ JITTER = 0.5
 """Stories that fail together come back apart, by up to this share of the wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OutageFacts:
     """What is known of a session that its service let down.
 
@@ -34,7 +33,7 @@ class OutageFacts:
     resumed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pause:
     """The session is repeated, not before `until`; `everyone` who uses this agent waits as long."""
 
@@ -43,7 +42,7 @@ class Pause:
     fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Refusal:
     """No repetition will help; `because` says so when the agent's own words do not."""
 

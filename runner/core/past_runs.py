@@ -8,15 +8,16 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.instants import from_iso
 from runner.core.loop import GRACEFUL
 from runner.core.model import Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PastStory:
     """One story in one run; None is unknown."""
 
@@ -37,7 +38,7 @@ class PastStory:
         return _kills([self.kill_switch])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PastRun:
     """One run and its stories; None is unknown."""
 
@@ -64,7 +65,7 @@ class PastRun:
         return _success(self.stories)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Summary:
     """What several runs, or one story in several runs, come to together."""
 

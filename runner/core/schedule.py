@@ -10,9 +10,9 @@ The order stays a promise: once such a story is ready, what comes behind it wait
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from isolation.frozen import frozen
 from runner.core.exclusivity import runs_alone
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
 
@@ -27,7 +27,7 @@ _IN_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Skip:
     """A story that will not start, the dependencies (or the failed story) to blame, and why in words."""
 
@@ -36,7 +36,7 @@ class Skip:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Decision:
     """What to do now, in this order: `skip`, `queue`, `start`.
 

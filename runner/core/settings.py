@@ -4,12 +4,13 @@ This is the one list of settings: flags, environment and files are read against 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from isolation.frozen import frozen
 from runner.core.model import ContinuePolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bounds:
     """The range of a number; what lies outside is clamped, and the clamp is said."""
 
@@ -52,7 +53,7 @@ BOUNDS: Mapping[str, Bounds] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AgentSettings:
     """An agent: the user's own with an `argv`, or without one what the user says of a known agent.
 
@@ -68,7 +69,7 @@ class AgentSettings:
     events: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Price:
     """What a million tokens of a model cost in US dollars; `cached` are input tokens read from a cache."""
 
@@ -77,7 +78,7 @@ class Price:
     cached: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HookSettings:
     """Shell commands around a workspace; the first two abort the story on failure."""
 
@@ -87,7 +88,7 @@ class HookSettings:
     before_remove: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TierThresholds:
     """Where a tier ends: with less of what is to be free, or more of what is to be little, it is the next."""
 
@@ -103,7 +104,7 @@ class TierThresholds:
     load_per_cpu: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TierRow(TierThresholds):
     """A tier that holds back: besides its thresholds, how many stories and agents of a session it allows."""
 
@@ -166,7 +167,7 @@ _DEGRADED = TierRow(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TierSettings:
     """The table of tiers: `green` holds up to its row, then `warn`, then `degraded`, then critical."""
 
@@ -175,7 +176,7 @@ class TierSettings:
     degraded: TierRow = _DEGRADED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """One run's settings, after all sources were read. Field names are the keys with underscores."""
 

@@ -7,6 +7,7 @@ Nothing said here proves anything; it shows progress, tells life from silence an
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from isolation.frozen import frozen
 from runner.core.model import Usage
 
 MAX_LINE = 4 << 20
@@ -24,7 +25,7 @@ class Fault(StrEnum):
     """The conversation to be resumed is not there, or too long to go on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Final:
     """An agent's last word; without a fault a failure is the work's own. `until` is a time of day."""
 
@@ -35,7 +36,7 @@ class Final:
     denied: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """What one line tells; empty and None are nothing. `begun` and `ended` are ids of tool uses."""
 

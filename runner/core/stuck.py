@@ -7,9 +7,10 @@ the digest of its question. One that has fallen silent is not judged here: the s
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
+from isolation.frozen import frozen
 from runner.core.instants import span
 from runner.core.names import one_line
 
@@ -36,14 +37,14 @@ class Recovery(StrEnum):
     ASK = "ask"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stuck:
     """A session does not get anywhere; `reason` says why that is believed, in words."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Written:
     """One artifact: the contents it has had, the newest last, and how often none of them was new."""
 
@@ -57,7 +58,7 @@ class Written:
         return Written(contents=(*self.contents, content)[-_REMEMBERED:])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Watch:
     """What is known about one session; each method gives the next watch and changes nothing.
 

@@ -8,9 +8,9 @@ little (peers, stalls, load) up to and with it. Swap must stay below the thresho
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import assert_never
 
+from isolation.frozen import frozen
 from runner.core.model import ResourceSample, Tier
 from runner.core.settings import LITTLE_IS_GOOD, Settings, TierSettings
 
@@ -18,7 +18,7 @@ GB = 1024**3
 _ROWS = (Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verdict:
     """A tier, and in words the signals that decided it."""
 
@@ -81,7 +81,7 @@ def gigabytes(number: float) -> str:
     return f"{_floor(number / GB)} GB"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Signal:
     """One signal: its field of the sample, its threshold, and how to say it."""
 

@@ -9,8 +9,7 @@
 - It is never below one, so that a backlog gets on: one story alone may always run.
 """
 
-from dataclasses import dataclass
-
+from isolation.frozen import frozen
 from runner.core.model import ResourceSample, Tier
 from runner.core.settings import Settings
 from runner.core.tiers import GB, ceiling, evaluate, gigabytes, severity
@@ -20,7 +19,7 @@ HOLD = 3
 FIXED = "fixed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Needs:
     """Memory in bytes: what a story may come to use, and what each running one uses now."""
 
@@ -28,7 +27,7 @@ class Needs:
     in_use: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limit:
     """How many stories one look at the machine allows, and why."""
 
@@ -37,7 +36,7 @@ class Limit:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Window:
     """How many stories may run, with the tier and the reason to tell; `recent` are the last limits."""
 

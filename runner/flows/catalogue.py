@@ -6,12 +6,12 @@ to who asks for it.
 """
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.errors import SettingsError
 from runner.core.flow import USER_FOLDER, Edition, Flow
 from runner.core.names import did_you_mean, id_problem
@@ -29,7 +29,7 @@ class FlowError(SettingsError):
     code = "flow"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Listed:
     """One flow that there is: its editions, or the problems that keep it from being used."""
 

@@ -1,10 +1,10 @@
 """A flow file's data made into flows, one an edition, with every problem that it has, not only the first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.choose import Kind, Question, QuestionError, lettered
 from runner.core.flow import DetectRule, Edition, Flow, FlowStep, number_key
 from runner.core.model import SessionKind
@@ -12,7 +12,7 @@ from runner.core.names import one_line, shown
 from runner.flows.entries import LoopEntry, Problem, QuestionEntry, RuleEntry, StepEntry, Top, validated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Document:
     """What a flow file holds; with problems the flows are not to be used."""
 
@@ -20,7 +20,7 @@ class Document:
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Parts:
     """The tables that could be read; `whole` tells that every step could."""
 

@@ -5,13 +5,13 @@ with one entry an edition, and a step without an entry is not part of that editi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from isolation import claims
 from isolation.errors import ClaimError
+from isolation.frozen import frozen
 from runner.core.flow import Edition, artifact_parts, in_cycle, number_key
 from runner.core.names import did_you_mean, one_line, shown
 
@@ -42,7 +42,7 @@ _WANTED: Mapping[str, str] = {
 _M = TypeVar("_M", bound=BaseModel)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """One thing that is wrong in a flow file: where, what, and what to do."""
 

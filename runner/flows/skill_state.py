@@ -7,10 +7,10 @@ where it is. What cannot be read is said in words, and never guessed at.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.names import one_line, shown
 
 _MOST = 1 << 20
@@ -20,7 +20,7 @@ _NAMES = ("name", "phase_name", "step_name", "current_step_name", "current_phase
 _SUB_STEP = re.compile(r"(?:(?P<number>[0-9]+(?:\.[0-9]+)?[a-z]?)\b)?[\s—–:.-]*(?P<name>.*)")  # noqa: RUF001  people write both dashes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SkillState:
     """Where a skill says it is; empty is unknown. `problem` tells why nothing could be read."""
 
@@ -29,7 +29,7 @@ class SkillState:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """Whether a skill's own state and the `sub_step` of a state file agree, in words for the log."""
 

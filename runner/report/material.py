@@ -1,8 +1,9 @@
 """What a report is made of, wherever the run was: here, or in the shards of CI jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from isolation.frozen import frozen
 from runner.core.events import Event, RunStarted
 from runner.core.model import (
     Outcome,
@@ -18,7 +19,7 @@ from runner.core.prices import AS_OF
 from runner.core.screen import neutral
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FileChange:
     """One path that a story changed; of a binary file nobody counts lines."""
 
@@ -31,7 +32,7 @@ def _no_log(_session: SessionRecord) -> bytes:
     return b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Material:
     """A run with all that is known around it. `log` gives the last bytes that a session printed."""
 

@@ -1,8 +1,9 @@
 """What would run, in which order and why: a plan for people, and as JSON."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from isolation.frozen import frozen
 from runner.core.instants import span
 from runner.core.screen import neutral
 from runner.core.words import count, window
@@ -13,7 +14,7 @@ _SHORT = 10
 _TITLES_FROM = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanRow:
     """One story of a plan. `reason` says why it starts when it does; `base` what it starts from.
 
@@ -37,7 +38,7 @@ class PlanRow:
     minutes_to_the_end: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanView:
     """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
 

@@ -7,9 +7,9 @@ than the terminal, but for a path.
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TextIO
 
+from isolation.frozen import frozen
 from runner.core.screen import cells, shorten, wrap
 
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
@@ -17,7 +17,7 @@ _GAP = "  "
 _NARROWEST = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Look:
     """How output may look: its width in cells (None: unlimited), and whether it is a terminal's."""
 
@@ -51,7 +51,7 @@ def look_for(stream: TextIO, *, no_color: bool = False, environ: Mapping[str, st
     return Look(width=shutil.get_terminal_size().columns, colour=not plain, marks=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Column:
     """One column; on a terminal no cell is wider than `limit`."""
 
@@ -60,7 +60,7 @@ class Column:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cell:
     """Harmless text, and its colour."""
 

@@ -4,9 +4,9 @@ The page is for people and is written whole each time; nothing is ever read back
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from isolation.frozen import frozen
 from runner.core.names import one_line
 from runner.state.codec import encode_row
 from runner.state.collection import Found
@@ -17,7 +17,7 @@ _Value = TypeVar("_Value")
 TITLE = "# State of all stories"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Row:
     """One story: its file, and what its dialect has no section for, as the journal knows it."""
 

@@ -7,9 +7,9 @@ last read is not read again.
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from isolation.frozen import frozen
 from runner.state.errors import UnreadableStateError
 from runner.state.model import StateFile
 from runner.state.reading import decode, parse_state
@@ -21,7 +21,7 @@ _RACY = 2_000_000_000
 _CHUNK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """One path: its state, or why there is none."""
 

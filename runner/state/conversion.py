@@ -6,8 +6,9 @@ refused, and the person names the step.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from isolation.frozen import frozen
 from runner.state.errors import StateError
 from runner.state.merging import keep_whole
 from runner.state.model import (
@@ -28,7 +29,7 @@ from runner.state.writing import TEMPLATES, new_state, render
 IMPORTED = "Imported"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Conversion:
     """The converted state, and what it could not hold, in words."""
 

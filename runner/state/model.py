@@ -6,8 +6,10 @@ their texts look like. Cells of rows are single lines without outer blanks.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from isolation.frozen import frozen
 
 RESERVED_NAME = "awaiting-invocation"
 DONE = "done"
@@ -43,7 +45,7 @@ class Tracker(StrEnum):
     LOCAL = "local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Phase:
     """Where an autodev sub-skill is: an integer that never falls within one invocation, and a token."""
 
@@ -59,7 +61,7 @@ AWAITING = Phase(phase=0, name=RESERVED_NAME)
 """The sub-skill was chained and has not started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Position:
     """Where a sub-skill of the older dialects is: its own number and name, as one text."""
 
@@ -92,7 +94,7 @@ SubStep = Phase | Position | None
 """None: nothing that can be trusted is known; the folders tell the place."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StepRef:
     """A step to go to: its number as the dialect writes it, and its name."""
 
@@ -100,7 +102,7 @@ class StepRef:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CompletedRow:
     """One row of Completed Steps."""
 
@@ -110,7 +112,7 @@ class CompletedRow:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RetryRow:
     """One row of the Retry Log."""
 
@@ -122,7 +124,7 @@ class RetryRow:
     timestamp: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LastSession:
     """How the last session ended."""
 
@@ -132,7 +134,7 @@ class LastSession:
     notes: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """Something wrong in a file: where, what, what would be right and what to do.
 
@@ -156,7 +158,7 @@ class Problem:
         return "; ".join(parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StateFile:
     """One state file. `flow` is None in rich, `cycle` everywhere but in autodev."""
 

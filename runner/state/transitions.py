@@ -5,9 +5,10 @@ comes back as `overflow`, for the journal. A step runs once and is retried three
 only a person moves it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from isolation.frozen import frozen
 from runner.core.model import MAX_RETRIES
 from runner.core.names import one_line
 from runner.state.errors import StateError
@@ -30,7 +31,7 @@ from runner.state.vocabulary import EXISTING_CODE
 BOUNDARY = "session boundary"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Overflow:
     """What the dialect could not store; the journal keeps it."""
 
@@ -47,7 +48,7 @@ class Overflow:
 NOTHING = Overflow()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Change:
     """The next state, and what it could not hold."""
 

@@ -7,8 +7,9 @@ rich dialect in the order in which a project meets them, and the step names that
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from isolation.frozen import frozen
 from runner.state.model import DONE, Dialect, StateFile, StepStatus
 
 MAX_RETRY = 3
@@ -102,7 +103,7 @@ _STATUS_ORDER = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Vocabulary:
     """What is allowed beyond the dialects' own values: the user's flows, by last step, and step names."""
 

@@ -9,10 +9,10 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from isolation.frozen import frozen
 from runner.cli.output import Output
 from runner.cli.parser import common
 
@@ -143,7 +143,7 @@ def _answer(run: "RunSnapshot", arguments: argparse.Namespace, output: Output) -
     return answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Delivery:
     """Hands one answer in where it counts: to the living coordinator, else to the journal itself."""
 
