@@ -73,12 +73,14 @@ def checkpoint(
     """
     seen = look(repository, cwd)
     head = _require_committable(seen, cwd, branch)
+    first = None
     if seen.dirty:
         _stage_all(repository, cwd)
-        _commit_index(repository, cwd, message, date)
+        if _commit_index(repository, cwd, message, date) and head == base:
+            first = _logged_on_top_of(base, cwd)
     elif head == base:
         return Checkpoint(tip=head, commits=0, files=0)
-    tip, commits = _standing(repository, cwd, branch, head, base)
+    tip, commits = (first, 1) if first else _standing(repository, cwd, branch, head, base)
     if tip == since:
         files: int | None = 0
     elif head == since:
@@ -96,10 +98,10 @@ def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
         return None
 
 
-def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> None:
+def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> bool:
     """Commit what is staged, untouched by hooks, templates and signing; git refuses an empty one.
 
-    git moves the branch by compare-and-swap under its own locks.
+    git moves the branch by compare-and-swap under its own locks. False when there was nothing to commit.
     """
     settings = ("-c", "core.hooksPath=/dev/null", "-c", "i18n.commitEncoding=UTF-8")
     args = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status")
@@ -112,6 +114,22 @@ def _commit_index(repository: Repository, cwd: Path, message: str, date: float) 
     )
     if output.returncode not in {0, 1} or (output.returncode == 1 and output.stderr):
         raise failure(args, output)
+    return output.returncode == 0
+
+
+def _logged_on_top_of(base: str, cwd: Path) -> str | None:
+    """Give the commit that git has just logged on top of `base`, which saves asking for it.
+
+    None where git keeps no log, or where somebody else's commit came between.
+    """
+    git_dir = own_git_dir(cwd)
+    try:
+        lines = (git_dir / "logs" / "HEAD").read_bytes().splitlines() if git_dir else []
+    except OSError:
+        return None
+    words = lines[-1].decode(errors="replace").split(" ", 2) if lines else []
+    before, after = (*words, "", "")[:2]
+    return after if before == base != after and _COMMIT.fullmatch(after) else None
 
 
 def _standing(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> tuple[str, int]:

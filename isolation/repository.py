@@ -307,11 +307,15 @@ def init_repository(path: Path) -> Repository:
 
 @contextmanager
 def _as_file(data: bytes | None) -> Iterator[BinaryIO | None]:
-    """Give a command's input as a file, since GitPython takes no bytes; without any, none."""
+    """Give a command's input as a file, since GitPython takes no bytes; without any, none.
+
+    In memory where the system can: a full disk is no reason not to commit.
+    """
     if data is None:
         yield None
         return
-    with tempfile.TemporaryFile() as file:
+    in_memory = hasattr(os, "memfd_create")
+    with os.fdopen(os.memfd_create("git"), "w+b") if in_memory else tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
         yield file

@@ -66,6 +66,67 @@ def test_checkpoint_commits_everything_once(repository: Repository) -> None:
     assert _checkpoint(repository, "again", 1_700_000_000) == done
 
 
+@pytest.mark.parametrize("log", ["true", "false"])
+def test_a_first_commit_is_known_with_and_without_a_log(repository: Repository, log: str) -> None:
+    """Where git logs what it does, that is read; else git is asked; what is told is the same."""
+    top = repository.top
+    git(top, "config", "core.logAllRefUpdates", log)
+    shutil.rmtree(repository.common_dir / "logs", ignore_errors=True)
+    base = repository.resolve("HEAD")
+    (top / "new").write_text("x")
+    made = commits.checkpoint(repository, top, "main", "work", 5, base=base, since=base)
+    assert (made.tip, made.commits, made.files) == (repository.resolve("HEAD"), 1, 1)
+    assert (repository.common_dir / "logs" / "HEAD").exists() == (log == "true")
+
+
+@pytest.mark.parametrize("line", ["", "two words", "{base} " + "f" * 40 + " forged"])
+def test_a_log_that_says_something_else_is_not_believed(repository: Repository, line: str) -> None:
+    """What a session wrote there itself does not decide where the branch stands."""
+    top, base = repository.top, repository.resolve("HEAD")
+    (top / "new").write_text("x")
+    with (repository.common_dir / "logs" / "HEAD").open("a") as log:
+        log.write(line.format(base=base) + "\n")
+    made = commits.checkpoint(repository, top, "main", "work", 5, base=base, since=base)
+    assert (made.tip, made.commits) == (repository.resolve("HEAD"), 1)
+    (repository.common_dir / "logs" / "HEAD").write_text(line.format(base=base) + "\n")
+    again = commits.checkpoint(repository, top, "main", "work", 5, base=base, since=base)
+    assert again.tip == made.tip
+
+
+def test_a_log_is_not_asked_when_nothing_was_committed(repository: Repository) -> None:
+    """What was staged and then undone differs, and leaves nothing to commit."""
+    top, base = repository.top, repository.resolve("HEAD")
+    before = (top / "README.md").read_text()
+    (top / "README.md").write_text("changed")
+    git(top, "add", "README.md")
+    (top / "README.md").write_text(before)
+    assert look(repository, top).dirty
+    with (repository.common_dir / "logs" / "HEAD").open("a") as log:
+        log.write(f"{base} {'f' * 40} forged\n")
+    made = commits.checkpoint(repository, top, "main", "work", 5, base=base, since=base)
+    assert (made.tip, made.commits, made.files) == (base, 0, 0)
+
+
+@pytest.mark.parametrize("earlier", [0, 1], ids=["its first commit", "a later one"])
+def test_somebody_elses_commit_during_a_checkpoint_is_an_error(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, earlier: int
+) -> None:
+    """Nothing is told of a branch that another process moves at the same time."""
+    top, base = repository.top, repository.resolve("HEAD")
+    for number in range(earlier):
+        commit(top, f"earlier-{number}")
+    (top / "new").write_text("x")
+    stage = commits._stage_all
+
+    def intrude(repository: Repository, cwd: Path) -> None:
+        git(cwd, "commit", "--quiet", "--allow-empty", "-m", "theirs")
+        stage(repository, cwd)
+
+    monkeypatch.setattr(commits, "_stage_all", intrude)
+    with pytest.raises(WorkspaceError, match=r"moved from .* during a checkpoint"):
+        commits.checkpoint(repository, top, "main", "work", 5, base=base, since=base)
+
+
 def test_a_checkpoint_counts_what_the_session_changed(repository: Repository) -> None:
     """New, changed and deleted paths count once each, whoever committed them, and again after a repeat."""
     top, before = repository.top, repository.resolve("HEAD")
