@@ -28,7 +28,7 @@ from isolation.keeper_wire import confinement_texts, read_attempts
 from isolation.layer import layer_changes
 from isolation.layout import find_repository, main_checkout
 from isolation.model import Attempt, Confinement, EnforcementLevel, Layer, Means, Workspace
-from isolation.registrations import load_registrations
+from isolation.registrations import linked_paths
 from isolation.repository import Repository
 
 __all__ = [
@@ -196,17 +196,14 @@ def for_worktree(
     """
     common = repository.common_dir
     main = main_checkout(common)
-    others = (_real(entry.path) for entry in load_registrations(repository))
-    closed = {path: "another worktree" for path in others if not path.is_relative_to(root)}
+    elsewhere = (path for path in linked_paths(repository) if path.parent != root or path.is_symlink())
+    closed = {path: "another worktree" for path in map(_real, elsewhere) if not path.is_relative_to(root)}
     closed |= {root: "the other worktrees", common: "the shared git directory"}
     closed |= {main: "the main checkout"} if main else {}
-    places = [workspace.path, *commit_places(repository, workspace)]
-    places += [main / name for name in shared] if main else []
+    places = [workspace.path, *(main / name for name in shared if main)]
+    opened = (*(_real(place) for place in places if place.is_dir()), *commit_places(repository, workspace))
     return Confinement(
-        level=EnforcementLevel.DENY,
-        means=means,
-        read_only=closed,
-        writable=tuple(dict.fromkeys(_real(place) for place in places if place.is_dir())),
+        level=EnforcementLevel.DENY, means=means, read_only=closed, writable=tuple(dict.fromkeys(opened))
     )
 
 

@@ -62,6 +62,15 @@ def load_registrations(repository: Repository) -> tuple[Registration, ...]:
     return (main, *sorted(linked, key=lambda entry: entry.path))
 
 
+def linked_paths(repository: Repository) -> tuple[Path, ...]:
+    """Give where the linked worktrees are, and nothing else of them."""
+    try:
+        folders = list((repository.common_dir / "worktrees").iterdir())
+    except OSError:
+        return ()
+    return tuple(path for folder in folders if (path := worktree_of(folder)) is not None)
+
+
 def clear_missing(repository: Repository, path: Path) -> None:
     """Take the entry of a worktree whose folder is gone off git's list; the branch stays.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from isolation.layout import story_dir
 from isolation.model import SessionSpec, Workspace
-from isolation.repository import scrubbed
+from isolation.repository import offload, scrubbed
 from runner.core.events import Noted
 from runner.core.model import Outcome, StoryId
 from runner.session import SessionOrder
@@ -39,7 +39,7 @@ async def run_aside(
             cwd=workspace.path,
             env=environment,
             prompt=Path(os.devnull),
-            confinement=await tools.confinement(workspace),
+            confinement=await offload(tools.confinement, workspace),
         ),
         log=story_dir(tools.repository.common_dir, run_id, story_id) / f"{name.replace(' ', '-')}.log",
         log_cap=tools.settings.log_cap_mb << 20,

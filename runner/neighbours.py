@@ -16,7 +16,7 @@ from runner.core import choose
 from runner.core import events as ev
 from runner.core.exclusivity import Active, Outcome, Verdict, classify, outcome, runs_alone
 from runner.core.model import MULTI_STORY, Story, StoryId
-from runner.presence import present
+from runner.presence import Presence, present
 from runner.registry import Entry, Registry
 from runner.stopping import Level
 from runner.tools import Tools
@@ -43,11 +43,12 @@ async def visible(tools: Tools) -> AsyncIterator[None]:
         branch=await offload(current_branch, tools.repository.top),
         now=tools.recorder.now(),
     )
-    async with _visible(entry, tools):
+    async with _visible(entry, tools) as presence:
+        await presence.seen()
         yield
 
 
-def session_visible(session_id: str, story: Story, tools: Tools) -> AbstractAsyncContextManager[None]:
+def session_visible(session_id: str, story: Story, tools: Tools) -> AbstractAsyncContextManager[Presence]:
     """Let others see one session of a story while the block goes on."""
     entry = _registry(tools).entry(
         session_id,
@@ -123,7 +124,7 @@ def _registry(tools: Tools) -> Registry:
     return Registry(tools.repository.common_dir)
 
 
-def _visible(entry: Entry, tools: Tools) -> AbstractAsyncContextManager[None]:
+def _visible(entry: Entry, tools: Tools) -> AbstractAsyncContextManager[Presence]:
     def note(message: str) -> None:
         _note(tools, message)
 

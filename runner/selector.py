@@ -13,6 +13,7 @@ import trio
 from isolation.frozen import frozen
 from isolation.layout import story_dir
 from isolation.model import SessionSpec, Workspace
+from isolation.repository import offload
 from runner.core import events as ev
 from runner.core.model import MULTI_STORY, Outcome, StorySnapshot
 from runner.session import SessionOrder
@@ -87,7 +88,7 @@ class CommandSelector:
                 env=environment_of(story, workspace, run),
                 prompt=position,
                 # What it runs may lie in the worktree, where sessions can change it.
-                confinement=await tools.confinement(workspace),
+                confinement=await offload(tools.confinement, workspace),
             ),
             log=log,
             log_cap=tools.settings.log_cap_mb << 20,

@@ -14,7 +14,7 @@ import trio
 from isolation.frozen import frozen
 from isolation.guard import commit_places
 from isolation.layout import autopilot_dir, story_dir
-from isolation.model import SessionSpec, Workspace
+from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.repository import offload
 from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, Job
@@ -59,11 +59,11 @@ class StorySessions:
         name = self._name(step)
         exchange = self._tools.exchange(workspace.path, self._story.id)
         result_file = exchange / f"{name}.result.json"
-        facts = self._facts(brief, result_file)
-        prompt = await offload(self._write_prompt, exchange / f"{name}.prompt.md", facts)
+        facts, prompt = self._facts(brief, result_file), exchange / f"{name}.prompt.md"
         story, agent = self._story, self._agent
         if brief.command is not None:  # the flow's own command for this step
             story, agent = replace(story, command=brief.command), CommandAgent()
+        ground = await offload(self._prepare, workspace, prompt, facts, agent)
         job = Job(
             story=story,
             workspace=workspace.path,
@@ -71,8 +71,8 @@ class StorySessions:
             model=self._tools.settings.model,
             prompt=prompt,
             conversation=self._to_resume(agent),
-            git_dirs=await offload(self._commit_places, workspace) if not story.command else (),
-            folders=await offload(self._folders, workspace) if agent.traits.own_sandbox else (),
+            git_dirs=ground.git_dirs,
+            folders=ground.folders,
             verify=facts.verify,
             cost=allowance.cost,
         )
@@ -90,7 +90,7 @@ class StorySessions:
             cwd=workspace.path,
             env=environment,
             prompt=prompt,
-            confinement=await self._tools.confinement(workspace),
+            confinement=ground.confinement,
         )
         watch = ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look if brief.artifacts else None
         hearing = _Listener(
@@ -145,7 +145,7 @@ class StorySessions:
             cwd=workspace.path,
             env=environment,
             prompt=Path(os.devnull),
-            confinement=await self._tools.confinement(workspace),
+            confinement=await offload(self._tools.confinement, workspace),
         )
         return await self._run(spec, self._name(VERIFY), step, SessionKind.VERIFY, then)
 
@@ -164,19 +164,17 @@ class StorySessions:
         tools, settings = self._tools, self._tools.settings
         log = self._logs / f"{name}.log"
         session_id = self._session_id(name)
-        await tools.recorder.record(
-            ev.SessionStarted(
-                story_id=self._story.id,
-                session_id=session_id,
-                kind=kind,
-                step_number=step.number,
-                step_name=step.name,
-                attempt=self._now.attempt,
-                agent=listener.agent.name if listener else "verify",
-                log=log.relative_to(autopilot_dir(tools.repository.common_dir)).as_posix(),
-                agents_per_wave=self._agents_per_wave(),
-                conversation=listener.conversation if listener else "",
-            )
+        started = ev.SessionStarted(
+            story_id=self._story.id,
+            session_id=session_id,
+            kind=kind,
+            step_number=step.number,
+            step_name=step.name,
+            attempt=self._now.attempt,
+            agent=listener.agent.name if listener else "verify",
+            log=log.relative_to(autopilot_dir(tools.repository.common_dir)).as_posix(),
+            agents_per_wave=self._agents_per_wave(),
+            conversation=listener.conversation if listener else "",
         )
         order = replace(
             self._order(spec, log, listener),
@@ -185,10 +183,13 @@ class StorySessions:
             session_id=session_id,
         )
         mode = self._now.mode or self._story.mode
-        async with session_visible(session_id, replace(self._story, mode=mode), tools):
+        async with session_visible(session_id, replace(self._story, mode=mode), tools) as presence:
+            await tools.recorder.record(started)
+            await presence.seen()
             verdict = await run_watched(order, tools)
-        usage = priced(_told(verdict), settings.model, settings.prices)
-        await tools.recorder.record(_ended(self._story, session_id, verdict, usage), *then(verdict))
+            presence.end()
+            usage = priced(_told(verdict), settings.model, settings.prices)
+            await tools.recorder.record(_ended(self._story, session_id, verdict, usage), *then(verdict))
         return verdict
 
     def _order(self, spec: SessionSpec, log: Path, listener: "_Listener | None") -> SessionOrder:
@@ -214,16 +215,23 @@ class StorySessions:
             stall_seconds=max(settings.stall_seconds, quiet / 2),
         )
 
-    def _commit_places(self, workspace: Workspace) -> tuple[Path, ...]:
-        """Give what a session's own commit writes to; in a shared tree it makes none."""
-        return () if self._tools.sharing else commit_places(self._tools.repository, workspace)
+    def _prepare(self, workspace: Workspace, prompt: Path, facts: PromptFacts, agent: Agent) -> "_Ground":
+        """Do all that a work session needs of the disk, in one go."""
+        tools, sharing = self._tools, self._tools.sharing
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._write_prompt(prompt, facts)
+        plain = isinstance(agent, CommandAgent)
+        return _Ground(
+            # In a shared tree a session makes no commit.
+            git_dirs=() if plain or sharing else commit_places(tools.repository, workspace),
+            # A worktree is all open.
+            folders=sharing.folders(workspace.path, self._story.id)
+            if sharing and agent.traits.own_sandbox
+            else (),
+            confinement=tools.confinement(workspace),
+        )
 
-    def _folders(self, workspace: Workspace) -> tuple[Path, ...]:
-        """Give what a sandbox of the agent's own must open in a shared tree; a worktree is all open."""
-        sharing = self._tools.sharing
-        return sharing.folders(workspace.path, self._story.id) if sharing else ()
-
-    def _write_prompt(self, path: Path, facts: PromptFacts) -> Path:
+    def _write_prompt(self, path: Path, facts: PromptFacts) -> None:
         """Write the prompt, and clear the place of the result."""
         own = self._tools.settings.prompt_template
         text = render(facts, load_template(self._tools.repository.top / own if own else None))
@@ -231,7 +239,6 @@ class StorySessions:
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
         # Names repeat from run to run, and a workspace that was kept holds what the last one left.
         facts.result_file.unlink(missing_ok=True)
-        return path
 
     @property
     def _now(self) -> StorySnapshot:
@@ -252,6 +259,15 @@ class StorySessions:
             "AUTOPILOT_AGENTS_PER_WAVE": str(self._agents_per_wave()),
             "AUTOPILOT_OWNS": "\n".join(self._story.owns),
         }
+
+
+@frozen
+class _Ground:
+    """What of the disk a session may write to, as far as it must be told."""
+
+    git_dirs: tuple[Path, ...]
+    folders: tuple[Path, ...]
+    confinement: Confinement | None
 
 
 @frozen

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import trio
@@ -11,7 +10,7 @@ from isolation.frozen import frozen
 from isolation.keeper import Keeper
 from isolation.layout import worktree_path
 from isolation.model import Confinement, Workspace
-from isolation.repository import Repository, offload
+from isolation.repository import Repository
 from runner.core.model import ResourceSample, StoryId
 from runner.core.settings import Settings
 from runner.guarding import Guarding
@@ -55,15 +54,13 @@ class Tools:
     guarding: Guarding = field(default_factory=Guarding)
     sharing: Sharing | None = None
 
-    async def confinement(self, workspace: Workspace) -> Confinement | None:
-        """Say where a session in this workspace may not write; None when nothing guards it.
+    def confinement(self, workspace: Workspace) -> Confinement | None:
+        """Say where a session in this workspace may not write; None when nothing guards it. Blocking.
 
         Found out anew for each session: worktrees come and go, and git removes folders that it must find.
         """
-        around = partial(
-            self.guarding.around, repository=self.repository, root=self.worktree_root, settings=self.settings
-        )
-        return await offload(around, workspace)
+        repository, root = self.repository, self.worktree_root
+        return self.guarding.around(workspace, repository=repository, root=root, settings=self.settings)
 
     def place_of(self, story_id: StoryId) -> Path:
         """Give where a story works: a worktree of its own, or the shared tree."""

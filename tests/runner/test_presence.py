@@ -58,9 +58,22 @@ def _fail(message: str) -> None:
 
 
 async def test_a_session_is_seen_while_its_block_runs(registry: Watched, entry: Entry) -> None:
-    """Others see it from the first line to the last, and not after."""
-    async with present(registry, entry, note=_fail):
+    """Others see it from when it says so to the last line, and not after."""
+    async with present(registry, entry, note=_fail) as presence:
+        await presence.seen()
         assert [one.session_id for one in registry.active(time.time())] == ["run/story/01"]
+    assert registry.active(time.time()) == ()
+
+
+async def test_a_session_withdraws_while_its_block_goes_on(registry: Watched, entry: Entry) -> None:
+    """Its end need not wait for the disk; a second word changes nothing."""
+    with trio.fail_after(30):
+        async with present(registry, entry, note=_fail) as presence:
+            await presence.seen()
+            presence.end()
+            while registry.active(time.time()):
+                await trio.lowlevel.checkpoint()
+            presence.end()
     assert registry.active(time.time()) == ()
 
 
@@ -76,7 +89,8 @@ async def test_the_heart_beats(registry: Watched, entry: Entry) -> None:
     ticks = iter(range(100))
     seen = []
     with trio.fail_after(30):
-        async with present(registry, entry, note=_fail, clock=lambda: began + next(ticks)):
+        async with present(registry, entry, note=_fail, clock=lambda: began + next(ticks)) as presence:
+            await presence.seen()
             for _ in range(3):
                 await registry.next_beat()
                 seen += [one.heartbeat - began for one in registry.active(began)]
@@ -87,7 +101,8 @@ async def test_the_heart_beats(registry: Watched, entry: Entry) -> None:
 async def test_an_entry_that_was_swept_comes_back(registry: Watched, entry: Entry) -> None:
     """A machine that slept for an hour is seen again with the next beat."""
     with trio.fail_after(30):
-        async with present(registry, entry, note=_fail):
+        async with present(registry, entry, note=_fail) as presence:
+            await presence.seen()
             registry.sweep(time.time() + 1e6)
             await registry.next_beat()
             assert len(registry.active(time.time())) == 1
@@ -96,7 +111,8 @@ async def test_an_entry_that_was_swept_comes_back(registry: Watched, entry: Entr
 async def test_a_cancelled_session_withdraws(registry: Watched, entry: Entry) -> None:
     """The end is shielded: whoever is stopped is gone from the registry too."""
     with trio.CancelScope() as scope:
-        async with present(registry, entry, note=_fail):
+        async with present(registry, entry, note=_fail) as presence:
+            await presence.seen()
             scope.cancel()
             await trio.sleep_forever()
     assert scope.cancelled_caught
@@ -137,8 +153,8 @@ async def test_another_programs_file_is_a_note_and_stays(
     theirs = folder / "run%2Fstory%2F01.json"
     theirs.write_text('{"session_id": "somebody"}')
     notes: list[str] = []
-    async with present(registry, entry, note=notes.append):
-        pass
+    async with present(registry, entry, note=notes.append) as presence:
+        await presence.seen()
     assert "belongs to another session" in notes[0]
     assert theirs.read_text() == '{"session_id": "somebody"}'
     assert list(folder.iterdir()) == [theirs]
