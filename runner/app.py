@@ -7,6 +7,7 @@ given back, the processes are gone, and the records say what happened.
 import gc
 import os
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -56,6 +57,7 @@ from runner.tidying import sweep, tidy
 from runner.tools import Tools
 
 OLD_KEEPERS_SECONDS = 15.0
+SWITCH_SECONDS = 0.0005
 SECONDS_AN_HOUR = 3600
 NO_IDENTITY = (
     "git knows no identity here, so checkpoints are committed under the name autopilot-multi; "
@@ -234,8 +236,7 @@ async def _coordinate(
     quiet: bool = False,
 ) -> Ended:
     """Run the orchestrator beside the view and the signals, then close the books."""
-    gc.freeze()
-    gc.enable()
+    _tune()
     recorder = Recorder(store=journal, snapshot=snapshot, redactor=redactor_for(crew.settings, os.environ))
     recorder.subscribe(view.seen)
     await offload(_exclude, repository, crew)
@@ -280,6 +281,16 @@ async def _coordinate(
     await offload(write_records, recorder.snapshot, repository)
     await sweep(root, view.say)
     return Ended(run=recorder.snapshot, exit_code=code)
+
+
+def _tune() -> None:
+    """Fit the interpreter to a long run: what was loaded for it is no garbage, and no thread works for long.
+
+    Threads wait for git and the disk; one that comes back should not have to wait for another's turn.
+    """
+    gc.freeze()
+    gc.enable()
+    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 def _exclude(repository: Repository, crew: _Crew) -> None:

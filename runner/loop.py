@@ -286,7 +286,7 @@ class StoryLoop:
 
     def _facts(self) -> LoopFacts:
         tools, run, now = self._tools, self._tools.recorder.snapshot, self._now
-        settings = tools.settings
+        settings, spent, own = tools.settings, run.usage, now.usage
         return LoopFacts(
             aborted=self._senses.aborted(),
             cohort=self._cohort(),
@@ -294,13 +294,13 @@ class StoryLoop:
             max_sessions=settings.max_sessions,
             overdue=trio.current_time() >= tools.deadline,
             max_hours=settings.max_hours,
-            tokens_used=run.usage.tokens,
+            tokens_used=spent.tokens,
             token_budget=settings.token_budget,
-            cost_used=run.usage.cost_usd,
+            cost_used=spent.cost_usd,
             cost_budget=settings.cost_budget,
-            story_tokens_used=now.usage.tokens,
+            story_tokens_used=own.tokens,
             story_token_budget=settings.story_token_budget,
-            story_cost_used=now.usage.cost_usd,
+            story_cost_used=own.cost_usd,
             story_cost_budget=settings.story_cost_budget,
             tier=self._senses.tier(),
             peers=self._senses.peers(),

@@ -96,7 +96,12 @@ class Pipeline:
             await offload(partial(thin_trash, most=MOST_TRASH), self._tools.worktree_root)
 
     async def _finish(self, result: StoryResult) -> None:
-        await self._record(finished(result))
+        """Give the verdict, and go on once it is durable.
+
+        Others need not wait for that: whatever led to it is recorded, and a resume comes to it again.
+        """
+        self._tools.recorder.defer(finished(result))
+        await self._record()
 
     async def _carry(self, workspace: Workspace, stepping: Stepping) -> StoryResult:
         """Go from wherever the story stands to its verdict."""

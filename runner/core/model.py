@@ -355,7 +355,8 @@ class RunSnapshot:
         """What the whole run has spent."""
         total = Usage()
         for story in self.stories.values():
-            total += story.usage
+            if story.sessions:
+                total += story.usage
         return total
 
 

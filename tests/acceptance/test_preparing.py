@@ -76,6 +76,7 @@ def test_a_run_that_is_killed_goes_on_in_what_it_prepared(repo: Path) -> None:
     commit_stories(repo)
     with started(repo, "--max-stories=1", "--no-guard") as program:
         wait_until((_tree(repo, "b") / "stories").is_dir, what="b's tree is there")
+        wait_until(_tree(repo, "a.again").exists, what="a's session has begun")
         os.kill(program.pid, signal.SIGKILL)
         program.finish()
     ran = run(repo, "resume", "--json")
