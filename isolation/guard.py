@@ -14,6 +14,7 @@ Invariants:
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -54,6 +55,8 @@ _MEANS = {
     # Mounts first: Landlock cannot close a folder without also freezing the names beside it.
     EnforcementLevel.DENY: (Means.MOUNTS, Means.LANDLOCK),
 }
+_trying = threading.Lock()
+"""Who asks while somebody tries it out waits for the answer, and does not try it again."""
 _FOREIGN_ACTS = {"write", "truncate", "create", "delete"}
 _REFUSAL = re.compile(r"Read-only file system|Permission denied|EROFS|EACCES")
 _NAME = r"[^\s'\"`:,;()\[\]]"
@@ -75,9 +78,14 @@ def probe(where: Path | None = None) -> tuple[Offer, ...]:
     return tuple(offered(level, where) for level in EnforcementLevel)
 
 
-@cache
 def offered(level: EnforcementLevel, where: Path | None = None) -> Offer:
     """Try a level out, once a process; `where` is the folder that a layer is to stand in."""
+    with _trying:
+        return _tried(level, where)
+
+
+@cache
+def _tried(level: EnforcementLevel, where: Path | None) -> Offer:
     if level is EnforcementLevel.DETECT:
         return Offer(level=level, available=True, means=None, reason="a look before and one after")
     objections = []

@@ -19,6 +19,7 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -26,6 +27,7 @@ import trio
 from isolation import keeper_server
 from isolation.errors import KeeperError
 from isolation.frozen import frozen
+from isolation.keeper_lines import Lines
 from isolation.keeper_wire import encode, read_answer, read_report, server_gone
 from isolation.model import Exit, SessionSpec
 from isolation.process_tree import Tree, kill_level, load_stat
@@ -58,7 +60,8 @@ class TreeUsage:
 async def open_keeper(*, alive_lock: Path) -> AsyncIterator["Keeper"]:
     """Run the fork server; when the block is left, it and all keepers are gone.
 
-    `alive_lock` is created where it is missing, never removed, and held as long as one of them lives.
+    It comes up while the block goes on, see `Keeper.ready`. `alive_lock` is created where it is missing,
+    never removed, and held as long as one of them lives.
     """
     door, theirs = socket.socketpair()
     with door:
@@ -66,8 +69,7 @@ async def open_keeper(*, alive_lock: Path) -> AsyncIterator["Keeper"]:
         with theirs, trio.CancelScope(shield=True):
             process = await _start_server(theirs.fileno(), alive_lock)
         try:
-            await _greet(_Lines(door), alive_lock)
-            yield Keeper(door)
+            yield Keeper(door, alive_lock)
         finally:
             trio.lowlevel.notify_closing(door)
             door.close()
@@ -121,7 +123,7 @@ def run_trial(arguments: Sequence[str]) -> str:
     return done.stdout
 
 
-async def _greet(lines: "_Lines", alive_lock: Path) -> None:
+async def _greet(lines: Lines, alive_lock: Path) -> None:
     word = None
     with trio.move_on_after(GREETING_LIMIT):
         word = await lines.receive()
@@ -159,36 +161,12 @@ async def wait_for_old_keepers(alive_lock: Path) -> bool:
         os.close(descriptor)
 
 
-class _Lines:
-    """Text lines from a non-blocking socket, of which one task reads at a time."""
-
-    def __init__(self, source: socket.socket) -> None:
-        self._source = source
-        self._buffer = b""
-
-    async def receive(self) -> str | None:
-        """Give the next line; None when there will be no more."""
-        while b"\n" not in self._buffer:
-            try:
-                data = self._source.recv(4096)
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._source)
-                continue
-            except ConnectionResetError:
-                data = b""
-            if not data:
-                return None
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode()
-
-
 class _Link:
     """The control socket of one keeper: the request, orders, and the one report of the end."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._lines = _Lines(control)
+        self._lines = Lines(control)
         self._turn = trio.Lock()
         self.report: str | None = None
         """The keeper's last line; empty when it left without one."""
@@ -330,9 +308,18 @@ class Session:
 class Keeper:
     """The fork server of this run."""
 
-    def __init__(self, door: socket.socket) -> None:
+    def __init__(self, door: socket.socket, alive_lock: Path) -> None:
+        self._greeting = partial(_greet, Lines(door), alive_lock)
+        self._greeted = False
         self._door = trio.socket.from_stdlib_socket(door)
         self._turn = trio.Lock()
+
+    async def ready(self) -> None:
+        """Wait until the server is up; raises KeeperError when it cannot be."""
+        async with self._turn:
+            if not self._greeted:
+                await self._greeting()
+                self._greeted = True
 
     @asynccontextmanager
     async def start(self, spec: SessionSpec) -> AsyncIterator[Session]:
@@ -340,6 +327,7 @@ class Keeper:
 
         When the block is left, also by an exception or a cancellation, its whole tree is dead.
         """
+        await self.ready()
         request = encode(spec)
         link, output, ends = _open_channels(spec.prompt)
         try:

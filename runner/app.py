@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -239,48 +238,58 @@ async def _coordinate(
     _tune()
     recorder = Recorder(store=journal, snapshot=snapshot, redactor=redactor_for(crew.settings, os.environ))
     recorder.subscribe(view.seen)
-    await offload(_exclude, repository, crew)
     root = root_of(repository, crew.settings)
-    guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
-    notes = await offload(_notes, journal, repository, crew)
-    await recorder.record(*first, *notes)
     control, ended_by = StopControl(), EndedBy()
     async with (
-        books_kept(recorder, repository),
         listening(control, ended_by, view.say),
-        _refreshing(view, partial(ctrl_c, control)),
-        sharing(repository, snapshot.run_id, crew.order, crew.settings, root, litter=crew.litter) as shared,
+        # It comes up while the books are opened.
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
     ):
-        tools = Tools(
-            repository=repository,
-            keeper=keeper,
-            meter=Meter(largest=largest_peak(snapshot)),
-            recorder=recorder,
-            control=control,
-            settings=crew.settings,
-            worktree_root=root,
-            guarding=guarding,
-            populate=trio.CapacityLimiter(os.cpu_count() or 1),
-            deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
-            purse=Purse(crew.settings, lambda: recorder.snapshot),
-            retry_failed=crew.retry_failed,
-            past=await offload(past_of, journal, crew.order),
-            sharing=shared,
-        )
-        await tidy(tools, view.say)
-        attended = partial(_attended, desk, recorder)
-        world = replace(_world(tools, journal, snapshot.run_id, sample), attended=attended)
-        orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
-        port = Port(recorder=recorder, orchestrator=orchestrator, screen=view)
-        async with visible(tools), aggregating(tools), heralding(tools, quiet=quiet), attended_by(desk, port):
-            await orchestrator.orchestrate()
+        await offload(_exclude, repository, crew)
+        guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
+        notes = await offload(_notes, journal, repository, crew)
+        await recorder.record(*first, *notes)
+        async with (
+            books_kept(recorder, repository),
+            _refreshing(view, partial(ctrl_c, control)),
+            sharing(repository, snapshot.run_id, crew.order, crew.settings, root, litter=crew.litter) as tree,
+        ):
+            tools = Tools(
+                repository=repository,
+                keeper=keeper,
+                meter=Meter(largest=largest_peak(snapshot)),
+                recorder=recorder,
+                control=control,
+                settings=crew.settings,
+                worktree_root=root,
+                guarding=guarding,
+                populate=trio.CapacityLimiter(os.cpu_count() or 1),
+                deadline=trio.current_time() + crew.settings.max_hours * SECONDS_AN_HOUR,
+                purse=Purse(crew.settings, lambda: recorder.snapshot),
+                retry_failed=crew.retry_failed,
+                past=await offload(past_of, journal, crew.order),
+                sharing=tree,
+            )
+            await tidy(tools, view.say)
+            world = _world(tools, journal, sample, attended=partial(_attended, desk, recorder))
+            orchestrator = Orchestrator(order=crew.order, agents=crew.agents, tools=tools, world=world)
+            port = Port(recorder=recorder, orchestrator=orchestrator, screen=view)
+            await _orchestrate(orchestrator, tools, port, desk, quiet=quiet)
     code = ended_by.code if ended_by.code is not None else exit_code(recorder.snapshot)
     async with books_kept(recorder, repository):
         await recorder.record(ev.RunEnded(exit_code=code))
     await offload(write_records, recorder.snapshot, repository)
     await sweep(root, view.say)
     return Ended(run=recorder.snapshot, exit_code=code)
+
+
+async def _orchestrate(
+    orchestrator: Orchestrator, tools: Tools, port: Port, desk: Desk | None, *, quiet: bool
+) -> None:
+    """Let the orchestrator work, seen by others and heard by whoever is here."""
+    async with visible(tools), aggregating(tools), heralding(tools, quiet=quiet), attended_by(desk, port):
+        await tools.keeper.ready()
+        await orchestrator.orchestrate()
 
 
 def _tune() -> None:
@@ -322,7 +331,9 @@ async def _refreshing(view: View, hint: Callable[[], str]) -> AsyncIterator[None
         nursery.cancel_scope.cancel()
 
 
-def _world(tools: Tools, journal: Journal, run_id: RunId, sample: Sampler) -> World:
+def _world(tools: Tools, journal: Journal, sample: Sampler, attended: Callable[[], bool]) -> World:
+    run_id = tools.recorder.snapshot.run_id
+
     def requests(last: int) -> list[StopRequest | AnswerRequest]:
         found = (_request(request) for request in journal.requests_after(run_id, last))
         return [request for request in found if request is not None]
@@ -332,7 +343,8 @@ def _world(tools: Tools, journal: Journal, run_id: RunId, sample: Sampler) -> Wo
     def write_crash(error: BaseException) -> Path:
         return write_crash_log(error, crashes)
 
-    return World(sample=partial(sample, tools.worktree_root), requests=requests, write_crash=write_crash)
+    look = partial(sample, tools.worktree_root)
+    return World(sample=look, requests=requests, write_crash=write_crash, attended=attended)
 
 
 def _request(request: Request) -> StopRequest | AnswerRequest | None:

@@ -1,9 +1,10 @@
 """Whether the stories of a run are kept within their worktrees by the system, and by what."""
 
+import threading
 from pathlib import Path
 
 from isolation.frozen import frozen
-from isolation.guard import for_worktree, worktree_offer
+from isolation.guard import for_worktree, offered, worktree_offer
 from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means, Workspace
 from isolation.repository import Repository
 from runner.core.settings import Settings
@@ -32,6 +33,12 @@ class Guarding:
             return None
         shared = settings.symlink_directories
         return for_worktree(repository, workspace, means=self.means, root=root, shared=shared)
+
+
+def ask_ahead(settings: Settings) -> None:
+    """Begin to find out what guards a run, beside whatever else comes before it."""
+    if settings.bg_isolation == IsolationMode.WORKTREE and settings.guard:
+        threading.Thread(target=offered, args=(EnforcementLevel.DENY,)).start()
 
 
 def guarding_of(common_dir: Path, settings: Settings, root: Path) -> Guarding:

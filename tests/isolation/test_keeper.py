@@ -261,7 +261,8 @@ async def test_lock_is_free_only_when_all_keepers_are_gone(tmp_path: Path) -> No
     lock = tmp_path / "alive.lock"
     with trio.fail_after(20):
         assert await wait_for_old_keepers(lock)
-        async with open_keeper(alive_lock=lock):
+        async with open_keeper(alive_lock=lock) as keeper:
+            await keeper.ready()
             with trio.move_on_after(0.1) as scope:
                 await wait_for_old_keepers(lock)
             assert scope.cancelled_caught
@@ -270,7 +271,7 @@ async def test_lock_is_free_only_when_all_keepers_are_gone(tmp_path: Path) -> No
 
 async def test_lock_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     """The message names the file and the reason."""
-    with pytest.raises(KeeperError, match=r"missing/alive.lock: No such file") as caught:
-        async with open_keeper(alive_lock=tmp_path / "missing" / "alive.lock"):
-            pass
+    async with open_keeper(alive_lock=tmp_path / "missing" / "alive.lock") as keeper:
+        with pytest.raises(KeeperError, match=r"missing/alive.lock: No such file") as caught:
+            await keeper.ready()
     assert caught.value.hint

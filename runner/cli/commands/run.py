@@ -68,6 +68,9 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
 
 
 def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
+    from runner.guarding import ask_ahead
+
+    ask_ahead(plan.settings)  # the machine tries it out while the rest of the program is loaded
     import trio
 
     from runner.app import nothing_to_do, start_run
