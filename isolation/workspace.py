@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from isolation.checkout import admin_dir
 from isolation.claims import Claim
 from isolation.closing import close
 from isolation.errors import IsolationError
@@ -52,7 +54,8 @@ async def open_workspace(
     """Open a story's place: with a claim in the tree that all share, else in a worktree of its own.
 
     `resumed` tells that it has worked in the shared tree before in this run. A worktree waits for the
-    story's `turn`, gets the ignored files that it needs, and is closed or kept at the end.
+    story's `turn`, is made again if it vanished meanwhile, gets the ignored files that it needs, and is
+    closed or kept at the end.
     """
     if claim is not None:
         async with _open_shared(repository, request, claim, resumed=resumed) as shared:
@@ -60,7 +63,10 @@ async def open_workspace(
         return
     require_inside(symlink_directories)
     workspace = await create_or_attach(repository, request, limiter, torn=torn, turn=turn)
-    report = await offload(provision, repository, workspace.path, symlink_directories)
+    report = await offload(_provide, repository, request.path, symlink_directories)
+    if report is None:
+        workspace = await create_or_attach(repository, request, limiter)
+        report = await offload(provision, repository, request.path, symlink_directories)
     opened = OpenWorkspace(workspace=workspace, provision=report)
     try:
         yield opened
@@ -71,6 +77,15 @@ async def open_workspace(
         opened.closing = await close(repository, workspace, sweep=sweep)
     else:
         opened.closing = Closing(removed=False, reason="story not finished")
+
+
+def _provide(
+    repository: Repository, path: Path, symlink_directories: Sequence[str]
+) -> ProvisionReport | None:
+    """Bring in what a worktree lacks; None when somebody took it away."""
+    if admin_dir(repository, path) is None:
+        return None
+    return provision(repository, path, symlink_directories)
 
 
 @asynccontextmanager

@@ -64,7 +64,7 @@ async def create_or_attach(
 
     `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
     its end is recognised without it. `turn` is waited for once the tree is there; when it raises
-    instead, what was made is taken back, and a tree that vanished meanwhile is made again.
+    instead, what was made is taken back.
     """
     import trio
 
@@ -83,8 +83,6 @@ async def create_or_attach(
         if isinstance(error, GitCommandError):
             raise WorkspaceError(error.message, hint=error.hint) from error
         raise
-    if turn is not None and admin_dir(repository, request.path) is None:
-        return await create_or_attach(repository, request, populate_limiter)
     return Workspace(
         path=request.path,
         branch=request.branch,

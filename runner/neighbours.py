@@ -6,6 +6,7 @@ person decides whether to wait. Who has chosen to wait is not asked again in the
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -86,12 +87,12 @@ async def held_up(story: Story, tools: Tools, ask: Callable[[choose.Question], A
 
 async def _outcome(story: Story, tools: Tools) -> Outcome:
     """Ask the registry; one that cannot be read is noted, and holds nobody up."""
+    run_id = tools.recorder.snapshot.run_id
     try:
-        active = await offload(_registry(tools).active, tools.recorder.now())
+        active = await offload(partial(_registry(tools).active, tools.recorder.now(), but=run_id))
     except OSError as error:
         _note(tools, f"the registry of sessions cannot be read: {error}")
         return Outcome(verdict=Verdict.PASS)
-    run_id = tools.recorder.snapshot.run_id
     others = [entry for entry in active if entry.run_id != run_id]
     for entry in others:
         warning = entry.flaw or classify(entry.mode).warning

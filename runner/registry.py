@@ -102,10 +102,10 @@ class Registry:
             branch=branch,
         )
 
-    def active(self, now: float) -> tuple[Entry, ...]:
-        """Give the sessions that are at work; an `OSError` when the folder cannot be read."""
+    def active(self, now: float, *, but: str = "") -> tuple[Entry, ...]:
+        """Give the sessions that are at work, `but` those of one run; an `OSError` when none can be read."""
         boot = boot_id()
-        young = [found.entry for found in self._found(now) if found.age <= PEER_SECONDS]
+        young = [found.entry for found in self._found(now, but=but) if found.age <= PEER_SECONDS]
         return tuple(sorted((one for one in young if not _gone(one, boot)), key=lambda one: one.session_id))
 
     def write(self, entry: Entry) -> None:
@@ -137,8 +137,11 @@ class Registry:
     def _path(self, session_id: str) -> Path:
         return self._folder / file_name(session_id)
 
-    def _found(self, now: float) -> Iterator[_Found]:
+    def _found(self, now: float, *, but: str = "") -> Iterator[_Found]:
+        own = file_name(but).removesuffix(SUFFIX) if but else ""
         for path, modified in self._files(SUFFIX):
+            if own and path.name.startswith(own):
+                continue
             try:
                 entry = _from_json(_load(path), now)
             except FileNotFoundError:

@@ -1,5 +1,6 @@
 """The one entrance: what stays and what goes when a story leaves its workspace."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 from isolation.errors import WorkspaceError
 from isolation.repository import Repository
 from isolation.workspace import open_workspace
+from tests.conftest import git
 from tests.isolation.worktrees import branches, wanted
 
 
@@ -111,3 +113,24 @@ async def test_what_was_there_before_stays_when_the_turn_never_comes(
             raise AssertionError("it was opened")
     assert (request.path / "dirt").read_text() == "mine"
     assert request.branch in branches(repository.top)
+
+
+async def test_a_tree_that_vanished_before_its_turn_is_made_again(
+    repository: Repository, limiter: trio.CapacityLimiter
+) -> None:
+    """Somebody deletes a tree that was made ahead; at its turn the story has a whole one all the same."""
+    (repository.top / ".gitignore").write_text(".env\n")
+    (repository.top / ".env").write_text("secret")
+    (repository.top / ".worktreeinclude").write_text(".env\n")
+    git(repository.top, "add", ".gitignore")
+    git(repository.top, "commit", "--quiet", "-m", "ignore")
+    request = wanted(repository)
+
+    async def turn() -> None:
+        await trio.to_thread.run_sync(shutil.rmtree, request.path)
+
+    async with open_workspace(repository, request, limiter=limiter, turn=turn) as opened:
+        path = opened.workspace.path
+        assert (path / "README.md").read_text() == "hello\n"
+        assert (path / ".env").read_text() == "secret"
+        assert git(path, "branch", "--show-current").strip() == request.branch

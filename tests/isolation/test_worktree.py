@@ -371,20 +371,6 @@ def test_24_worktrees_at_once_ten_times(repository: Repository) -> None:
         crowd(repository, number)
 
 
-async def test_a_tree_that_vanished_before_its_turn_is_made_again(
-    repository: Repository, limiter: trio.CapacityLimiter
-) -> None:
-    """Somebody deletes a tree that was made ahead; at its turn the story has a whole one all the same."""
-    request = wanted(repository, "one")
-
-    async def turn() -> None:
-        await trio.to_thread.run_sync(shutil.rmtree, request.path)
-
-    workspace = await worktree.create_or_attach(repository, request, limiter, turn=turn)
-    assert (workspace.path / "README.md").read_text() == "hello\n"
-    assert git(workspace.path, "branch", "--show-current").strip() == request.branch
-
-
 async def test_a_folder_that_lost_its_way_back_is_not_taken_for_a_worktree(
     repository: Repository, limiter: trio.CapacityLimiter
 ) -> None:
