@@ -173,11 +173,12 @@ class SimulatedKeeper:
 
 @dataclass(slots=True)
 class SimulatedRepository:
-    """What the pipeline asks of git, with commits that are numbers."""
+    """What the pipeline asks of git, with commits that are numbers; `judged` tells of a durable verdict."""
 
     common_dir: Path
     top: Path
     dice: Dice
+    judged: Callable[[str], bool]
     commits: int = 0
 
     def branch_tip(self, _branch: str) -> None:
@@ -209,6 +210,8 @@ async def open_workspace(
     workspace = Workspace(path=path, branch=request.branch, base=base, head=base, reattached=False)
     opened = OpenWorkspace(workspace=workspace, provision=ProvisionReport())
     yield opened
+    if opened.finished and not repository.judged(request.story_id):
+        raise AssertionError(f"the worktree of {request.story_id} goes before its verdict is durable")
     opened.closing = Closing(removed=opened.finished, reason="")
 
 

@@ -64,6 +64,11 @@ class Paper:
         """Keep the events."""
         self.events += events
 
+    def judged(self, story_id: str) -> bool:
+        """Tell whether a story's verdict was kept."""
+        verdicts = (event.body for event in self.events if isinstance(event.body, ev.StoryFinished))
+        return any(verdict.story_id == story_id for verdict in verdicts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
@@ -127,7 +132,8 @@ def play_these(
     folder.mkdir(parents=True, exist_ok=True)
     with made_up(seed), tempfile.TemporaryDirectory(dir=folder) as own:
         keeper = SimulatedKeeper(dice, draw)
-        repository = SimulatedRepository(common_dir=Path(own, "git"), top=Path(own), dice=dice)
+        git_dir, top = Path(own, "git"), Path(own)
+        repository = SimulatedRepository(common_dir=git_dir, top=top, dice=dice, judged=paper.judged)
         run, lasted = trio.run(_play, rng, settings, stories, paper, repository, keeper, clock=clock)
     return Played(seed=seed, settings=settings, stories=stories, events=paper.events, run=run, lasted=lasted)
 
