@@ -26,6 +26,7 @@ from runner.core.screen import LineTail
 from runner.core.stream import Final, since
 from runner.core.stuck import Stuck
 from runner.files_changed import changed_since
+from runner.groups import unwrapped
 from runner.meter import Meter
 from runner.recorder import Recorder
 from runner.session_log import SessionLog, read_tail
@@ -118,16 +119,17 @@ async def run_session(
     with SessionLog(order.log, cap=order.log_cap, redactor=recorder.redactor) as log:
         ear = _Ear(log=log, tail=LineTail(), life=life, hearing=Hearing(order.agent))
         try:
-            async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:
-                nursery.start_soon(_obey, order, session, control, life)
-                nursery.start_soon(_watch, order, session, ear, recorder)
-                nursery.start_soon(_watch_progress, order, session, life)
-                with meter.watching(order.story_id, session) as reading:
-                    await _drain(order, session, ear, recorder)
-                    ended = await session.wait()
-                life.peak_memory = reading.peak
-                ear.hearing.end(trio.current_time())
-                nursery.cancel_scope.cancel()
+            with unwrapped():
+                async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:
+                    nursery.start_soon(_obey, order, session, control, life)
+                    nursery.start_soon(_watch, order, session, ear, recorder)
+                    nursery.start_soon(_watch_progress, order, session, life)
+                    with meter.watching(order.story_id, session) as reading:
+                        await _drain(order, session, ear, recorder)
+                        ended = await session.wait()
+                    life.peak_memory = reading.peak
+                    ear.hearing.end(trio.current_time())
+                    nursery.cancel_scope.cancel()
         except KeeperError as error:
             log.write(f"autopilot-multi: {error.message}\n".encode())
             ended, complaint = None, error.message

@@ -1,0 +1,23 @@
+"""Sessions that kill what stands over them or rewrite history: by the real program."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+from tests.acceptance.program import started, wait_until, write_story
+
+ONCE = "if test -e been; then echo made > x.txt; else touch been; {first}; fi"
+
+
+def test_a_session_whose_keeper_is_killed_is_tried_again(repo: Path) -> None:
+    """A SIGKILL to the keeper in mid-session costs that session and says so; it is no crash of ours."""
+    write_story(repo, "a", command=ONCE.format(first="echo keeper=$PPID.; exec sleep 600"))
+    with started(repo, "run", "-v", "--json") as program:
+        wait_until(lambda: re.search(r"keeper=\d+\.", program.err), what="the session runs")
+        found = re.search(r"keeper=(\d+)\.", program.err)
+        assert found is not None
+        os.kill(int(found[1]), signal.SIGKILL)
+        ran = program.finish()
+    assert (ran.story("a")["status"], ran.story("a")["attempt"]) == ("done", 2), ran.story("a")["reason"]
+    assert "was killed (SIGKILL); the session was ended with it" in ran.err
