@@ -27,7 +27,7 @@ from isolation.frozen import frozen
 from isolation.keeper import run_trial
 from isolation.keeper_wire import confinement_texts, read_attempts
 from isolation.layer import layer_changes
-from isolation.layout import find_repository, main_checkout
+from isolation.layout import find_repository
 from isolation.model import Attempt, Confinement, EnforcementLevel, Layer, Means, Workspace
 from isolation.registrations import linked_paths
 from isolation.repository import Repository
@@ -156,9 +156,8 @@ def _attempt_in(folder: Path, level: EnforcementLevel, means: Means) -> str:
     return ""
 
 
-def worktree_offer(common_dir: Path, root: Path) -> Offer:
+def worktree_offer(main: Path, root: Path) -> Offer:
     """Tell whether stories can be kept out of the main checkout and each other's worktrees."""
-    main = main_checkout(common_dir) or common_dir
     return _unless_it_harms(offered(EnforcementLevel.DENY), main, (main, root))
 
 
@@ -203,7 +202,7 @@ def for_worktree(
     the story worktrees; `shared` are folders of the main checkout that worktrees link to on purpose.
     """
     common = repository.common_dir
-    main = main_checkout(common)
+    main = repository.main_checkout
     elsewhere = (path for path in linked_paths(repository) if path.parent != root or path.is_symlink())
     closed = {path: "another worktree" for path in map(_real, elsewhere) if not path.is_relative_to(root)}
     closed |= {root: "the other worktrees", common: "the shared git directory"}

@@ -23,6 +23,14 @@ class RepositoryPaths:
     top: Path
     common_dir: Path
 
+    @property
+    def main_checkout(self) -> Path | None:
+        """The first working tree, also one whose git directory lies apart and does not name it."""
+        named = main_checkout(self.common_dir)
+        if named is None and self.top != self.common_dir and own_git_dir(self.top) == self.common_dir:
+            return self.top
+        return named
+
 
 def folds_case(top: Path) -> bool:
     """Tell whether two spellings of a name are one file here, by asking for `.git` in capitals."""

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 
 from isolation.errors import WorkspaceError
 from isolation.frozen import frozen
-from isolation.layout import main_checkout
 from isolation.repository import Repository
 
 INCLUDE_FILE = ".worktreeinclude"
@@ -52,7 +51,7 @@ def provision(
 ) -> ProvisionReport:
     """Copy what `.worktreeinclude` names and link the shared directories; blocks."""
     require_inside(symlink_directories)
-    main = main_checkout(repository.common_dir)
+    main = repository.main_checkout
     if main is None or main == worktree:
         reason = "a bare repository has no main checkout"
         return ProvisionReport(

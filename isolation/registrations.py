@@ -15,7 +15,7 @@ from pathlib import Path
 from isolation.checkout import admin_dir_of_missing, worktree_of
 from isolation.errors import RepositoryError
 from isolation.frozen import frozen
-from isolation.layout import autopilot_dir, main_checkout
+from isolation.layout import autopilot_dir
 from isolation.repository import Repository
 
 _REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
@@ -55,7 +55,7 @@ def load_registrations(repository: Repository) -> tuple[Registration, ...]:
     common = repository.common_dir
     if (common / "reftable").exists():  # there HEAD is no file to read
         return _listed_by_git(repository)
-    main = _entry(common, main_checkout(common) or common)
+    main = _entry(common, repository.main_checkout or common)
     folders = sorted((common / "worktrees").iterdir()) if (common / "worktrees").is_dir() else []
     places = ((folder, worktree_of(folder)) for folder in folders)
     linked = [_entry(folder, path) for folder, path in places if path is not None]

@@ -175,6 +175,11 @@ class Repository:
         """The git directory that all worktrees share."""
         return self.paths.common_dir
 
+    @property
+    def main_checkout(self) -> Path | None:
+        """The first working tree; a bare repository has none."""
+        return self.paths.main_checkout
+
     def run(
         self,
         *args: str,

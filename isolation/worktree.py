@@ -25,7 +25,7 @@ from isolation.closing import discard
 from isolation.commits import merge_parents, named, retried
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.frozen import frozen
-from isolation.layout import main_checkout, require_component
+from isolation.layout import require_component
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.population import complete, is_half_filled, not_registered, populate, require_complete
 from isolation.registrations import Registration, clear_missing, load_registrations, lock_reason
@@ -134,7 +134,7 @@ def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
             f"{link} is a symbolic link that leads to {os.path.realpath(link)}",
             hint="move it away, or set another worktree root",
         )
-    for inside in (repository.common_dir, main_checkout(repository.common_dir)):
+    for inside in (repository.common_dir, repository.main_checkout):
         if inside is not None and request.path.is_relative_to(inside):
             raise WorkspaceError(
                 f"{request.path} lies inside {inside}, where a worktree would show up as files of it",

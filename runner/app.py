@@ -246,7 +246,7 @@ async def _coordinate(
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
     ):
         await offload(_exclude, repository, crew)
-        guarding = await offload(guarding_of, repository.common_dir, crew.settings, root)
+        guarding = await offload(guarding_of, repository.paths, crew.settings, root)
         notes = await offload(_notes, journal, repository, crew)
         await recorder.record(*first, *notes)
         async with (

@@ -87,7 +87,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
     yield _open_files()
     if paths:
         if settings.bg_isolation == IsolationMode.WORKTREE:
-            yield _guard(paths.common_dir, settings, place)
+            yield _guard(paths, settings, place)
         yield from _frictions(start, settings, place, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
@@ -145,8 +145,8 @@ def _sandbox() -> Finding:
     )
 
 
-def _guard(common_dir: Path, settings: Settings, root: Path) -> Finding:
-    guarding = guarding_of(common_dir, settings, root)
+def _guard(paths: RepositoryPaths, settings: Settings, root: Path) -> Finding:
+    guarding = guarding_of(paths, settings, root)
     if guarding.means is None:
         hint = "`guard = true` switches it on." if not settings.guard else "run agents in a container."
         return Finding(name="guard", level=Level.WARN, detail=guarding.note, hint=hint)

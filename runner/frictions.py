@@ -92,5 +92,5 @@ def crowding(
 def _means(repository: Repository, settings: Settings, root: Path) -> Means | None:
     """Tell by what sessions are confined."""
     if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(repository.common_dir, settings, root).means
+        return guarding_of(repository.paths, settings, root).means
     return tree_offer(require_level(settings, root, repository.top), repository.top).means

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from isolation.frozen import frozen
 from isolation.guard import for_worktree, offered, worktree_offer
+from isolation.layout import RepositoryPaths
 from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means, Workspace
 from isolation.repository import Repository
 from runner.core.settings import Settings
@@ -41,13 +42,13 @@ def ask_ahead(settings: Settings) -> None:
         threading.Thread(target=offered, args=(EnforcementLevel.DENY,)).start()
 
 
-def guarding_of(common_dir: Path, settings: Settings, root: Path) -> Guarding:
+def guarding_of(paths: RepositoryPaths, settings: Settings, root: Path) -> Guarding:
     """Find out what guards a run with these settings; blocks for a moment at the first call."""
     if settings.bg_isolation != IsolationMode.WORKTREE:
         return Guarding()
     if not settings.guard:
         return Guarding(note=f"the write guard is switched off: {LOST}")
-    offer = worktree_offer(common_dir, root)
+    offer = worktree_offer(paths.main_checkout or paths.common_dir, root)
     if offer.means is None:
         return Guarding(note=f"there is no write guard here, so {LOST} ({offer.reason})")
     return Guarding(means=offer.means)

@@ -85,7 +85,7 @@ class Sharing:
 def enforcement_of(repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]) -> str:
     """Name the level at which stories are kept to what is theirs; blocks for a moment at the first call."""
     if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(repository.common_dir, settings, root).enforcement
+        return guarding_of(repository.paths, settings, root).enforcement
     level = require_level(settings, root, repository.top)
     if level is _DENY and folds_case(repository.top):
         raise SettingsError(
@@ -126,7 +126,7 @@ def require_level(settings: Settings, root: Path, top: Path) -> EnforcementLevel
 def warning_of(repository: Repository, settings: Settings, root: Path) -> str:
     """Say what is not prevented or not seen in a run with these settings, and why; empty when all is."""
     if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(repository.common_dir, settings, root).note
+        return guarding_of(repository.paths, settings, root).note
     top = repository.top
     level = require_level(settings, root, top)
     if level is _DENY:

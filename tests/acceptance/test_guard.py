@@ -35,6 +35,26 @@ def test_a_write_into_the_main_checkout_is_refused_and_told(repo: Path) -> None:
 
 
 @guarded
+@pytest.mark.parametrize("how", ["separate", "link"])
+def test_a_checkout_apart_from_its_git_directory_is_closed_too(repo: Path, tmp_path: Path, how: str) -> None:
+    """Acceptance 9: git itself does not know where such a checkout is; its ignored files are found, too."""
+    store = tmp_path / "store"
+    (repo / ".git").rename(store)
+    if how == "link":
+        (repo / ".git").symlink_to(store)
+    else:
+        (repo / ".git").write_text(f"gitdir: {store}\n")
+    (store / "info" / "exclude").write_text(".env\n")
+    (repo / ".env").write_text("key\n")
+    (repo / ".worktreeinclude").write_text(".env\n")
+    write_story(repo, "a", command=f"cp .env a && echo evil >> {repo}/README.md")
+    ran = run(repo, "--json")
+    assert "it tried to write into the main checkout: README.md" in ran.story("a")["reason"]
+    assert (repo / "README.md").read_text() == "hello\n"
+    assert (tmp_path / "store.worktrees" / "a" / "a").read_text() == "key\n"
+
+
+@guarded
 def test_hooks_and_verify_commands_are_guarded_too(repo: Path) -> None:
     """What judges a story cannot change the main checkout either."""
     (repo / "autopilot-multi.toml").write_text(f'[hooks]\nafter_run = "echo x > {repo}/hook"\n')

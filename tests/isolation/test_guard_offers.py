@@ -82,7 +82,7 @@ def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_checkout_around_the_home_is_not_guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that could not write to its home would not work at all."""
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    offer = guard.worktree_offer(tmp_path / ".git", tmp_path.parent / "trees")
+    offer = guard.worktree_offer(tmp_path, tmp_path.parent / "trees")
     assert (offer.available, offer.means) == (False, None)
     assert "holds your home folder" in offer.reason
     shared = guard.tree_offer(EnforcementLevel.DENY, tmp_path)
@@ -97,8 +97,8 @@ def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
     found = guard.Offer(level=EnforcementLevel.DENY, available=True, means=Means.LANDLOCK, reason="Landlock")
     monkeypatch.setattr(guard, "offered", lambda _level, _where=None: found)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    inside = guard.worktree_offer(tmp_path / "repo" / ".git", tmp_path / "repo.worktrees")
-    outside = guard.worktree_offer(Path("/srv/repo/.git"), Path("/srv/repo.worktrees"))
+    inside = guard.worktree_offer(tmp_path / "repo", tmp_path / "repo.worktrees")
+    outside = guard.worktree_offer(Path("/srv/repo"), Path("/srv/repo.worktrees"))
     assert (inside.available, outside) == (False, found)
     assert str(tmp_path) in inside.reason
     assert guard.tree_offer(EnforcementLevel.DENY, tmp_path / "repo").reason == inside.reason

@@ -44,7 +44,17 @@ def test_a_bare_repository_is_its_own_top(repo: Path, tmp_path: Path) -> None:
     found = layout.find_repository(bare)
     assert (found.top, found.common_dir) == (bare, bare)
     assert layout.main_checkout(bare) is None
+    assert found.main_checkout is None
     assert layout.worktree_root(bare) == tmp_path / "store.git.worktrees"
+
+
+def test_a_checkout_is_found_that_its_git_directory_does_not_name(repo: Path, tmp_path: Path) -> None:
+    """From the checkout it is known; from a linked worktree of it, nobody can tell."""
+    git(repo, "init", "-q", "--separate-git-dir", str(tmp_path / "store"))
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    assert layout.find_repository(repo).main_checkout == repo
+    linked = layout.find_repository(tmp_path / "linked")
+    assert (linked.common_dir, linked.main_checkout) == (tmp_path / "store", None)
 
 
 def test_inside_the_git_directory_the_checkout_is_meant(repo: Path) -> None:
