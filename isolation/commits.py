@@ -133,9 +133,17 @@ def _logged_on_top_of(base: str, cwd: Path) -> str | None:
 
 
 def _standing(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> tuple[str, int]:
-    """Tell the tip and the commits of the branch; somebody else's commit on top of `before` is an error."""
+    """Tell the tip and the commits of the branch; somebody else's commit on top of `before` is an error.
+
+    So is a branch that has lost its base: what was verified on it would not be what a merge gives.
+    """
     lines = repository.run("rev-list", "--parents", f"{base}..HEAD", "--", cwd=cwd).stdout.splitlines()
     newest = lines[0].split() if lines else [base]
+    if before != base and not any(base in line.split()[1:] for line in lines):
+        raise WorkspaceError(
+            f"the history of {branch} was rewritten: it does not go back to {base[:10]}, its base",
+            hint=f"`git reset --soft {base[:10]}` in {cwd} keeps the files; then run again",
+        )
     if before not in newest[:2]:
         raise WorkspaceError(
             f"branch {branch} moved from {before[:10]} to {newest[0][:10]} during a checkpoint",

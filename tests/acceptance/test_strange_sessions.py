@@ -5,7 +5,8 @@ import re
 import signal
 from pathlib import Path
 
-from tests.acceptance.program import started, wait_until, write_story
+from tests.acceptance.program import run, started, wait_until, write_story
+from tests.conftest import git
 
 ONCE = "if test -e been; then echo made > x.txt; else touch been; {first}; fi"
 
@@ -21,3 +22,16 @@ def test_a_session_whose_keeper_is_killed_is_tried_again(repo: Path) -> None:
         ran = program.finish()
     assert (ran.story("a")["status"], ran.story("a")["attempt"]) == ("done", 2), ran.story("a")["reason"]
     assert "was killed (SIGKILL); the session was ended with it" in ran.err
+
+
+def test_a_session_that_rewrites_what_was_before_it_fails_its_story(repo: Path) -> None:
+    """Its own commits are its own; one of the base's that it amends fails it, and the work is kept."""
+    own = "echo x > x && git add x && git commit -qm mine"
+    amend = "echo y > y && git add y && git commit -q --amend -m mine"
+    write_story(repo, "own", command=f"{own} && {amend}", verify=["test -e y"])
+    write_story(repo, "yours", command=amend, verify=["test -e y"])
+    ran = run(repo, "--json")
+    assert (ran.story("own")["status"], ran.story("own")["commits"]) == ("done", 1)
+    assert ran.story("yours")["status"] == "failed"
+    assert "the history of autopilot/yours was rewritten" in ran.story("yours")["reason"]
+    assert git(repo, "show", "autopilot/yours:y") == "y\n"

@@ -151,6 +151,30 @@ def test_a_checkpoint_counts_what_the_session_changed(repository: Repository) ->
     assert files("0" * 40) is None, "a beginning that is gone is no reason to fail"
 
 
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        ("commit", "-q", "--amend", "-m", "another first"),
+        ("reset", "-q", "--hard", "HEAD~1"),
+        ("reset", "-q", "--soft", "HEAD~1"),
+        ("checkout", "-q", "-B", "main", "aside"),
+    ],
+)
+def test_a_branch_that_has_lost_its_base_is_refused(repository: Repository, rewrite: tuple[str, ...]) -> None:
+    """What was verified without the base is not what a merge would give; the files stay where they are."""
+    top = repository.top
+    orphan = git(top, "commit-tree", "HEAD^{tree}", "-m", "another root").strip()
+    git(top, "branch", "aside", orphan)
+    base = commit(top, "base", "x")
+    git(top, *rewrite)
+    (top / "work").write_text("x")
+    for _ in range(2):
+        with pytest.raises(WorkspaceError, match="the history of main was rewritten") as raised:
+            commits.checkpoint(repository, top, "main", "work", 5, base=base, since=base)
+    assert f"git reset --soft {base[:10]}" in (raised.value.hint or "")
+    assert git(top, "show", "main:work") == "x"
+
+
 def test_a_repeated_checkpoint_gives_the_same_commit(repository: Repository) -> None:
     """Torn between commit and branch move, the same checkpoint done again has the same id."""
     top, before = repository.top, repository.resolve("HEAD")
