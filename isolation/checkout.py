@@ -17,7 +17,10 @@ _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 
 @frozen
 class Look:
-    """What a checkout showed. `dirty` holds every path that is changed, staged, in conflict or untracked."""
+    """What a checkout showed. `dirty` holds every path that is changed, staged, in conflict or untracked.
+
+    `deep` holds the submodules in which something is uncommitted.
+    """
 
     head: str | None
     branch: str | None
@@ -25,13 +28,14 @@ class Look:
     conflicts: tuple[str, ...]
     missing: tuple[str, ...]
     staged: tuple[str, ...]
+    deep: tuple[str, ...]
 
 
 def look(repository: Repository, cwd: Path) -> Look:
     """Look at a checkout without disturbing it; ignored files do not show."""
     args = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
     head = branch = None
-    dirty, conflicts, missing, staged = [], [], [], []
+    dirty, conflicts, missing, staged, deep = [], [], [], [], []
     for entry in repository.run(*args, "--ignore-submodules=none", cwd=cwd).fields():
         if entry.startswith("# branch.oid ") and not entry.endswith("(initial)"):
             head = entry.removeprefix("# branch.oid ")
@@ -48,6 +52,7 @@ def look(repository: Repository, cwd: Path) -> Look:
             state = entry[2:4]
             missing += [path] if state[1] == "D" else []
             staged += [path] if state[0] != "." else []
+            deep += [path] if entry[5] == "S" and entry[7:9] != ".." else []
     return Look(
         head=head,
         branch=branch,
@@ -55,6 +60,7 @@ def look(repository: Repository, cwd: Path) -> Look:
         conflicts=tuple(conflicts),
         missing=tuple(missing),
         staged=tuple(staged),
+        deep=tuple(deep),
     )
 
 

@@ -78,6 +78,7 @@ def checkpoint(
         _stage_all(repository, cwd)
         if _commit_index(repository, cwd, message, date) and head == base:
             first = _logged_on_top_of(base, cwd)
+        _refuse_deep(repository, cwd, seen.deep)
     elif head == base:
         return Checkpoint(tip=head, commits=0, files=0)
     tip, commits = (first, 1) if first else _standing(repository, cwd, branch, head, base)
@@ -231,6 +232,22 @@ def _refuse_embedded(repository: Repository, cwd: Path, added: GitOutput) -> Non
         f"{named(paths)} inside {cwd} is a git repository of its own, so its files cannot be committed",
         hint=f"remove {paths[0]}/.git there, make it a submodule, or ignore the folder; then run again",
     )
+
+
+def _refuse_deep(repository: Repository, cwd: Path, submodules: tuple[str, ...]) -> None:
+    """Refuse what is uncommitted in submodules, as far as the user wants to know of it.
+
+    A commit holds the id of a submodule's commit, so what was verified with it would not be there.
+    """
+    if not submodules:
+        return
+    args = ("--literal-pathspecs", "status", "--porcelain", "-z", "--no-renames", "--", *submodules)
+    heeded = [entry[3:] for entry in repository.run(*args, cwd=cwd).fields()]
+    if heeded:
+        raise WorkspaceError(
+            f"uncommitted files in a submodule cannot be committed from {cwd}: {named(heeded)}",
+            hint="commit them there, or set `ignore` in .gitmodules if they are nothing; then run again",
+        )
 
 
 def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutput:

@@ -244,22 +244,49 @@ def test_a_nested_repository_with_commits_is_refused_until_its_files_can_be_comm
     assert "web app/index.html" in git(repository.top, "ls-tree", "-r", "--name-only", done).splitlines()
 
 
+def _add_submodule(repository: Repository, library: Path) -> None:
+    git(library.parent, "init", "-q", str(library))
+    commit(library, "code")
+    add = ("submodule", "--quiet", "add", str(library), "lib")
+    git(repository.top, "-c", "protocol.file.allow=always", *add)
+
+
 def test_a_submodule_that_was_added_is_committed(repository: Repository, tmp_path: Path) -> None:
     """A session may add a submodule: others can fetch what its id stands for."""
-    git(tmp_path, "init", "-q", "library")
-    commit(tmp_path / "library", "code")
-    add = (
-        "-c",
-        "protocol.file.allow=always",
-        "submodule",
-        "--quiet",
-        "add",
-        str(tmp_path / "library"),
-        "lib",
-    )
-    git(repository.top, *add)
+    _add_submodule(repository, tmp_path / "library")
     done = _checkpoint(repository, "work", 5)
     assert "lib" in git(repository.top, "ls-tree", "--name-only", done).split()
+
+
+@pytest.mark.parametrize("name", ["code", "new"])
+def test_what_is_uncommitted_in_a_submodule_is_refused(
+    repository: Repository, tmp_path: Path, name: str
+) -> None:
+    """A commit holds the submodule's id alone; once it is committed there, the new id is."""
+    _add_submodule(repository, tmp_path / "library")
+    _checkpoint(repository, "with a submodule", 5)
+    top = repository.top
+    (top / "lib" / name).write_text("changed")
+    (top / "beside").write_text("x")
+    for _ in range(2):
+        with pytest.raises(WorkspaceError, match="uncommitted files in a submodule") as refused:
+            _checkpoint(repository, "work", 6)
+    assert refused.value.message.endswith(": lib")
+    assert git(top, "show", "main:beside") == "x", "what can be committed is"
+    inner = commit(top / "lib", name, "changed")
+    assert git(top, "rev-parse", f"{_checkpoint(repository, 'work', 7)}:lib").strip() == inner
+
+
+def test_a_submodule_that_the_user_ignores_is_no_hindrance(repository: Repository, tmp_path: Path) -> None:
+    """`ignore` in .gitmodules says that what a build leaves there is nothing."""
+    _add_submodule(repository, tmp_path / "library")
+    git(repository.top, "config", "--file", ".gitmodules", "submodule.lib.ignore", "untracked")
+    _checkpoint(repository, "with a submodule", 5)
+    (repository.top / "lib" / "built").write_text("x")
+    _checkpoint(repository, "work", 6)
+    (repository.top / "lib" / "code").write_text("changed")
+    with pytest.raises(WorkspaceError, match="uncommitted files in a submodule"):
+        _checkpoint(repository, "work", 7)
 
 
 def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
