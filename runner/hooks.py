@@ -21,6 +21,12 @@ async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools:
     return await run_aside(f"hook {name}", command, workspace=workspace, story_id=story_id, tools=tools)
 
 
+def hook_log(name: str, *, story_id: StoryId, tools: Tools) -> Path:
+    """Give the file that holds what a hook, or another such command, printed."""
+    folder = story_dir(tools.repository.common_dir, tools.recorder.snapshot.run_id, story_id)
+    return folder / f"{name.replace(' ', '-')}.log"
+
+
 async def run_aside(
     name: str, command: str, *, workspace: Workspace, story_id: StoryId, tools: Tools
 ) -> bool:
@@ -41,7 +47,7 @@ async def run_aside(
             prompt=Path(os.devnull),
             confinement=await offload(tools.confinement, workspace),
         ),
-        log=story_dir(tools.repository.common_dir, run_id, story_id) / f"{name.replace(' ', '-')}.log",
+        log=hook_log(name, story_id=story_id, tools=tools),
         log_cap=tools.settings.log_cap_mb << 20,
         grace=tools.settings.grace_seconds,
         stall_seconds=tools.settings.stall_seconds,

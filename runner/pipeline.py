@@ -31,7 +31,7 @@ from runner.core.model import (
     StoryResult,
     StorySnapshot,
 )
-from runner.hooks import run_hook
+from runner.hooks import hook_log, run_hook
 from runner.loop import StoryLoop
 from runner.neighbours import held_up
 from runner.places import StoryPlace
@@ -106,7 +106,7 @@ class Pipeline:
     async def _carry(self, workspace: Workspace, stepping: Stepping) -> StoryResult:
         """Go from wherever the story stands to its verdict."""
         if not self._now.sessions and not await self._hook("after_create", workspace):
-            return verdicts.failed(self._story.id, "hook after_create failed")
+            return self._hook_failed("hook after_create")
         if stepping.keeps_file and not self._now.placed:
             await stepping.find_place()
         while True:
@@ -158,7 +158,7 @@ class Pipeline:
         self, workspace: Workspace, stepping: Stepping, allowance: Amount
     ) -> StoryResult | None:
         if not await self._hook("before_run", workspace):
-            return verdicts.failed(self._story.id, "hook before_run failed")
+            return self._hook_failed("hook before_run")
         if not await stepping.begin():
             return None
         verdict = await self._sessions.work(
@@ -319,6 +319,10 @@ class Pipeline:
 
     async def _hook(self, name: str, workspace: Workspace) -> bool:
         return await run_hook(name, workspace=workspace, story_id=self._story.id, tools=self._tools)
+
+    def _hook_failed(self, name: str) -> StoryResult:
+        log = hook_log(name, story_id=self._story.id, tools=self._tools)
+        return verdicts.failed(self._story.id, f"{name} failed", next_=f"see {log}")
 
 
 def _spiralled(verdict: SessionVerdict) -> bool:

@@ -187,10 +187,12 @@ def test_hooks_run_around_the_work(repo: Path) -> None:
     settings.write_text('[hooks]\nafter_create = "echo ready > ready.txt"\nafter_run = "false"\n')
     write_story(repo, "a", command="test -f ready.txt && echo x > x.txt")
     assert run(repo).code == 0
-    settings.write_text('[hooks]\nafter_create = "false"\n')
+    settings.write_text('[hooks]\nafter_create = "echo why not; false"\n')
     ran = run(repo, "--again", "--json")
     assert ran.story("a")["status"] == "failed"
     assert "after_create" in ran.story("a")["reason"]
+    told = Path(ran.story("a")["next"].removeprefix("see "))
+    assert told.read_text() == "why not\n", "what it printed is where the report says"
 
 
 def test_an_agent_of_the_users_own(repo: Path) -> None:
