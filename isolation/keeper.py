@@ -10,7 +10,6 @@ Invariants:
 - No read waits for a pipe that something outside the tree holds open.
 """
 
-import array
 import fcntl
 import os
 import socket
@@ -19,28 +18,24 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import trio
 
 from isolation import keeper_server
 from isolation.errors import KeeperError
+from isolation.fork_server import CLOSE_LIMIT, GREETING_LIMIT, ForkServer
 from isolation.frozen import frozen
 from isolation.keeper_lines import Lines
-from isolation.keeper_wire import encode, read_answer, read_report, server_gone
+from isolation.keeper_wire import encode, read_answer, read_report
 from isolation.model import Exit, SessionSpec
 from isolation.process_tree import Tree, kill_level, load_stat
 
 __all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "run_trial", "wait_for_old_keepers"]
 
 CHUNK = 65536
-GREETING_LIMIT = 10.0
-CLOSE_LIMIT = 15.0
-"""Longer than a keeper needs before it gives up on a process that SIGKILL does not end."""
 POLL_SECONDS = 0.02
 
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper_server import main; main()"
 _TRIAL = "import sys; sys.path.append(sys.argv[1]); from isolation.guard_trial import main; main()"
 
 
@@ -63,46 +58,12 @@ async def open_keeper(*, alive_lock: Path) -> AsyncIterator["Keeper"]:
     It comes up while the block goes on, see `Keeper.ready`. `alive_lock` is created where it is missing,
     never removed, and held as long as one of them lives.
     """
-    door, theirs = socket.socketpair()
-    with door:
-        door.setblocking(False)
-        with theirs, trio.CancelScope(shield=True):
-            process = await _start_server(theirs.fileno(), alive_lock)
-        try:
-            yield Keeper(door, alive_lock)
-        finally:
-            trio.lowlevel.notify_closing(door)
-            door.close()
-            with trio.move_on_after(CLOSE_LIMIT, shield=True):
-                await process.wait()
-            if process.returncode is None:
-                process.kill()
-                with trio.move_on_after(1, shield=True):
-                    await process.wait()
-
-
-async def _start_server(descriptor: int, alive_lock: Path) -> trio.Process:
-    """Start it in a session of its own, out of reach of the terminal's Ctrl-C."""
+    server = ForkServer(alive_lock)
     try:
-        return await trio.lowlevel.open_process(
-            _server_command(descriptor, alive_lock),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[descriptor],
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise KeeperError(
-            f"cannot start the fork server: {sys.executable}: {error.strerror}",
-            hint="check that this Python can be executed, and the limit on processes (ulimit -u)",
-        ) from error
-
-
-def _server_command(descriptor: int, alive_lock: Path) -> list[str]:
-    root = Path(keeper_server.__file__).parent.parent
-    arguments = [str(root), str(descriptor), str(alive_lock.absolute()), kill_level()]
-    return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
+        await server.open()
+        yield Keeper(server)
+    finally:
+        await server.close()
 
 
 def run_trial(arguments: Sequence[str]) -> str:
@@ -121,18 +82,6 @@ def run_trial(arguments: Sequence[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"failed {error}"
     return done.stdout
-
-
-async def _greet(lines: Lines, alive_lock: Path) -> None:
-    word = None
-    with trio.move_on_after(GREETING_LIMIT):
-        word = await lines.receive()
-    if word != "ready":
-        reason = "it did not answer" if word is None else word.removeprefix("error ")
-        raise KeeperError(
-            f"cannot start the fork server: {alive_lock}: {reason}",
-            hint="check that the file can be written, and that no program holds a lock on it",
-        )
 
 
 async def wait_for_old_keepers(alive_lock: Path) -> bool:
@@ -306,20 +255,14 @@ class Session:
 
 
 class Keeper:
-    """The fork server of this run."""
+    """What starts the sessions of this run."""
 
-    def __init__(self, door: socket.socket, alive_lock: Path) -> None:
-        self._greeting = partial(_greet, Lines(door), alive_lock)
-        self._greeted = False
-        self._door = trio.socket.from_stdlib_socket(door)
-        self._turn = trio.Lock()
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
 
     async def ready(self) -> None:
         """Wait until the server is up; raises KeeperError when it cannot be."""
-        async with self._turn:
-            if not self._greeted:
-                await self._greeting()
-                self._greeted = True
+        await self._server.ready()
 
     @asynccontextmanager
     async def start(self, spec: SessionSpec) -> AsyncIterator[Session]:
@@ -327,12 +270,11 @@ class Keeper:
 
         When the block is left, also by an exception or a cancellation, its whole tree is dead.
         """
-        await self.ready()
         request = encode(spec)
         link, output, ends = _open_channels(spec.prompt)
         try:
             try:
-                await self._hand_over(ends)
+                await self._server.hand_over(ends)
             finally:
                 for descriptor in ends:
                     os.close(descriptor)
@@ -340,14 +282,6 @@ class Keeper:
             yield Session(link, output, pid=pid, keeper_pid=keeper_pid)
         finally:
             await _end(link, output)
-
-    async def _hand_over(self, descriptors: Sequence[int]) -> None:
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
-        try:
-            async with self._turn:
-                await self._door.sendmsg([b"+"], [rights])
-        except (BrokenPipeError, ConnectionResetError):
-            raise server_gone() from None
 
 
 async def _end(link: _Link, output: _Output) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SPAWNERS = {
+    "isolation/fork_server.py",
     "isolation/keeper.py",
     "isolation/keeper_server.py",
     "isolation/keeper_spawn.py",

@@ -195,29 +195,49 @@ async def test_killed_keeper_takes_only_its_own_session(keeper: Keeper, tmp_path
         assert (await other.wait()).returncode == 0
 
 
-async def test_dead_server_is_an_error_and_running_sessions_go_on(keeper: Keeper, tmp_path: Path) -> None:
-    """Nothing new can start; what runs ends well, under its own keeper, which still holds the lock."""
-
-    async def start_until_it_fails() -> None:
-        while True:  # the signal takes a moment
-            async with keeper.start(spec(tmp_path, "true")):
-                pass
-
+async def test_a_killed_server_is_started_anew_and_running_sessions_go_on(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    """What runs ends well, under its own keeper, which still holds the lock; what is new starts as ever."""
     running = spec(tmp_path, "sh", "-c", f"echo ready; {UNTIL_GO}; echo done")
     async with keeper.start(running) as session:
         await ready(session)
-        stat = process_tree.load_stat(session._keeper_pid)
-        assert stat is not None
-        os.kill(stat.parent, signal.SIGKILL)
-        with pytest.raises(KeeperError, match="fork server died") as caught:
-            await start_until_it_fails()
-        assert caught.value.hint
+        _kill_server_of(session)
+        for _ in range(2):
+            async with keeper.start(spec(tmp_path, "echo", "new")) as new:
+                assert await new.receive() == b"new\n"
+                assert (await new.wait()).returncode == 0
         with trio.move_on_after(0.05) as scope:
             await wait_for_old_keepers(tmp_path / "alive.lock")
         assert scope.cancelled_caught
         (tmp_path / "go").touch()
         assert await session.receive() == b"done\n"
         assert (await session.wait()).returncode == 0
+
+
+async def test_a_server_that_cannot_be_started_anew_is_an_error(
+    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and tried again for the next session."""
+    async with keeper.start(spec(tmp_path, "sh", "-c", f"echo ready; {UNTIL_GO}")) as session:
+        await ready(session)
+        _kill_server_of(session)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/nowhere/python")
+        for _ in range(2):
+            with pytest.raises(KeeperError, match="cannot start the fork server"):
+                async with keeper.start(spec(tmp_path, "true")):
+                    pass
+    async with keeper.start(spec(tmp_path, "true")) as session:
+        assert (await session.wait()).returncode == 0
+
+
+def _kill_server_of(session: Session) -> None:
+    """Kill it, and wait until it has let go of all that it had open."""
+    stat = process_tree.load_stat(session._keeper_pid)
+    assert stat is not None
+    os.kill(stat.parent, signal.SIGKILL)
+    os.waitid(os.P_PID, stat.parent, os.WEXITED | os.WNOWAIT)
 
 
 def _readable_copy(root: Path, copy: Path) -> Path:
