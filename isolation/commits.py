@@ -307,9 +307,16 @@ def _merge_tree(repository: Repository, ours: str, theirs: str) -> str:
     tree, *paths = output.fields()
     if output.returncode == 1:
         conflicts = tuple(dict.fromkeys(paths))
+        tips = " and ".join(_shown(repository, commit) for commit in (ours, theirs))
         raise MergeConflictError(
-            f"{ours[:10]} and {theirs[:10]} do not merge: conflicts in {named(conflicts)}",
+            f"{tips} do not merge: conflicts in {named(conflicts)}",
             paths=conflicts,
             hint="let one story depend on the other, or merge their branches by hand",
         )
     return tree
+
+
+def _shown(repository: Repository, commit: str) -> str:
+    """Name a commit by a branch that stands at it, which tells a person more than its id."""
+    asking = ("for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"--points-at={commit}")
+    return repository.run(*asking, "refs/heads").stdout.strip() or commit[:10]

@@ -355,7 +355,10 @@ def test_a_merge_conflict_names_the_files(repository: Repository) -> None:
     with pytest.raises(MergeConflictError) as caught:
         commits.merge_parents(repository, tips, "Merge")
     assert caught.value.paths == ("README.md", "ünï code")
-    assert "README.md, ünï code" in caught.value.message
+    assert caught.value.message == "story-a and story-b do not merge: conflicts in README.md, ünï code"
+    git(top, "branch", "-D", "story-a")
+    with pytest.raises(MergeConflictError, match=f"^{tips[0][:10]} and story-b do not merge"):
+        commits.merge_parents(repository, tips, "Merge")
 
 
 def test_a_git_that_cannot_merge_trees_is_named(
