@@ -5,6 +5,7 @@ from pathlib import Path
 
 from runner.core import events as ev
 from runner.core.model import RunId
+from tests.acceptance.program import run, write_story
 from tests.acceptance.written_runs import (
     PROGRAM,
     autopilot,
@@ -14,6 +15,7 @@ from tests.acceptance.written_runs import (
     write_events,
     write_log,
 )
+from tests.conftest import git
 from tests.runner.sample_runs import RUN, done, ended_events, event, session_ended, started, working
 
 OTHER = RunId("20260102-130000-cd34")
@@ -90,6 +92,17 @@ def test_story_without_a_session_says_so(repo: Path) -> None:
     shown = autopilot(repo, "logs", "web-1")
     assert (shown.returncode, shown.stdout) == (0, "")
     assert shown.stderr == "web-1 is waiting and has had no session yet\n"
+
+
+def test_a_story_that_failed_before_its_first_session_says_why(repo: Path) -> None:
+    """Reports send people here for the reason, also where there is no log to print."""
+    git(repo, "branch", "autopilot")
+    write_story(repo, "a", command="true")
+    run(repo)
+    shown = autopilot(repo, "logs", "a")
+    assert (shown.returncode, shown.stdout) == (0, "")
+    why = "branch autopilot/a cannot be made while there is a branch autopilot"
+    assert shown.stderr == f"a is failed and had no session: {why}\n"
 
 
 def test_missing_log_file_is_not_a_crash(repo: Path) -> None:

@@ -52,9 +52,11 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             output.document(_document(observer, sight, story_id, arguments.session))
             return 0
         printer.advance(sight, last=True)
-        if not sight.run.stories[story_id].sessions:
-            status = sight.run.stories[story_id].status.value.replace("_", " ")
-            output.say(f"{story_id} is {status} and has had no session yet")
+        story = sight.run.stories[story_id]
+        if not story.sessions:
+            status = story.status.value.replace("_", " ")
+            had = f"had no session: {story.reason}" if story.status.final else "has had no session yet"
+            output.say(f"{story_id} is {status} and {had}")
     return 0
 
 
