@@ -6,6 +6,7 @@ back what this very call made, and nothing else: a branch only while it still po
 put it, a folder only while it holds nothing but what git checked out.
 """
 
+import errno
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -227,7 +228,7 @@ def _merge_message(request: WorkspaceRequest) -> str:
 
 def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place:
     """Register a worktree on a new branch at the base, or on the story's branch if there is one."""
-    request.path.parent.mkdir(parents=True, exist_ok=True)
+    _make_root(request.path.parent)
     made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
     if made.returncode == 0:
         return _Place(base=base, tip=base, made_branch=True, made_tree=True)
@@ -246,6 +247,18 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place
         raise failure(("worktree", "add", str(request.path)), attached)
     start = start_of(repository, base, tip)
     return _Place(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
+
+
+def _make_root(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+        raise WorkspaceError(
+            f"the folder for worktrees cannot be made: {root}: {error.strerror}",
+            hint="the setting `worktree-root` puts it elsewhere",
+        ) from error
 
 
 def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[str, ...]) -> GitOutput:

@@ -195,6 +195,16 @@ def test_hooks_run_around_the_work(repo: Path) -> None:
     assert told.read_text() == "why not\n", "what it printed is where the report says"
 
 
+def test_a_place_where_no_worktree_can_be_made_is_named(repo: Path) -> None:
+    """The story fails with the setting that mends it; nobody is sent to a crash log."""
+    (repo / "autopilot-multi.toml").write_text('worktree-root = "/sys/kernel"\n')
+    write_story(repo, "a", command="echo x > x.txt")
+    ran = run(repo, "--json")
+    assert ran.story("a")["status"] == "failed"
+    assert "the folder for worktrees cannot be made: /sys/kernel/" in ran.story("a")["reason"]
+    assert "worktree-root" in ran.story("a")["next"]
+
+
 def test_an_agent_of_the_users_own(repo: Path) -> None:
     """`[agents.mine]` with placeholders does the work of stories without a command."""
     (repo / "agent.sh").write_text('#!/bin/sh\ncat > "$1.txt"\n')
