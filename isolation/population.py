@@ -73,7 +73,8 @@ def require_complete(
         why = filled.stderr.strip().splitlines()[-1:] or ["git did not say why"]
         raise WorkspaceError(
             f"{path} was not filled: {named(lacking)} missing or cut off ({why[0]})",
-            hint="free disk space and check the filters in .gitattributes, then run again",
+            hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone out of "
+            "reach? mend that, then run again",
         )
 
 
