@@ -72,7 +72,7 @@ def checkpoint(
     `since` is where the branch stood before the session.
     """
     seen = look(repository, cwd)
-    head = _require_committable(seen, cwd, branch)
+    head = _require_committable(seen, cwd, branch, since)
     first = None
     if seen.dirty:
         _stage_all(repository, cwd)
@@ -169,8 +169,13 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
     return merged
 
 
-def _require_committable(seen: Look, cwd: Path, branch: str) -> str:
+def _require_committable(seen: Look, cwd: Path, branch: str, since: str) -> str:
     """Give the commit that a checkpoint goes on top of, or say what stands in its way."""
+    if seen.branch == branch and seen.head is None:
+        raise WorkspaceError(
+            f"branch {branch} is gone",
+            hint=f"`git branch {branch} {since[:12]}` brings it back; then run again",
+        )
     if seen.branch != branch or seen.head is None:
         where = f"on branch {seen.branch}" if seen.branch else "on no branch"
         raise WorkspaceError(

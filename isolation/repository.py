@@ -72,8 +72,11 @@ _OPTIONS = (
 _HINTS = (
     ("No space left on device", "free disk space, then run again; what was committed is safe"),
     ("Read-only file system", "git must be able to write to the repository"),
-    ("Permission denied", "git must be able to write to the repository"),
-    ("index.lock", "another git command is at work there; if none runs, remove the lock file it names"),
+    ("Permission denied", "git must be able to read the files there, and to write to the repository"),
+    (
+        ".lock': File exists",
+        "another git command is at work there; if none runs, remove the lock file it names",
+    ),
 )
 _local_locks: dict[Path, threading.Lock] = {}
 

@@ -209,6 +209,27 @@ def test_a_checkpoint_off_its_branch_is_refused(repository: Repository) -> None:
     assert look(repository, repository.top).dirty == ("new",)
 
 
+def test_a_branch_that_is_gone_is_told_with_the_way_back(repository: Repository) -> None:
+    """Where it stood before the session is named; brought back, the work is committed on it."""
+    top, before = repository.top, repository.resolve("HEAD")
+    git(top, "update-ref", "-d", "refs/heads/main")
+    (top / "new").write_text("x")
+    with pytest.raises(WorkspaceError, match=r"^branch main is gone$") as refused:
+        commits.checkpoint(repository, top, "main", "work", 5, base=before, since=before)
+    assert refused.value.hint.startswith(f"`git branch main {before[:12]}`")
+    git(top, "branch", "main", before[:12])
+    assert _checkpoint(repository, "work", 5) != before
+
+
+def test_a_lock_that_a_dead_git_left_on_the_branch_is_named(repository: Repository) -> None:
+    """It is never deleted; the hint says what to do about it."""
+    (repository.top / "new").write_text("x")
+    (repository.top / ".git" / "refs" / "heads" / "main.lock").touch()
+    with pytest.raises(GitCommandError, match=r"main\.lock") as refused:
+        _checkpoint(repository, "work", 5)
+    assert "remove the lock file it names" in refused.value.hint
+
+
 def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository) -> None:
     """Conflict markers are never committed as somebody's work."""
     top = repository.top
