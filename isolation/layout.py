@@ -42,7 +42,12 @@ def folds_case(top: Path) -> bool:
 
 def find_repository(start: Path) -> RepositoryPaths:
     """Find the checkout that contains `start`, and the git directory that all its worktrees share."""
-    here = start.resolve()
+    try:
+        here = start.resolve()
+    except FileNotFoundError:  # only the folder that a process is in can be gone while it is named
+        raise RepositoryError(
+            "the folder that this was started in is gone", hint="change to one that is there, then try again"
+        ) from None
     for folder in (here, *here.parents):
         dot_git = folder / ".git"
         if dot_git.is_file():

@@ -1,11 +1,14 @@
 """Repositories and surroundings that are seldom met: by the real program."""
 
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.acceptance.program import run, write_story
+from tests.acceptance.program import command, run, write_story
 from tests.conftest import git
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_locale_that_knows_no_umlauts_changes_no_name(make_repository: Callable[..., Path]) -> None:
@@ -17,6 +20,19 @@ def test_a_locale_that_knows_no_umlauts_changes_no_name(make_repository: Callabl
     assert (ran.code, ran.story("a")["title"]) == (0, "Maß"), ran.err
     assert git(repo, "-c", "core.quotePath=false", "diff", "--name-only", "main", "autopilot/a") == "ä\nö\n"
     assert git(repo, "show", "autopilot/a:ö") == "C\n"
+
+
+def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
+    """Somebody deleted the folder that the shell stands in: a user's error, and no riddle."""
+    gone = tmp_path / "gone"
+    for arguments in ("run", "status", "plan"):
+        gone.mkdir()
+        leave = shlex.join(["env", f"PYTHONPATH={ROOT}", *command(arguments)])
+        done = subprocess.run(
+            ["sh", "-c", f"rmdir {gone}; {leave}"], cwd=gone, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: the folder that this was started in is gone\nhint: ")
 
 
 def test_a_submodule_is_bumped_and_what_is_left_in_it_is_told(repo: Path, tmp_path: Path) -> None:
