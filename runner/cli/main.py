@@ -63,13 +63,13 @@ def _run_command(name: str, rest: list[str]) -> int:
     except CommandLineError as error:
         output.error(code="usage", message=str(error), hint=error.hint)
         return EXIT_USER_ERROR
-    except KeyboardInterrupt:
-        output.error(code="interrupted", message="interrupted", hint="`autopilot-multi status` tells more.")
-        return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _pipe_closed()
     except Exception as error:  # noqa: BLE001  the one place where a bug is turned into words
         return _failed(error, output)
+    except (KeyboardInterrupt, BaseExceptionGroup):  # a nursery wraps the one into the other
+        output.error(code="interrupted", message="interrupted", hint="`autopilot-multi status` tells more.")
+        return EXIT_INTERRUPTED
 
 
 def _command(arguments: list[str]) -> tuple[str, list[str]]:

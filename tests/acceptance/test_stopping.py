@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,32 @@ def test_the_dashboard_says_what_the_next_ctrl_c_would_do(repo: Path) -> None:
         screen.await_text("Ctrl-C: ask the running sessions to end")
         screen.process.send_signal(signal.SIGINT)
         assert screen.process.wait(LIMIT) == 130
+
+
+LATE = """
+import os, signal
+from runner import tidying
+
+sweep, calls = tidying.sweep_trash, []
+
+def interrupted(root):
+    calls.append(root)
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    sweep(root)
+
+tidying.sweep_trash = interrupted
+from runner.__main__ import main
+main()
+"""
+
+
+def test_a_ctrl_c_when_all_is_done_is_no_crash(repo: Path) -> None:
+    """While the trash is emptied at the end nobody listens any more; what was done is done."""
+    write_story(repo, "a", command=writes("x.txt"))
+    late = [sys.executable, "-c", LATE, "run", "--json"]
+    done = subprocess.run(late, cwd=repo, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 130, done.stderr
+    assert json.loads(done.stdout)["error"]["code"] == "interrupted"
+    assert "Traceback" not in done.stderr
+    assert run(repo, "status", "--json").story("a")["status"] == "done"
