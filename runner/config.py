@@ -22,6 +22,7 @@ from runner.core.errors import SettingsError
 from runner.core.names import did_you_mean
 from runner.core.settings import Settings
 from runner.session_config import load_block
+from runner.settings_files import is_there, obstacle
 
 PROJECT_FILES = ("autopilot-multi.toml", ".config/autopilot-multi.toml")
 PREFIX = "AUTOPILOT_MULTI_"
@@ -110,7 +111,7 @@ def _typed(key: str, text: str) -> Any:
 
 
 def _project(top: Path) -> list[_Layer]:
-    present = [name for name in PROJECT_FILES if (top / name).is_file()]
+    present = [name for name in PROJECT_FILES if _stands(top / name, name)]
     if len(present) > 1:
         raise SettingsError(
             f"there are two settings files: {present[0]} and {present[1]}", hint="keep one of them."
@@ -121,7 +122,7 @@ def _project(top: Path) -> list[_Layer]:
 def _block(top: Path) -> list[_Layer]:
     block, notes = load_block(top)
     if block is None:
-        return []
+        return [_Layer(place=Place(kind=Kind.FILE), values={}, notes=notes)]
     known = {key: value for key, value in block.values.items() if key in KEYS}
     strange = tuple(
         f"{block.file}: the key '{key}' of the 'autopilot:' block is unknown here, {_ignored(key, KEYS)}"
@@ -145,16 +146,34 @@ def _user(environ: Mapping[str, str]) -> list[_Layer]:
     path = Path(folder) / "autopilot-multi" / "config.toml"
     inside = bool(home) and path.is_relative_to(home)
     name = f"~/{path.relative_to(home).as_posix()}" if inside else str(path)
-    return [_file(path, name)] if path.is_file() else []
+    return [_file(path, name)] if _stands(path, name) else []
+
+
+def _stands(path: Path, name: str) -> bool:
+    """Tell whether a settings file is there; what only has its name must not pass for no settings."""
+    try:
+        if other := obstacle(path):
+            raise SettingsError(
+                f"{name} is {other}, not a settings file",
+                hint="remove it, or move it away; or put a TOML file in its place.",
+            )
+        return is_there(path)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> SettingsError:
+    return SettingsError(
+        f"{name} cannot be read: {error.strerror or error}",
+        hint="check its permissions, and those of the folders above it.",
+    )
 
 
 def _file(path: Path, name: str) -> _Layer:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise SettingsError(
-            f"{name} cannot be read: {error.strerror or error}", hint="check its permissions."
-        ) from error
+        raise _unreadable(name, error) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{name}: not valid TOML: {error}", hint="strings need quotes.") from error
     return _Layer(place=Place(kind=Kind.FILE, file=name), values=values)

@@ -1,7 +1,9 @@
 """The `autopilot:` block of the Session Config that projects keep in AGENTS.md or CLAUDE.md.
 
 The block belongs to several programs: a line `autopilot:`, fenced or plain, followed by deeper
-indented `key: value` lines. What is around it is somebody else's.
+indented `key: value` lines. What is around it is somebody else's, and so is a folder or a link of
+that name: it is noted, no more. A file that may hold a block and cannot be read is an error, since
+limits may stand in it.
 """
 
 import re
@@ -13,6 +15,7 @@ import yaml
 
 from isolation.frozen import frozen
 from runner.core.errors import SettingsError
+from runner.settings_files import is_there, obstacle
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 _MAX_FILE = 4 * 1024 * 1024
@@ -30,25 +33,27 @@ class Block:
 
 def load_block(top: Path) -> tuple[Block | None, tuple[str, ...]]:
     """Find the block that counts, with notes on those that do not."""
-    found = [block for name in FILES if (block := _load(top, name)) is not None]
-    if not found:
-        return None, ()
-    notes = tuple(
+    notes: list[str] = []
+    found = [block for name in FILES if (block := _load(top, name, notes)) is not None]
+    notes += [
         f"both {found[0].file} and {other.file} hold an 'autopilot:' block; {found[0].file} counts"
         for other in found[1:]
         if other.values != found[0].values
-    )
-    return found[0], notes
+    ]
+    return next(iter(found), None), tuple(notes)
 
 
-def _load(top: Path, name: str) -> Block | None:
-    path = top / name
+def _load(top: Path, name: str, notes: list[str]) -> Block | None:
+    """Read one file's block; why a file is passed over goes into `notes`."""
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_FILE:
-            return None
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError:
-        return None
+        text, why_not = _text(top / name)
+    except OSError as error:
+        raise SettingsError(
+            f"{name} cannot be read: {error.strerror or error}; it may hold an 'autopilot:' block",
+            hint="check its permissions.",
+        ) from error
+    if why_not:
+        notes.append(f"{name} is {why_not}; no settings are read from it")
     located = _locate(text.splitlines())
     if located is None:
         return None
@@ -66,6 +71,17 @@ def _load(top: Path, name: str) -> Block | None:
     if not isinstance(values, dict):
         return None
     return Block(file=name, values={str(key): value for key, value in values.items()})
+
+
+def _text(path: Path) -> tuple[str, str]:
+    """Give what a file holds, or nothing and what stands in the way."""
+    if other := obstacle(path):
+        return "", other
+    if not is_there(path):
+        return "", ""
+    if path.stat().st_size > _MAX_FILE:
+        return "", f"larger than {_MAX_FILE // 1024 // 1024} MB"
+    return path.read_text(encoding="utf-8-sig", errors="replace"), ""
 
 
 def _locate(lines: list[str]) -> tuple[int, list[str]] | None:

@@ -86,9 +86,3 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     block, _ = load_block(tmp_path)
     assert block is not None
     assert block.values == {"max-stories": 2}
-
-
-def test_a_folder_of_that_name_is_no_file(tmp_path: Path) -> None:
-    """Nothing is read where nothing can be."""
-    (tmp_path / "AGENTS.md").mkdir()
-    assert load_block(tmp_path) == (None, ())
