@@ -10,8 +10,9 @@ from pathlib import Path
 
 from runner.core.errors import BacklogError
 from runner.core.graph import closure
+from runner.core.meant import meant
 from runner.core.model import Story, StoryId
-from runner.core.names import did_you_mean, id_problem, one_line, shown, slug, unique
+from runner.core.names import id_problem, one_line, shown, slug, unique
 from runner.story_entry import sound, story_of
 from runner.story_files import LIST_SUFFIXES, has_front_matter, list_entries, markdown_entry, read_text
 
@@ -89,8 +90,7 @@ class _Reader:
         return list(closure(backlog, [name]))
 
     def _hint(self, name: str) -> str:
-        known = did_you_mean(name, (story.id for story in self.backlog()))
-        return known or "a prompt needs quotes and more than one word."
+        return meant(name, self.backlog()) or "a prompt needs quotes and more than one word."
 
     def _existing(self, source: str) -> Path | None:
         if not source.strip():

@@ -155,7 +155,8 @@ def _check(entry: Entry, fields: _Fields) -> None:
         message = "a story has either a 'command' or an 'agent', not both"
         _refuse(entry, ("command",), message, "remove one of them.")
     for number, name in enumerate(fields.depends_on or ()):
-        if id_problem(name) is not None:
+        # What else is no id is for the graph to tell: it knows which story may have been meant.
+        if len(parts := re.split(r"[,\s]+", name.strip())) > 1 and not any(map(id_problem, parts)):
             message = f"'depends_on' names {shown(name)}, which cannot be an id"
             _refuse(entry, ("depends_on", number), message, "several ids are a list: [api-3, api-4].")
     if fields.dialect is not None and fields.dialect not in DIALECTS:

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from runner.core.errors import BacklogError
+from runner.core.meant import meant
 from runner.core.model import Story, StoryId
-from runner.core.names import did_you_mean, shown
+from runner.core.names import shown
 
 
 def ordered(stories: Iterable[Story], durations: Mapping[StoryId, float] | None = None) -> tuple[Story, ...]:
@@ -89,7 +90,7 @@ def closure(stories: Sequence[Story], only: Iterable[str]) -> tuple[Story, ...]:
         if name not in by_id:
             raise BacklogError(
                 f"there is no story {shown(name)} in the backlog",
-                hint=did_you_mean(name, by_id) or "`autopilot-multi plan` lists the stories.",
+                hint=meant(name, stories) or "`autopilot-multi plan` lists the stories.",
             )
         pending.append(name)
     while pending:
@@ -124,10 +125,11 @@ def _check_dependencies(by_id: dict[StoryId, Story]) -> None:
             )
         for name in story.depends_on:
             if name not in by_id:
-                nearest = did_you_mean(name, by_id)
+                others = (other for other in by_id.values() if other is not story)
                 raise BacklogError(
-                    f"story {story.id}{where} depends on '{name}', which is not in the backlog",
-                    hint=nearest or f"add the story '{name}' to the run, or remove it from depends_on.",
+                    f"story {story.id}{where} depends on {shown(name)}, which is not in the backlog",
+                    hint=meant(name, others)
+                    or f"add the story {shown(name)} to the run, or remove it from depends_on.",
                 )
 
 

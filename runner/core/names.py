@@ -56,9 +56,10 @@ def one_line(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the nearest known name as a sentence, or nothing when none is near."""
-    close = get_close_matches(name, sorted(known), n=1)
-    return f"did you mean '{close[0]}'?" if close else ""
+    """Suggest the nearest known name as a sentence, or nothing when none is near; capitals do not count."""
+    folded = {item.casefold(): item for item in sorted(known)}
+    close = get_close_matches(name.casefold(), folded, n=1)
+    return f"did you mean '{folded[close[0]]}'?" if close else ""
 
 
 def shown(value: object) -> str:

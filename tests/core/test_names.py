@@ -76,6 +76,8 @@ def test_titles_are_one_harmless_line() -> None:
 def test_suggestions() -> None:
     """The nearest name is suggested, or nothing."""
     assert did_you_mean("depnds_on", ["depends_on", "owns"]) == "did you mean 'depends_on'?"
+    assert did_you_mean("DEPENDS-ON", ["depends_on", "OWNS"]) == "did you mean 'depends_on'?"
+    assert did_you_mean("owns", ["depends_on", "OWNS"]) == "did you mean 'OWNS'?"
     assert did_you_mean("zzz", ["depends_on"]) == ""
 
 

@@ -129,7 +129,11 @@ def test_a_prompt_must_be_text(backlog: Backlog) -> None:
 @pytest.mark.parametrize(
     ("source", "message", "hint"),
     [
-        ("api-33", "'api-33' is neither a file nor a story in stories/", "did you mean 'api-3'?"),
+        (
+            "api-33",
+            "'api-33' is neither a file nor a story in stories/",
+            "did you mean 'api-3' (stories/api-3.md)?",
+        ),
         ("zzz", "'zzz' is neither a file nor a story", "a prompt needs quotes"),
         ("stories/gone.md", "no file or folder 'stories/gone.md'", "quotes"),
         ("gone.md", "no file or folder 'gone.md'", "quotes"),
