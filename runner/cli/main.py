@@ -56,7 +56,9 @@ def _run_command(name: str, rest: list[str]) -> int:
     from runner.cli.output import Output
     from runner.cli.parser import CommandLineError, parse
 
-    output = Output(command=name, as_json="--json" in rest, quiet="-q" in rest or "--quiet" in rest)
+    options = rest[: rest.index("--")] if "--" in rest else rest
+    quiet = "-q" in options or "--quiet" in options
+    output = Output(command=name, as_json="--json" in options, quiet=quiet)
     try:
         module: ModuleType = import_module(f"runner.cli.commands.{name}")
         return int(module.execute(parse(name, module, rest), output))

@@ -3,9 +3,11 @@
 import argparse
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from runner.cli.overview import COMMANDS, DEFAULT_COMMAND
+
+_LITERAL = "\0"  # no argument of a program can hold it
 
 
 class CommandLineError(Exception):
@@ -22,6 +24,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Turn argparse's complaint into ours."""
         raise CommandLineError(message, f"`{self.prog} --help` lists what it takes.")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        return super()._get_value(action, arg_string.removeprefix(_LITERAL))
 
 
 def build(name: str, module: ModuleType) -> Parser:
@@ -41,11 +46,19 @@ def build(name: str, module: ModuleType) -> Parser:
 def parse(name: str, module: ModuleType, argv: Sequence[str]) -> argparse.Namespace:
     """Parse a command's arguments; an unknown flag names its nearest relative."""
     parser = build(name, module)
-    arguments, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        flag = unknown[0].partition("=")[0]
+    arguments, rest = parser.parse_known_intermixed_args(_marked(argv))
+    if unknown := [argument for argument in rest if argument != "--"]:
+        flag = unknown[0].removeprefix(_LITERAL).partition("=")[0]
         raise CommandLineError(f"unknown argument '{flag}' for `{parser.prog}`", _nearest(parser, flag))
     return arguments
+
+
+def _marked(argv: Sequence[str]) -> list[str]:
+    """Mark what follows `--`: argparse forgets where options end when it parses intermixed arguments."""
+    if "--" not in argv:
+        return list(argv)
+    end = argv.index("--")
+    return [*argv[: end + 1], *(_LITERAL + argument for argument in argv[end + 1 :])]
 
 
 def _folder(text: str) -> str:

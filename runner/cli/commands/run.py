@@ -1,7 +1,8 @@
 """Carry the backlog out: several stories at once, each in its own worktree, to verified commits.
 
 STORY_OR_PATH is a story file, a folder, a list of stories (TOML, YAML, JSON), the id of a story in
-`stories/`, or a prompt in quotes. Without any, the stories in `stories/` run.
+`stories/`, or a prompt in quotes. Without any, the stories in `stories/` run. What follows `--` is never
+an option, in this command and in all others.
 """
 
 import argparse
