@@ -15,8 +15,10 @@ from runner.shards import CHANGES, LOGS, Shard, ShardError
 _TAIL_BYTES = 1 << 16
 
 
-def of_repository(repository: Repository, run: RunSnapshot, events: list[Event]) -> Material:
-    """Gather what this repository knows of a run."""
+def of_repository(
+    repository: Repository, run: RunSnapshot, events: list[Event], *, now: float | None = None
+) -> Material:
+    """Gather what this repository knows of a run; `now` while it goes on."""
     folder = autopilot_dir(repository.common_dir)
 
     def log(session: SessionRecord) -> bytes:
@@ -30,7 +32,7 @@ def of_repository(repository: Repository, run: RunSnapshot, events: list[Event])
         for story in run.stories.values()
         if story.base and story.commit
     }
-    return Material(run=run, events=events, changes=found, log=log)
+    return Material(run=run, events=events, changes=found, log=log, now=now)
 
 
 def of_shards(joined: Joined) -> Material:

@@ -23,6 +23,8 @@ _SEVERITIES = {"error": "major", "warning": "minor", "notice": "info"}
 def github(material: Material) -> str:
     """Give workflow commands, the worst first; what would not be shown is summed up in the last."""
     told: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
+    if material.goes_on:
+        told["notice"].append(_command("notice", "autopilot-multi", "", "the run is still going on"))
     told["error"] += [_command("error", "autopilot-multi", "", problem) for problem in material.problems]
     for story, kind in _noted(material):
         title = f"{story.id}: {label(story.status)}"

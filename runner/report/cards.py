@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from runner.core.instants import iso, span
-from runner.core.model import Decision, Outcome, SessionRecord, StorySnapshot
+from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.screen import neutral
 from runner.core.words import SYMBOLS, count, label
 from runner.report.material import BAD, FileChange, Material, seconds, spent, telling
@@ -20,7 +20,7 @@ def card(material: Material, story: StorySnapshot, *, most_tail: int) -> str:
     """Give the card, open where a person should look."""
     status = story.status
     more = [
-        span(seconds(story.started_at, story.ended_at or material.ended_at)) if story.started_at else "",
+        span(material.lasted(story)) if story.started_at else "",
         count(len(story.sessions), "session") if story.sessions else "",
         count(story.commits, "commit") if story.commits else "",
         spent(story.usage),
@@ -52,7 +52,7 @@ def _body(material: Material, story: StorySnapshot, most_tail: int) -> Iterable[
         yield f"<p>Branch <code>{_t(story.branch)}</code> {ends}</p>"
     if story.depends_on:
         yield f"<p>Depends on {_t(', '.join(story.depends_on))}</p>"
-    yield _sessions(story.sessions)
+    yield _sessions(material, story)
     yield _memories(story)
     yield _decisions(story)
     yield _changes(material.changes.get(story.id, ()))
@@ -74,11 +74,14 @@ def _last_lines(tail: str, most: int) -> str:
     return "\n".join(reversed(kept))
 
 
-def _sessions(sessions: Sequence[SessionRecord]) -> str:
+def _sessions(material: Material, story: StorySnapshot) -> str:
+    sessions = story.sessions
     if not sessions:
         return ""
     left_out = max(0, len(sessions) - MOST_SESSIONS)
-    rows = [_session(number, one) for number, one in enumerate(sessions, 1) if number > left_out]
+    rows = [
+        _session(material, story, number, one) for number, one in enumerate(sessions, 1) if number > left_out
+    ]
     note = f"<p>{count(left_out, 'earlier session')} left out</p>" if left_out else ""
     titles = ("#", "step", "attempt", "by", "started", "took", "ended", "spent", "")
     head = "".join(f"<th>{title}</th>" for title in titles)
@@ -86,10 +89,11 @@ def _sessions(sessions: Sequence[SessionRecord]) -> str:
     return f'<h3>Steps and sessions</h3>{note}<div class="scroll">{table}</div>'
 
 
-def _session(number: int, session: SessionRecord) -> str:
-    outcome = session.outcome.value if session.outcome else "never ended"
-    tone = _TONES.get(session.outcome, "bad")
-    sign = {"ok": "✓", "ask": "?", "bad": "✗"}[tone]
+def _session(material: Material, story: StorySnapshot, number: int, session: SessionRecord) -> str:
+    running = material.is_running(story, session)
+    ended = material.until if running else session.ended_at
+    tone = "run" if running else _TONES.get(session.outcome, "bad")
+    sign = {"ok": "✓", "ask": "?", "bad": "✗", "run": SYMBOLS[Status.RUNNING]}[tone]
     code = f" ({session.exit_code})" if session.exit_code else ""
     cells = (
         str(number),
@@ -97,8 +101,8 @@ def _session(number: int, session: SessionRecord) -> str:
         str(session.attempt),
         _t(session.agent or session.kind.value),
         _t(iso(session.started_at)[11:19]),
-        _t(span(seconds(session.started_at, session.ended_at))) if session.ended_at else "",
-        f'<span class="{tone}">{sign} {_t(outcome)}{code}</span>',
+        _t(span(seconds(session.started_at, ended))) if ended else "",
+        f'<span class="{tone}">{sign} {_t(material.outcome(story, session))}{code}</span>',
         _t(spent(session.usage)),
     )
     detail = "" if session.outcome is Outcome.OK else _t(session.detail)

@@ -55,7 +55,7 @@ def html(material: Material) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{_t(_headline(run))} · {_t(run.run_id)}</title>",
+        f"<title>{_t(_headline(material))} · {_t(run.run_id)}</title>",
         f"<style>\n{style}</style>\n</head>\n<body>",
         *_head(material),
         "<main>",
@@ -75,12 +75,13 @@ def _t(text: str) -> str:
     return escape(neutral(text))
 
 
-def _headline(run: RunSnapshot) -> str:
+def _headline(material: Material) -> str:
+    run = material.run
     stories = len(run.stories)
     done = run.count(Status.DONE)
     if done == stories:
         return f"All {count(stories, 'story', 'stories')} done" if stories != 1 else "The story is done"
-    return f"{done} of {count(stories, 'story', 'stories')} done"
+    return f"{done} of {count(stories, 'story', 'stories')} done{' so far' * material.goes_on}"
 
 
 def _head(material: Material) -> Iterable[str]:
@@ -89,12 +90,12 @@ def _head(material: Material) -> Iterable[str]:
     facts = {
         "run": f"<code>{_t(run.run_id)}</code>",
         "started": _t(iso(run.started_at).replace("T", " ").split(".")[0]),
-        "took": _t(span(seconds(run.started_at, material.ended_at))),
+        "going on for" if material.goes_on else "took": _t(span(seconds(run.started_at, material.until))),
         "base": f"<code>{_t(run.base[:12])}</code>" if run.base else "",
         "spent": _t(spent_in_all(run.usage)),
         "exit code": _t(code),
     }
-    yield f'<header>\n<p class="brand">autopilot-multi</p>\n<h1>{_t(_headline(run))}</h1>'
+    yield f'<header>\n<p class="brand">autopilot-multi</p>\n<h1>{_t(_headline(material))}</h1>'
     pills = (
         f'<span class="pill {status.value}">{SYMBOLS[status]} {run.count(status)} {label(status)}</span>'
         for status in SYMBOLS
@@ -107,6 +108,9 @@ def _head(material: Material) -> Iterable[str]:
 
 def _notices(material: Material) -> Iterable[str]:
     run = material.run
+    if material.goes_on:
+        looked = iso(material.until).replace("T", " ").split(".")[0]
+        yield f'<p class="notice"><b>The run is still going on.</b> This page shows it as of {looked}.</p>'
     for problem in material.problems:
         yield f'<p class="notice bad">{_t(problem)}</p>'
     if run.kill_switch:

@@ -25,7 +25,7 @@ def junit(material: Material) -> str:
     suites = [_suite(material, story) for story in material.run.stories.values()]
     for name in ("tests", "failures", "errors"):  # the common schema knows no sum of the skipped
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
-    root.set("time", f"{seconds(material.run.started_at, material.ended_at):.3f}")
+    root.set("time", f"{seconds(material.run.started_at, material.until):.3f}")
     root.extend(suites)
     ET.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
@@ -33,12 +33,12 @@ def junit(material: Material) -> str:
 
 def _suite(material: Material, story: StorySnapshot) -> ET.Element:
     cases = [_session(material, story, number, one) for number, one in enumerate(story.sessions, 1)]
-    cases.append(_verdict(story))
+    cases.append(_verdict(material, story))
     suite = ET.Element("testsuite", name=_clean(story.id))
     suite.set("tests", str(len(cases)))
     for name, tag in {"failures": "failure", "errors": "error", "skipped": "skipped"}.items():
         suite.set(name, str(sum(1 for case in cases if case.find(tag) is not None)))
-    suite.set("time", f"{seconds(story.started_at, story.ended_at):.3f}")
+    suite.set("time", f"{material.lasted(story):.3f}")
     suite.set("timestamp", iso(story.started_at or material.run.started_at).removesuffix("Z"))
     told = {"title": story.title, "branch": story.branch, "commit": story.commit}
     properties = ET.SubElement(suite, "properties")
@@ -51,10 +51,13 @@ def _suite(material: Material, story: StorySnapshot) -> ET.Element:
 
 def _session(material: Material, story: StorySnapshot, number: int, session: SessionRecord) -> ET.Element:
     name = f"{number} {session.step.name}, attempt {session.attempt}"
-    case = _case(story, name, seconds(session.started_at, session.ended_at))
+    running = material.is_running(story, session)
+    case = _case(story, name, seconds(session.started_at, material.until if running else session.ended_at))
     tail = material.tail(session, TAIL)
-    if session.outcome not in _FINE:
-        outcome = session.outcome.value if session.outcome else "never ended"
+    if running:
+        ET.SubElement(case, "skipped", message=material.outcome(story, session))
+    elif session.outcome not in _FINE:
+        outcome = material.outcome(story, session)
         said = f"{outcome}: {session.detail}" if session.detail else outcome
         if story.status in _FORGIVEN:
             tail = f"{said} (made good by a later session)\n{tail}"
@@ -67,7 +70,7 @@ def _session(material: Material, story: StorySnapshot, number: int, session: Ses
     return case
 
 
-def _verdict(story: StorySnapshot) -> ET.Element:
+def _verdict(material: Material, story: StorySnapshot) -> ET.Element:
     case = _case(story, VERDICT, 0.0)
     message, kind = _clean(story.reason), story.status.value
     match story.status:
@@ -77,6 +80,8 @@ def _verdict(story: StorySnapshot) -> ET.Element:
             ET.SubElement(case, "failure", message=message, type=kind)
         case Status.SKIPPED | Status.PARKED | Status.NO_WORK:
             ET.SubElement(case, "skipped", message=message)
+        case Status.RUNNING | Status.WAITING | Status.QUEUED if material.goes_on:
+            ET.SubElement(case, "skipped", message=f"{kind}; the run is still going on")
         case Status.STOPPED | Status.RUNNING | Status.WAITING | Status.QUEUED:
             ET.SubElement(case, "error", message=message or kind, type=kind)
     return case

@@ -21,15 +21,18 @@ _REASON = 300
 def markdown(material: Material) -> str:
     """Give the page: what became of it, the table, then what needs a look."""
     run = material.run
-    took = span(seconds(run.started_at, material.ended_at))
-    lines = [f"## {tally(run)} in {took}", ""]
+    took = span(seconds(run.started_at, material.until))
+    lines = [
+        f"## {tally(run)}, going on for {took}" if material.goes_on else f"## {tally(run)} in {took}",
+        "",
+    ]
     facts = [f"run `{run.run_id}`", iso(run.started_at), f"base `{run.base[:12]}`", spent_in_all(run.usage)]
     lines += [" · ".join(fact for fact in facts if fact), ""]
     if run.kill_switch:
         lines += [f"**Ended by {escaped(run.kill_switch.name)}**: {escaped(run.kill_switch.detail)}", ""]
     lines += [f"> {escaped(problem)}" for problem in material.problems]
     lines += ["", "| | story | verdict | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
-    lines += [_row(story) for story in run.stories.values()]
+    lines += [_row(material, story) for story in run.stories.values()]
     page = "\n".join(lines) + "\n"
     for story in run.stories.values():
         part = _part(material, story) if story.status in BAD else ""
@@ -43,14 +46,14 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", neutral(text))
 
 
-def _row(story: StorySnapshot) -> str:
-    ran = seconds(story.started_at, story.ended_at)
-    reason = "" if story.status is Status.DONE else f": {escaped(shorten(story.reason, _REASON))}"
+def _row(material: Material, story: StorySnapshot) -> str:
+    told = story.reason and story.status is not Status.DONE
+    reason = f": {escaped(shorten(story.reason, _REASON))}" if told else ""
     cells = (
         SYMBOLS[story.status],
         f"**{escaped(story.id)}** {escaped(story.title)}",
         f"{label(story.status)}{reason}",
-        span(ran) if story.started_at else "",
+        span(material.lasted(story)) if story.started_at else "",
         str(len(story.sessions) or ""),
         f"{story.commits} on `{story.branch}`" if story.commits else "",
         spent(story.usage),

@@ -34,18 +34,42 @@ def _no_log(_session: SessionRecord) -> bytes:
 
 @frozen
 class Material:
-    """A run with all that is known around it. `log` gives the last bytes that a session printed."""
+    """A run with all that is known around it. `log` gives the last bytes that a session printed.
+
+    `now` is when the run was looked at while it went on; None where nothing changes any more.
+    """
 
     run: RunSnapshot
     events: Sequence[Event] = ()
     changes: Mapping[StoryId, Sequence[FileChange]] = field(default_factory=dict)
     log: Callable[[SessionRecord], bytes] = _no_log
     problems: tuple[str, ...] = ()
+    now: float | None = None
 
     @property
-    def ended_at(self) -> float:
-        """When the run ended; of one that has not, the newest thing known."""
-        return self.run.ended_at or max([self.run.started_at, *(event.at for event in self.events)])
+    def until(self) -> float:
+        """When the run ended; of one that goes on, now; of one that broke off, the newest thing known."""
+        newest = max([self.run.started_at, *(event.at for event in self.events)])
+        return self.run.ended_at or max(newest, self.now or 0.0)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run had not ended when it was looked at, and somebody carried it."""
+        return self.now is not None and not self.run.ended
+
+    def lasted(self, story: StorySnapshot) -> float:
+        """Give how long a story ran, in seconds, up to now if it does."""
+        return seconds(story.started_at, story.ended_at or self.until)
+
+    def is_running(self, story: StorySnapshot, session: SessionRecord) -> bool:
+        """Tell whether a session has only not ended yet; one before the last never will."""
+        return self.goes_on and session.outcome is None and session is story.sessions[-1]
+
+    def outcome(self, story: StorySnapshot, session: SessionRecord) -> str:
+        """Say how a session ended."""
+        if session.outcome:
+            return session.outcome.value
+        return "still running" if self.is_running(story, session) else "never ended"
 
     @property
     def sources(self) -> dict[StoryId, str]:

@@ -8,7 +8,7 @@ from html import escape
 
 from runner.core.events import WindowChanged
 from runner.core.instants import span
-from runner.core.model import Outcome, SessionKind, SessionRecord, StorySnapshot, Tier
+from runner.core.model import Outcome, SessionKind, StorySnapshot, Tier
 from runner.core.screen import neutral, shorten
 from runner.core.words import SYMBOLS, label
 from runner.report.material import Material, seconds
@@ -37,7 +37,7 @@ class _Scale:
 def timeline(material: Material) -> str:
     """Give the whole drawing as one `svg` element."""
     run = material.run
-    scale = _Scale(run.started_at, material.ended_at)
+    scale = _Scale(run.started_at, material.until)
     stories = list(run.stories.values())
     top = AXIS + MACHINE + GAP
     height = top + ROW * len(stories) + 8
@@ -47,7 +47,7 @@ def timeline(material: Material) -> str:
         *_machine(material, scale),
     ]
     for number, story in enumerate(stories):
-        parts += _row(story, scale, top + number * ROW, material.ended_at)
+        parts += _row(material, story, scale, top + number * ROW)
     return "\n".join([*parts, "</svg>"])
 
 
@@ -83,10 +83,10 @@ def _machine(material: Material, scale: _Scale) -> Iterable[str]:
     yield f'<text class="small" x="{LEFT - 6}" y="{y(most) + 4}" text-anchor="end">{most}</text>'
     yield f'<text class="small" x="{LEFT - 6}" y="{floor + 2}" text-anchor="end">0</text>'
     yield from _tiers(material, windows, scale, floor)
-    area = _stairs([(scale.x(at), y(number)) for at, number in running], scale.x(material.ended_at))
+    area = _stairs([(scale.x(at), y(number)) for at, number in running], scale.x(material.until))
     yield f'<path class="running" d="M{LEFT},{floor} {area} V{floor} Z"><title>stories running</title></path>'
     if windows:
-        line = _stairs([(scale.x(at), y(body.window)) for at, body in windows], scale.x(material.ended_at))
+        line = _stairs([(scale.x(at), y(body.window)) for at, body in windows], scale.x(material.until))
         yield f'<path class="window" d="M{line[1:]}"><title>window</title></path>'
 
 
@@ -101,7 +101,7 @@ def _range(running: Sequence[tuple[float, int]], windows: Sequence[tuple[float, 
 def _tiers(
     material: Material, windows: Sequence[tuple[float, WindowChanged]], scale: _Scale, floor: int
 ) -> Iterable[str]:
-    ends = [at for at, _ in windows[1:]] + [material.ended_at] * bool(windows)
+    ends = [at for at, _ in windows[1:]] + [material.until] * bool(windows)
     for (at, body), end in zip(windows, ends, strict=True):
         tier = Tier(body.tier)
         x, width = scale.x(at), max(1.0, round(scale.x(end) - scale.x(at), 1))
@@ -117,7 +117,7 @@ def _running(material: Material) -> list[tuple[float, int]]:
     changes: dict[float, int] = {material.run.started_at: 0}
     for story in material.run.stories.values():
         if story.started_at is not None:
-            ended = story.ended_at or material.ended_at
+            ended = story.ended_at or material.until
             changes[story.started_at] = changes.get(story.started_at, 0) + 1
             changes[ended] = changes.get(ended, 0) - 1
     total, series = 0, []
@@ -135,7 +135,7 @@ def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
     return f"{path} H{end}"
 
 
-def _row(story: StorySnapshot, scale: _Scale, y: int, until: float) -> Iterable[str]:
+def _row(material: Material, story: StorySnapshot, scale: _Scale, y: int) -> Iterable[str]:
     middle = y + ROW // 2
     name = escape(shorten(story.id, _LABEL))
     sign = SYMBOLS[story.status]
@@ -146,25 +146,29 @@ def _row(story: StorySnapshot, scale: _Scale, y: int, until: float) -> Iterable[
     yield f'<text class="label" x="18" y="{middle + 4}">{name}</text>'
     if story.started_at is not None:
         x = scale.x(story.started_at)
-        end = scale.x(story.ended_at or until)
+        end = scale.x(story.ended_at or material.until)
         if x > LEFT:
             yield f'<line class="waits" x1="{LEFT}" y1="{middle}" x2="{x}" y2="{middle}"/>'
         yield f'<line class="life" x1="{x}" y1="{middle}" x2="{max(end, x + 2)}" y2="{middle}"/>'
     else:
-        said = f"{label(story.status)}, never started here"
+        said = label(story.status) if material.goes_on else f"{label(story.status)}, never started here"
         yield f'<text class="small" x="{LEFT + 6}" y="{middle + 4}">{escape(said)}</text>'
-    for number, session in enumerate(story.sessions, 1):
-        yield from _session(session, number, scale, middle, until)
+    for number in range(1, 1 + len(story.sessions)):
+        yield from _session(material, story, number, scale, middle)
     yield "</g></a>"
 
 
-def _session(session: SessionRecord, number: int, scale: _Scale, middle: int, until: float) -> Iterable[str]:
+def _session(
+    material: Material, story: StorySnapshot, number: int, scale: _Scale, middle: int
+) -> Iterable[str]:
+    session = story.sessions[number - 1]
+    running = material.is_running(story, session)
     x = scale.x(session.started_at)
-    width = max(2.0, round(scale.x(session.ended_at or until) - x - 0.5, 1))
-    good = session.outcome in {Outcome.OK, Outcome.PARTIAL}
+    width = max(2.0, round(scale.x(session.ended_at or material.until) - x - 0.5, 1))
+    good = running or session.outcome in {Outcome.OK, Outcome.PARTIAL}
     kind = ("verify" if session.kind is SessionKind.VERIFY else "work") if good else "bad"
-    outcome = session.outcome.value if session.outcome else "never ended"
-    took = span(seconds(session.started_at, session.ended_at))
+    outcome = material.outcome(story, session)
+    took = span(seconds(session.started_at, material.until if running else session.ended_at))
     told = f"session {number}, {session.step.name}, attempt {session.attempt}: {outcome} after {took}"
     yield (
         f'<rect class="session {kind}" x="{x}" y="{middle - BAR // 2}" width="{width}" height="{BAR}" rx="2">'

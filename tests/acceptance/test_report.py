@@ -1,14 +1,20 @@
 """`report`: real runs, here and in shards, written in every form."""
 
 import json
+import re
+import time
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from runner.cli.commands.report import FORMATS
 from tests.acceptance.ci import Stories, make_ci
 from tests.acceptance.program import commit_stories, run, write_story
+from tests.acceptance.written_runs import autopilot, coordinator, document, write_events
 from tests.conftest import git
+from tests.runner.sample_runs import RUN, START, mixed_events
 
 STORIES: Stories = {
     "good": {"command": "echo one > good.txt; echo '<b>bold</b>'", "verify": ["test -e good.txt"]},
@@ -88,3 +94,39 @@ def test_a_run_that_is_not_there_is_told(repo: Path) -> None:
     wrong = run(repo, "report", "one", "two", "--json")
     assert wrong.code == 1
     assert "there is no shard in one, two" in wrong.document["error"]["message"]
+
+
+def test_a_run_that_goes_on_is_reported_up_to_now(repo: Path) -> None:
+    """No session that has only not ended yet counts as broken, and every form says that it is early."""
+    begun = time.time() - 7201
+    events = [replace(event, at=event.at - START + begun) for event in mixed_events()]
+    write_events(repo, events)
+    with coordinator(repo):
+        shown = {name: autopilot(repo, "report", "--format", name) for name in FORMATS}
+        told = document(repo, "report", "--format", "github")["data"]
+        past = autopilot(repo, "history")
+    assert told["state"] == "running"
+    assert all(f"run {RUN} is still going on" in one.stderr for one in shown.values())
+    page, summary, junit = (shown[name].stdout for name in ("html", "markdown", "junit"))
+    assert re.search(r"<dt>going on for</dt><dd>2 h 0\d min</dd>", page)
+    assert "The run is still going on." in page
+    assert "still running" in page
+    assert "never" not in page
+    assert "waiting, going on for 2 h 0" in summary.splitlines()[0]
+    assert re.search(r"\*\*docs\\?-2\*\*.*\| running \| [12] h \d\d min \|", summary)
+    root = ET.fromstring(junit)  # noqa: S314  written a moment ago
+    assert float(root.get("time", "0")) >= 7200
+    running = root.find("testsuite[@name='docs-2']")
+    assert running is not None
+    assert [running.get(name) for name in ("errors", "failures")] == ["0", "0"]
+    assert "::notice title=autopilot-multi::the run is still going on\n" in shown["github"].stdout
+    assert f"run {RUN} is going on" in past.stderr
+
+
+def test_a_run_that_broke_off_is_reported_up_to_the_last_that_is_known(repo: Path) -> None:
+    """Nobody knows when its coordinator died; it did not go on for ever since."""
+    write_events(repo, mixed_events())
+    page = autopilot(repo, "report").stdout
+    assert "still" not in page
+    assert "<dt>took</dt>" in page
+    assert document(repo, "report")["data"]["state"] == "ended"

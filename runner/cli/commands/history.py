@@ -6,6 +6,7 @@ yourself (`max-sessions`) is no kill.
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
@@ -29,19 +30,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Read the records and show what they tell."""
-    from pathlib import Path
-
     from isolation.layout import find_repository, main_checkout
     from runner.core.past_runs import past_runs
     from runner.telemetry import load_loops
 
     paths = find_repository(Path(arguments.directory))
+    if present := _going_on(arguments.directory):
+        output.say(f"run {present} is going on; `autopilot-multi status` shows it")
     runs = past_runs(load_loops(main_checkout(paths.common_dir) or paths.top))
     if arguments.story is None:
         _show_runs(runs, arguments, output)
     else:
         _show_story(runs, arguments, output)
     return 0
+
+
+def _going_on(directory: str) -> str | None:
+    """Name the run that has no record yet, because it goes on."""
+    from runner.cli.observer import Observer
+    from runner.core.errors import RunnerError
+
+    try:
+        with Observer(directory) as observer:
+            return None if observer.look().over else observer.run_id
+    except RunnerError:  # the records alone tell of the past
+        return None
 
 
 def _show_runs(runs: "tuple[PastRun, ...]", arguments: argparse.Namespace, output: Output) -> None:

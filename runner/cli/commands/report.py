@@ -12,6 +12,7 @@ junit     JUnit XML: a suite a story, a case a session
 
 import argparse
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     material = _material(arguments)
     text = Redactor(os.environ).text(_rendered(material, arguments.format))
-    told = {"run_id": material.run.run_id, "format": arguments.format}
+    told = {
+        "run_id": material.run.run_id,
+        "format": arguments.format,
+        "state": "running" if material.goes_on else "ended",
+    }
+    if material.goes_on:
+        output.say(f"run {material.run.run_id} is still going on; this is how it is now")
     if arguments.output:
         path = Path(arguments.directory) / arguments.output
         _write(path, text)
@@ -77,7 +84,7 @@ def _material(arguments: argparse.Namespace) -> "Material":
         sight = observer.look()
         events = observer.journal.events(observer.run_id)
     run = interrupted(sight.run) if sight.over and not sight.run.ended else sight.run
-    return of_repository(Repository.open(here), run, events)
+    return of_repository(Repository.open(here), run, events, now=None if sight.over else time.time())
 
 
 def _rendered(material: "Material", form: str) -> str:
