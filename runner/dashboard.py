@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +17,7 @@ from runner.core.instants import stopwatch
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.screen import neutral
 from runner.core.words import COLOURS, SYMBOLS, attempt, count, doing, elapsed, label, machine
+from runner.live_frame import LiveFrame
 
 _FRAME_LINES = 7  # head, bar, machine, blank, "more", blank, foot
 _TITLES_FROM = 100
@@ -61,23 +61,18 @@ class Dashboard:
         # None, not False: NO_COLOR in the environment must still count.
         self._console = console or Console(stderr=True, no_color=no_color or None, highlight=False)
         self._run = run
+        self._now = run.started_at
         self.hint = hint
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            vertical_overflow="crop",
-        )
+        self._frame = LiveFrame(self._paint, console=self._console)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._frame.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        self._frame.stop()
 
     def update(self, run: RunSnapshot) -> None:
         """Take the newest snapshot, to be drawn at the next refresh."""
@@ -85,9 +80,11 @@ class Dashboard:
 
     def refresh(self, now: float) -> None:
         """Draw, at the terminal's present size."""
-        size = self._console.size
-        drawn = render(self._run, now=now, width=size.width, height=size.height, hint=self.hint)
-        self._live.update(drawn, refresh=True)
+        self._now = now
+        self._frame.refresh()
+
+    def _paint(self, *, width: int, height: int) -> RenderableType:
+        return render(self._run, now=self._now, width=width, height=height, hint=self.hint)
 
 
 def _urgency(story: StorySnapshot) -> tuple[int, float]:
@@ -100,7 +97,7 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _head(run: RunSnapshot, now: float) -> RenderableType:
-    grid = Table.grid(expand=True)
+    grid = Table.grid(expand=True, padding=(0, 1))
     grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     grid.add_column(justify="right", no_wrap=True)
     until = now if run.ended_at is None else run.ended_at

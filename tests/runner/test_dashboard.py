@@ -129,3 +129,47 @@ def test_live_view_draws_on_demand_and_leaves_a_clean_screen() -> None:
     ending = screen.getvalue()[-200:]
     assert ending.endswith("\x1b[1A\x1b[2K"), "the last line that was drawn is erased"
     assert "\x1b[?25h" in ending, "the cursor is back"
+
+
+def test_a_smaller_screen_is_cleared_and_drawn_anew_with_what_was_said() -> None:
+    """Nobody knows what a terminal made of the rows that were there; what a person must read stays."""
+    screen = Terminal()
+    console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=None)
+    clear = "\x1b[2J\x1b[H"
+    with Dashboard(large(), console=console, hint=HINT) as dashboard:
+        dashboard.refresh(NOW)
+        console.print("stopping: nothing new starts")
+        console.size = console.size._replace(width=120)
+        dashboard.refresh(NOW)
+        assert clear not in screen.getvalue(), "more room disturbs nothing"
+        for width, height in ((60, 24), (60, 10), (120, 30)):
+            console.size = console.size._replace(width=width, height=height)
+            before = screen.getvalue()
+            dashboard.refresh(NOW)
+            _, cleared, drawn_anew = screen.getvalue().removeprefix(before).partition(clear)
+            assert cleared
+            lines = drawn_anew.splitlines()
+            assert lines[0] == "stopping: nothing new starts"
+            assert lines[1].startswith("autopilot-multi · run ")
+            assert len(lines) <= height + 1
+        before = screen.getvalue()
+        dashboard.refresh(NOW)
+        assert clear not in screen.getvalue().removeprefix(before), "once is enough"
+
+
+def test_a_line_that_is_said_after_a_resize_finds_the_new_size() -> None:
+    """It may come before the next refresh, and draws the picture, too."""
+    screen = Terminal()
+    console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=None)
+    with Dashboard(large(), console=console, hint=HINT) as dashboard:
+        dashboard.refresh(NOW)
+        console.size = console.size._replace(width=40, height=12)
+        console.print("stopping: nothing new starts")
+        lines = screen.getvalue().partition("\x1b[2J\x1b[H")[2].splitlines()
+    assert lines[0] == "stopping: nothing new starts"
+    assert all(cells(line) <= 40 for line in lines[1:12])
+
+
+def test_the_clock_keeps_its_distance_on_a_narrow_screen() -> None:
+    """The id of the run gives way."""
+    assert drawn(snapshot(mixed_events()), width=46)[0].endswith("… 2:00")
