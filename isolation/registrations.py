@@ -8,6 +8,7 @@ the story that it belongs to. Functions here change shared metadata only under t
 import os
 import re
 import secrets
+import shlex
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -89,7 +90,7 @@ def clear_missing(repository: Repository, path: Path) -> None:
     except OSError as error:
         raise RepositoryError(
             f"the registration of {path} could not be removed: {error.strerror}",
-            hint=f"`git worktree remove {path}` does it by hand",
+            hint=f"`git worktree remove {shlex.quote(str(path))}` does it by hand",
         ) from error
     shutil.rmtree(aside, ignore_errors=True)
     for folder in (trash, entry.parent):

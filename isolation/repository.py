@@ -13,6 +13,7 @@ there are any, so the process's own environment is never changed.
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import threading
@@ -159,7 +160,7 @@ class Repository:
         if "dubious ownership" in probe.stderr:
             raise RepositoryError(
                 f"git does not trust {paths.top}: it belongs to another user",
-                hint=f"if you do: git config --global --add safe.directory {paths.top}",
+                hint=f"if you do: git config --global --add safe.directory {shlex.quote(str(paths.top))}",
             )
         if probe.returncode != 0:
             raise RepositoryError(
@@ -240,6 +241,11 @@ class Repository:
         """Give the commit at the tip of a local branch, None without such a branch."""
         found = self.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", check=False)
         return found.stdout.strip() if found.returncode == 0 else None
+
+    def name_of_branch(self, branch: str) -> str:
+        """Give the shortest name that means this branch alone; a tag of the same name would come first."""
+        args = ("for-each-ref", "--format=%(refname:short)", f"refs/heads/{branch}")
+        return self.run(*args, check=False).stdout.strip() or branch
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Tell whether the first commit is in the history of the second."""

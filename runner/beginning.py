@@ -3,14 +3,12 @@
 import os
 from dataclasses import replace
 
-from isolation.model import IsolationMode
 from runner.core import events as ev
-from runner.core.model import Story, Tier
+from runner.core.model import Status, Story, Tier
 from runner.core.story_json import digest, to_json
-from runner.pipeline import finished
 from runner.planning import Plan
 from runner.settings_json import to_json as settings_to_json
-from runner.verdicts import branch_of, done
+from runner.verdicts import branch_of
 
 
 def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
@@ -36,14 +34,15 @@ def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
 
 def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
     before = plan.finished[story.id]
-    result = done(
-        story.id,
+    return ev.StoryFinished(
+        story_id=story.id,
+        verdict=Status.DONE,
+        reason=f"already done in run {before.run_id}",
+        next=before.next,
         commit=before.commit or "",
         commits=before.commits,
-        reason=f"already done in run {before.run_id}",
-        owned=story.owns if plan.settings.bg_isolation == IsolationMode.NONE else (),
+        branch=branch_of(story.id),
     )
-    return replace(finished(result), branch=branch_of(story.id))
 
 
 def _told(verdict: ev.StoryFinished) -> ev.StoryFinished:

@@ -21,6 +21,7 @@ class Finished:
     run_id: RunId
     commit: str | None
     commits: int
+    next: str
 
 
 @frozen
@@ -66,7 +67,9 @@ def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
             if story.id not in settled:
                 settled.add(story.id)
                 if _digest_in(run, story.id) == wanted[story.id]:
-                    found[story.id] = Finished(run_id=run_id, commit=story.commit, commits=story.commits)
+                    found[story.id] = Finished(
+                        run_id=run_id, commit=story.commit, commits=story.commits, next=story.next
+                    )
     return Earlier(finished=found, minutes=minutes)
 
 

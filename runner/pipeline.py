@@ -130,7 +130,7 @@ class Pipeline:
             reason, hint = now.refusal
             return verdicts.failed(self._story.id, reason, next_=hint)
         if now.place.number == DONE_NUMBER:
-            return self._passed(workspace)
+            return await self._passed(workspace)
         if now.attempt > MAX_RETRIES + 1:
             tries = f"gave up after {MAX_RETRIES + 1} attempts"
             return verdicts.failed(self._story.id, f"{tries}: {now.reason}")
@@ -244,7 +244,7 @@ class Pipeline:
             if ended is not None or not self._now.implemented:
                 return ended
         if not stepping.keeps_file:
-            return self._passed(workspace)  # `quick` is this one step
+            return await self._passed(workspace)  # `quick` is this one step
         await stepping.finish_step()
         return None
 
@@ -292,24 +292,43 @@ class Pipeline:
                     continue
         return None
 
-    def _passed(self, workspace: Workspace) -> StoryResult:
+    async def _passed(self, workspace: Workspace) -> StoryResult:
         now = self._now
         commit = now.commit or workspace.base
         if not now.sessions:
             commit, reason = workspace.head, "its flow was already done"
-            return self._done(commit, now.commits, reason)
+            return await offload(self._done, workspace, commit, now.commits, reason)
         proof = "verified" if self._sessions.verify_commands else "no verify commands"
         if now.commits:
             reason = f"{now.commits} commit{'s' * (now.commits > 1)}, {proof}"
-            return self._done(commit, now.commits, reason)
+            return await offload(self._done, workspace, commit, now.commits, reason)
         if any(session.reported == "done" for session in now.sessions):
             reason = f"no change was needed, {proof}"
-            return self._done(commit, 0, reason)
+            return await offload(self._done, workspace, commit, 0, reason)
         return verdicts.no_work(self._story.id, commit=commit)
 
-    def _done(self, commit: str, commits: int, reason: str) -> StoryResult:
-        owned = self._story.owns if self._tools.sharing else ()
-        return verdicts.done(self._story.id, commit=commit, commits=commits, reason=reason, owned=owned)
+    def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> StoryResult:
+        return verdicts.done(
+            self._story.id,
+            branch=self._repository.name_of_branch(workspace.branch),
+            commit=commit,
+            commits=commits,
+            reason=reason,
+            owned=self._touched(workspace, commit) if self._tools.sharing else (),
+        )
+
+    def _touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:
+        """Give the globs of the claim in which something changed, with what it takes back; else all of it."""
+        changed = self._repository.changed_paths(workspace.base, commit)
+        folding = folds_case(self._repository.top)
+        idle = {
+            glob
+            for glob in self._story.owns
+            if not glob.startswith("!")
+            and not any(map(claims.compile((glob,), folding=folding).owns, changed))
+        }
+        kept = tuple(glob for glob in self._story.owns if glob not in idle)
+        return kept if any(not glob.startswith("!") for glob in kept) else self._story.owns
 
     def _stopped_by_person(self) -> StoryResult:
         return self._stopped(switch("user-abort", "a person asked to stop"))

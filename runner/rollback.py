@@ -91,7 +91,8 @@ def make_plan(
         raise NotFoundError(
             f"story {story.id} has no checkpoint of step {flow.steps[place].number}"
             f" ({flow.steps[place].name}) or a later one",
-            hint=f"`git log {branch}` shows its commits; those of steps have an Autopilot-Step line.",
+            hint=f"`git log {repository.name_of_branch(branch)}` shows its commits; "
+            "those of steps have an Autopilot-Step line.",
         )
     paths = {commit.id: repository.changed_paths(commit.parent, commit.id) for commit in undone}
     restored = _restored(flow, undone, paths, state.cycle or 1 if state else 1)

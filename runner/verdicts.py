@@ -14,10 +14,13 @@ def branch_of(story_id: StoryId) -> str:
 
 
 def done(
-    story_id: StoryId, *, commit: str, commits: int, reason: str, owned: Sequence[str] = ()
+    story_id: StoryId, *, branch: str, commit: str, commits: int, reason: str, owned: Sequence[str] = ()
 ) -> StoryResult:
-    """Say that its work is committed, and what speaks for it; in a shared tree with what the story owns."""
-    branch = branch_of(story_id)
+    """Say that its work is committed, and what speaks for it; in a shared tree with what the story owns.
+
+    `branch` is what git takes for its branch. Each of the globs in `owned` must match something, or git
+    refuses the command.
+    """
     take = _taking(branch, owned) if owned else f"git merge {branch}"
     return StoryResult(
         story_id=story_id,

@@ -5,6 +5,7 @@ error, wherever it would be used: neither replaces the other. A broken file of t
 to who asks for it.
 """
 
+import shlex
 import tomllib
 from functools import cache
 from importlib import resources
@@ -57,7 +58,7 @@ def load_flow_file(path: Path, edition: Edition = Edition.ANY) -> Flow:
     if not document.problems:
         return _edition_of(path.stem, document, edition)
     first, more = document.problems[0], len(document.problems) - 1
-    rest = f" (`autopilot-multi flows check {path}` tells {more} more)" if more else ""
+    rest = f" (`autopilot-multi flows check {shlex.quote(str(path))}` tells {more} more)" if more else ""
     raise FlowError(f"{path.name}: {first}", hint=first.hint + rest)
 
 

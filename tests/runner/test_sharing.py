@@ -140,7 +140,7 @@ async def test_the_files_of_others_are_no_sign_of_a_storys_life(repo: Path, tmp_
 )
 def test_the_next_command_fits_the_place(owned: tuple[str, ...], command: str) -> None:
     """In a shared tree the work is committed where it lies; what git cannot express is only shown."""
-    result = verdicts.done(StoryId("s"), commit="c", commits=1, reason="", owned=owned)
+    result = verdicts.done(StoryId("s"), branch="autopilot/s", commit="c", commits=1, reason="", owned=owned)
     assert result.next == command
 
 
@@ -150,6 +150,8 @@ def test_the_next_command_leaves_out_what_was_taken_back(repo: Path) -> None:
     for name in ("a/keep", "a/out/x"):
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         (repo / name).write_text("x")
-    result = verdicts.done(StoryId("s"), commit="c", commits=1, reason="", owned=("a/**", "!a/out/**"))
+    result = verdicts.done(
+        StoryId("s"), branch="autopilot/s", commit="c", commits=1, reason="", owned=("a/**", "!a/out/**")
+    )
     git(repo, "-c", f"alias.next=!{result.next}", "next")
     assert git(repo, "show", "--format=", "--name-only").split() == ["a/keep"]

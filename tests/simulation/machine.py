@@ -184,6 +184,10 @@ class SimulatedRepository:
     def branch_tip(self, _branch: str) -> None:
         """Know no branch, so that the journal's commits count."""
 
+    def name_of_branch(self, branch: str) -> str:
+        """Know of no tags."""
+        return branch
+
     def changed_paths(self, *_: object) -> tuple[str, ...]:
         """Change nothing outside any claim."""
         return ()

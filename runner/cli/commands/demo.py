@@ -5,6 +5,7 @@ background process that is ended. The repository is kept, so that you can look a
 """
 
 import argparse
+import shlex
 import tempfile
 from importlib import resources
 from pathlib import Path
@@ -46,5 +47,5 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     code = run_program(argv)
     output.say(SHOWN)
     output.say(f"\nthe run's own exit code was {code} (4: some stories failed, as they should)")
-    output.say(f"look around: cd {home} && git log --oneline --all --graph")
+    output.say(f"look around: cd {shlex.quote(str(home))} && git log --oneline --all --graph")
     return 0 if code == EXPECTED_EXIT else 1

@@ -5,6 +5,7 @@ finds a problem.
 """
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,7 @@ def _counts(one: "Listed") -> str:
 
 def _note(one: "Listed") -> str:
     if one.problems:
-        return f"`autopilot-multi flows check {one.file}` tells why"
+        return f"`autopilot-multi flows check {shlex.quote(one.file or one.name)}` tells why"
     return " · ".join(part for part in (one.file or "", one.flows[0].summary) if part)
 
 

@@ -46,12 +46,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.rollback import make_plan
 
     run, story = _find(arguments)
+    repository = Repository.open(Path(arguments.directory))
     if run.isolation == IsolationMode.NONE:
+        branch = repository.name_of_branch(story.branch or "")
         raise UsageError(
             f"story {story.id} worked in the checkout itself, where nothing is taken back by this command",
-            hint=f"`git log {story.branch}` shows its commits, and `git restore --source` brings files back",
+            hint=f"`git log {branch}` shows its commits, and `git restore --source` brings files back",
         )
-    repository = Repository.open(Path(arguments.directory))
     with acquire(repository.common_dir, f"rollback-{run.run_id}"):
         repository.exclude("/.orchestrator/")
         with _worktree(repository, run, story, output) as worktree:

@@ -1,0 +1,62 @@
+"""The next command to type, typed: whatever a report offers works as it stands, in a shell."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.acceptance.program import Ran, commit_stories, run, write_story, writes
+from tests.conftest import git
+
+ODD = 'it\'s a "repo" $HOME'
+
+
+def typed(repo: Path, line: str) -> str:
+    """Type a line into a shell that knows the program; it must succeed."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path}
+    done = subprocess.run(["sh", "-c", line], cwd=repo, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def next_of(ran: Ran, story_id: str) -> str:
+    """Give what the report says to type next."""
+    command: str = ran.story(story_id)["next"]
+    return command
+
+
+def test_every_verdict_says_what_can_be_typed(make_repository: Callable[..., Path]) -> None:
+    """In a folder with an odd name, and with tags that have the names of the branches."""
+    repo = make_repository(ODD)
+    write_story(repo, "good", command=writes("good.txt"))
+    write_story(repo, "plain", command=writes("plain.txt"))
+    write_story(repo, "bad", command="echo the reason; exit 3")
+    write_story(repo, "after", command="true", depends_on=["bad"])
+    write_story(repo, "idle", command="true")
+    commit_stories(repo)
+    git(repo, "tag", "autopilot/good")
+    ran = run(repo, "--json")
+    assert next_of(ran, "good") == "git merge heads/autopilot/good"
+    assert next_of(ran, "plain") == "git merge autopilot/plain"
+    for name in ("good", "plain"):
+        typed(repo, next_of(ran, name))
+        assert (repo / f"{name}.txt").exists(), "the work is here now"
+    assert "the reason" in typed(repo, next_of(ran, "bad"))
+    assert "the reason" in typed(repo, next_of(ran, "after"))
+    typed(repo, next_of(ran, "idle"))
+    again = run(repo, "--json", "good")
+    assert next_of(again, "good") == next_of(ran, "good"), "an earlier run's word is kept"
+
+
+def test_a_claim_that_was_not_used_up_can_be_committed(repo: Path) -> None:
+    """In a shared tree git refuses a glob that nothing matches, so that only the others are named."""
+    owns = ["it's/**", "never/**", "!it's/left/**"]
+    write_story(repo, "two", command='mkdir -p "it\'s"; echo made > "it\'s/made"', owns=owns)
+    commit_stories(repo)
+    git(repo, "tag", "autopilot/two")
+    ran = run(repo, "--json", "--bg-isolation=none", "--max-stories=1")
+    assert "never" not in next_of(ran, "two")
+    typed(repo, next_of(ran, "two"))
+    assert git(repo, "show", "--format=%s", "--name-only").split("\n")[:3] == ["two", "", "it's/made"]
