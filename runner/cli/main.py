@@ -76,8 +76,8 @@ def _run_command(name: str, rest: list[str]) -> int:
 
 def _command(arguments: list[str]) -> tuple[str, list[str]]:
     leading = 0
-    while leading < len(arguments) and arguments[leading] in COMMON_SWITCHES:
-        leading += 1
+    while leading < len(arguments) and arguments[leading] in {*COMMON_SWITCHES, "-C"}:
+        leading += 2 if arguments[leading] == "-C" else 1  # that one has a value
     if leading < len(arguments) and arguments[leading] in COMMANDS:
         return arguments[leading], [*arguments[:leading], *arguments[leading + 1 :]]
     return DEFAULT_COMMAND, arguments

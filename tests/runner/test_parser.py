@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.commands import completion, history, plan, status
-from runner.cli.main import run_program
+from runner.cli.main import _command, run_program
 from runner.cli.parser import CommandLineError, parse
 
 
@@ -56,3 +56,20 @@ def test_a_switch_behind_the_two_dashes_does_not_choose_the_output(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("error: there is no file or folder '--json'\nhint: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "rest"),
+    [
+        (["-C", "dir", "status"], "status", ["-C", "dir"]),
+        (["--json", "-C", "dir", "-q", "logs", "a"], "logs", ["--json", "-C", "dir", "-q", "a"]),
+        (["-C", "status"], "run", ["-C", "status"]),
+        (["-C", "dir"], "run", ["-C", "dir"]),
+        (["--", "status"], "run", ["--", "status"]),
+    ],
+)
+def test_flags_of_all_commands_may_stand_before_the_command(
+    typed: list[str], name: str, rest: list[str]
+) -> None:
+    """As with git, `-C DIR` may come first; its folder is never taken for the command."""
+    assert _command(typed) == (name, rest)
