@@ -39,6 +39,15 @@ class Output:
         if not self.quiet:
             narrate(line)
 
+    def say_where(self, directory: str) -> None:
+        """Tell where the commands of an answer are to be typed, when that is not here."""
+        if directory != "." and not self.as_json:
+            import shlex
+            from pathlib import Path
+
+            there = shlex.quote(str(Path(directory).absolute()))
+            self.say(f"before you type one of these commands: cd {there}")
+
     def warn(self, line: str) -> None:
         """Say what a person should know even when quiet."""
         narrate(f"warning: {line}")

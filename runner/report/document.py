@@ -24,7 +24,7 @@ _COUNTED = (
 
 def document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
     """Give the run as JSON values. `alive` tells whether a coordinator still carries it."""
-    shown = run if run.ended or alive else interrupted(run)
+    shown = as_it_stands(run, alive=alive and not run.ended)
     return {
         "run_id": shown.run_id,
         "state": "running" if alive and not shown.ended else "ended",
@@ -47,8 +47,30 @@ def document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
     }
 
 
-def interrupted(run: RunSnapshot) -> RunSnapshot:
-    """Give the run as it stands after its coordinator died: nothing runs, and `resume` goes on."""
+def as_it_stands(run: RunSnapshot, *, alive: bool) -> RunSnapshot:
+    """Give the run as it stands without a coordinator, be it ended or interrupted: `resume` goes on."""
+    if alive:
+        return run
+    return _decided(run if run.ended else _interrupted(run))
+
+
+def _decided(run: RunSnapshot) -> RunSnapshot:
+    """Say of stories whose question was answered since that they only wait to be resumed."""
+    stories = {
+        story.id: replace(
+            story,
+            reason=f"decided: {story.decision.letter}",
+            next=f"autopilot-multi resume {run.run_id}",
+        )
+        if story.status is Status.PARKED and story.decision is not None and story.decision.letter
+        else story
+        for story in run.stories.values()
+    }
+    return replace(run, stories=stories)
+
+
+def _interrupted(run: RunSnapshot) -> RunSnapshot:
+    """Nothing runs in a run whose coordinator died."""
     stories = dict(run.stories)
     for story in run.stories.values():
         if story.status.final:

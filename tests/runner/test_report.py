@@ -16,6 +16,7 @@ from runner.report.document import document
 from runner.report.plan import PlanRow, PlanView, plan_document, plan_text
 from runner.report.table import PLAIN, Cell, Column, Look, layout, look_for
 from runner.report.text import report, status
+from tests.runner.asking import COLOUR, answered, asks
 from tests.runner.sample_runs import (
     BASE,
     COMMIT,
@@ -305,3 +306,15 @@ def test_every_status_can_be_shown() -> None:
     for item in Status:
         shown = replace(run, stories={story.id: replace(story, status=item)})
         assert item.value.replace("_", " ") in status(shown, look=NARROW, now=START, alive=True)
+
+
+def test_a_story_that_was_decided_since_waits_to_be_resumed() -> None:
+    """Its question is answered, so that nobody is sent there again."""
+    past = [started("a"), *asks("a", 1, COLOUR), answered("a", 2, "A"), event(3, ev.RunEnded(exit_code=5))]
+    run = snapshot(past)
+    text = status(run, look=PLAIN, now=START + 9, alive=False)
+    assert f"    decided: A\n    next: autopilot-multi resume {RUN}\n" in text
+    (told,) = document(run, alive=False)["stories"]
+    assert told["next"] == f"autopilot-multi resume {RUN}"
+    unanswered = snapshot([started("a"), *asks("a", 1, COLOUR)])
+    assert document(unanswered, alive=False)["stories"][0]["next"] != told["next"]

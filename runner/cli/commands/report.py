@@ -77,13 +77,13 @@ def _material(arguments: argparse.Namespace) -> "Material":
         )
     from isolation.repository import Repository
     from runner.cli.observer import Observer
-    from runner.report.document import interrupted
+    from runner.report.document import as_it_stands
     from runner.reporting import of_repository
 
     with Observer(arguments.directory, next(iter(arguments.paths), None)) as observer:
         sight = observer.look()
         events = observer.journal.events(observer.run_id)
-    run = interrupted(sight.run) if sight.over and not sight.run.ended else sight.run
+    run = as_it_stands(sight.run, alive=not sight.over)
     return of_repository(Repository.open(here), run, events, now=None if sight.over else time.time())
 
 

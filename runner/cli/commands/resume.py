@@ -58,4 +58,6 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     ended = trio.run(go_on)
     if not ended.went_on:
         output.say(f"run {run_id} has nothing left to do")
-    return show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)
+    code = show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)
+    output.say_where(arguments.directory)
+    return code

@@ -98,6 +98,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         silent = arguments.events
     trouble = hand_over(plan, ended, out=out, push=arguments.remote if arguments.push else None)
     code = show_end(ended, output, no_color=arguments.no_color, silent=silent)
+    output.say_where(arguments.directory)
     for line in trouble:
         output.warn(line)
     return EXIT_SYSTEM if trouble and code == 0 else code

@@ -53,6 +53,7 @@ def _show(observer: "Observer", arguments: argparse.Namespace, output: Output) -
         look = look_for(sys.stdout, no_color=arguments.no_color)
         run = observer.with_last_lines(sight.run)
         output.answer(status(run, look=look, now=time.time(), alive=sight.alive))
+        output.say_where(arguments.directory)
 
 
 def _watch(observer: "Observer", arguments: argparse.Namespace, output: Output) -> None:
