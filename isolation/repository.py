@@ -244,8 +244,21 @@ class Repository:
 
     def name_of_branch(self, branch: str) -> str:
         """Give the shortest name that means this branch alone; a tag of the same name would come first."""
+        if not self._may_have(f"refs/tags/{branch}", f"refs/{branch}"):
+            return branch
         args = ("for-each-ref", "--format=%(refname:short)", f"refs/heads/{branch}")
         return self.run(*args, check=False).stdout.strip() or branch
+
+    def _may_have(self, *refs: str) -> bool:
+        """Tell without a process whether git may know one of these; False is certain."""
+        common = self.common_dir
+        if (common / "reftable").exists() or any((common / ref).exists() for ref in refs):
+            return True
+        try:
+            packed = (common / "packed-refs").read_bytes()
+        except OSError:
+            return False
+        return any(os.fsencode(f" {ref}\n") in packed for ref in refs)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Tell whether the first commit is in the history of the second."""

@@ -142,6 +142,24 @@ def test_questions_about_history(repository: Repository) -> None:
     assert look(repository, repository.top).branch is None
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rival", [None, "refs/tags/story", "refs/story", "refs/tags/story-2"])
+def test_a_branch_is_named_so_that_git_takes_it_for_nothing_else(
+    repository: Repository, rival: str | None, *, packed: bool
+) -> None:
+    """Whatever git would look at first, the name leads to the branch; without a rival it is the plain one."""
+    top, old = repository.top, repository.resolve("HEAD")
+    if rival:
+        git(top, "update-ref", rival, old)
+    git(top, "switch", "--quiet", "--create", "story")
+    git(top, "commit", "--quiet", "--allow-empty", "-m", "work")
+    if packed:
+        git(top, "pack-refs", "--all")
+    name = repository.name_of_branch("story")
+    assert git(top, "rev-parse", "--verify", name) == git(top, "rev-parse", "refs/heads/story")
+    assert name == ("heads/story" if rival in {"refs/tags/story", "refs/story"} else "story")
+
+
 def test_odd_file_names_survive(repository: Repository) -> None:
     """Spaces, line ends, quotes, unicode and bytes that are not UTF-8 come back as they are."""
     top, base = repository.top, repository.resolve("HEAD")
