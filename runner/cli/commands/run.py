@@ -71,7 +71,9 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
 def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     from runner.guarding import ask_ahead
 
-    ask_ahead(plan.settings)  # the machine tries it out while the rest of the program is loaded
+    idle = all(story.id in plan.finished for story in plan.own)
+    if not idle:
+        ask_ahead(plan.settings)  # the machine tries it out while the rest of the program is loaded
     import trio
 
     from runner.app import nothing_to_do, start_run
@@ -83,7 +85,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None
     for line in prepare(plan, out):
         output.say(line)
-    if all(story.id in plan.finished for story in plan.own):
+    if idle:
         output.say("nothing to do: every story is done; --again runs them once more")
         ended = nothing_to_do(plan)
         silent = False
