@@ -162,9 +162,15 @@ class Pipeline:
         if not await stepping.begin():
             return None
         verdict = await self._sessions.work(
-            workspace, stepping.brief(), allowance=allowance, then=self._after_work
+            workspace,
+            stepping.brief(),
+            allowance=allowance,
+            unless=self._loop.objection,
+            then=self._after_work,
         )
         await self._hook("after_run", workspace)
+        if isinstance(verdict, KillSwitch):
+            return self._stopped(verdict)
         for complaint in filter(None, (verdict.result.complaint, _denied(verdict))):
             await self._record(ev.Noted(story_id=self._story.id, message=complaint))
         return await self._follow_up(verdict, stepping)
@@ -273,13 +279,12 @@ class Pipeline:
     async def _verify(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
         """Run what is left of the verify commands; afterwards `implemented` tells whether all passed."""
         for command in self._sessions.verify_commands[self._now.verified :]:
-            halted = self._loop.halted()
-            if halted is not None:
-                return self._stopped(halted)
             await self._place.require_there(workspace)
             verdict = await self._sessions.verify(
-                workspace, command, then=partial(self._after_verify, command)
+                workspace, command, unless=self._loop.halted, then=partial(self._after_verify, command)
             )
+            if isinstance(verdict, KillSwitch):
+                return self._stopped(verdict)
             match verdict.outcome:
                 case Outcome.STOPPED:
                     return self._stopped_by_person()

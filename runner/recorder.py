@@ -12,7 +12,7 @@ import trio
 
 from runner.core.events import Body, Event, RunStarted
 from runner.core.fold import apply
-from runner.core.model import RunSnapshot
+from runner.core.model import KillSwitch, RunSnapshot
 from runner.core.redaction import Redactor
 
 Listener = Callable[[Event, RunSnapshot], None]
@@ -32,6 +32,13 @@ class _Entry:
     events: list[Event]
     recorded: bool = False
     published: bool = False
+    objection: Callable[[], KillSwitch | None] | None = None
+    refused: KillSwitch | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether nobody waits for it any more."""
+        return self.recorded or self.refused is not None
 
 
 class Recorder:
@@ -67,14 +74,24 @@ class Recorder:
 
         What several stories record at once shares one transaction, since each costs a flush of the disk.
         """
-        entry = _Entry(self._events(bodies))
+        await self._record(_Entry(self._events(bodies)))
+
+    async def record_unless(
+        self, objection: Callable[[], KillSwitch | None], *bodies: Body
+    ) -> KillSwitch | None:
+        """Record these, unless there is an objection by the time that all before them is recorded."""
+        entry = _Entry(self._events(bodies), objection=objection)
+        await self._record(entry)
+        return entry.refused
+
+    async def _record(self, entry: _Entry) -> None:
         self._waiting.append(entry)
         try:
             async with self._lock:
-                if not entry.recorded:
+                while not entry.settled:
                     await self._record_waiting()
         finally:
-            if not entry.recorded and entry in self._waiting:
+            if not entry.settled and entry in self._waiting:
                 self._waiting.remove(entry)
 
     def defer(self, *bodies: Body) -> None:
@@ -96,7 +113,7 @@ class Recorder:
         return body if isinstance(body, RunStarted) else self.redactor.value(body)
 
     async def _record_waiting(self) -> None:
-        batch, self._waiting = self._waiting, []
+        batch = self._next_batch()
         events = [event for entry in batch for event in entry.events]
         try:
             await trio.to_thread.run_sync(self._store.append, events)
@@ -107,6 +124,23 @@ class Recorder:
             entry.recorded = True
         for event in [event for entry in batch if not entry.published for event in entry.events]:
             self._publish(event)
+
+    def _next_batch(self) -> list[_Entry]:
+        """Take what waits; who may be objected to goes only when all that came before is known."""
+        batch: list[_Entry] = []
+        waiting, self._waiting = self._waiting, []
+        news = False
+        for number, entry in enumerate(waiting):
+            if entry.objection is None:
+                news = news or not entry.published
+            elif news:
+                self._waiting = waiting[number:]
+                break
+            else:
+                entry.refused = entry.objection()
+            if entry.refused is None:
+                batch.append(entry)
+        return batch
 
     def show(self, body: Body) -> None:
         """Let people see something that is not worth keeping."""

@@ -20,7 +20,7 @@ from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, Job
 from runner.core import events as ev
 from runner.core.budget import Amount
-from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot, Usage
+from runner.core.model import VERIFY, KillSwitch, Outcome, SessionKind, Step, Story, StorySnapshot, Usage
 from runner.core.prices import priced
 from runner.core.stuck import Stuck
 from runner.core.tiers import agents_per_wave
@@ -34,6 +34,7 @@ from runner.tools import Tools
 from runner.watching import run_watched
 
 Consequences = Callable[[SessionVerdict], tuple[ev.Body, ...]]
+Objection = Callable[[], KillSwitch | None]
 
 
 class StorySessions:
@@ -52,9 +53,12 @@ class StorySessions:
         return self._story.verify or self._tools.settings.verify
 
     async def work(
-        self, workspace: Workspace, brief: Brief, *, allowance: Amount, then: Consequences
-    ) -> SessionVerdict:
-        """Let the agent work on the current step; it is told what it may spend."""
+        self, workspace: Workspace, brief: Brief, *, allowance: Amount, unless: Objection, then: Consequences
+    ) -> SessionVerdict | KillSwitch:
+        """Let the agent work on the current step; it is told what it may spend.
+
+        It does not begin when there is something against it by the time that all is prepared.
+        """
         now, step = self._now, brief.step
         name = self._name(step)
         exchange = self._tools.exchange(workspace.path, self._story.id)
@@ -102,6 +106,7 @@ class StorySessions:
             step,
             SessionKind.WORK,
             then,
+            unless=unless,
             listener=hearing,
             result_file=result_file,
             progress=watch,
@@ -135,7 +140,9 @@ class StorySessions:
                 used += session.usage
         return used
 
-    async def verify(self, workspace: Workspace, command: str, *, then: Consequences) -> SessionVerdict:
+    async def verify(
+        self, workspace: Workspace, command: str, *, unless: Objection, then: Consequences
+    ) -> SessionVerdict | KillSwitch:
         """Run one verify command in the workspace."""
         place = self._now.place
         step = VERIFY if self._now.flow == "quick" else Step(number=place.number, name=f"Verify {place.name}")
@@ -147,7 +154,7 @@ class StorySessions:
             prompt=Path(os.devnull),
             confinement=await offload(self._tools.confinement, workspace),
         )
-        return await self._run(spec, self._name(VERIFY), step, SessionKind.VERIFY, then)
+        return await self._run(spec, self._name(VERIFY), step, SessionKind.VERIFY, then, unless=unless)
 
     async def _run(
         self,
@@ -157,10 +164,11 @@ class StorySessions:
         kind: SessionKind,
         then: Consequences,
         *,
+        unless: Objection,
         listener: "_Listener | None" = None,
         result_file: Path | None = None,
         progress: Callable[[float, float], Stuck | None] | None = None,
-    ) -> SessionVerdict:
+    ) -> SessionVerdict | KillSwitch:
         tools, settings = self._tools, self._tools.settings
         log = self._logs / f"{name}.log"
         session_id = self._session_id(name)
@@ -184,7 +192,9 @@ class StorySessions:
         )
         mode = self._now.mode or self._story.mode
         async with session_visible(session_id, replace(self._story, mode=mode), tools) as presence:
-            await tools.recorder.record(started)
+            found = await tools.recorder.record_unless(unless, started)
+            if found is not None:
+                return found
             await presence.seen()
             verdict = await run_watched(order, tools)
             presence.end()

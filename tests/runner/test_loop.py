@@ -137,6 +137,31 @@ async def test_the_second_spiral_of_a_run_ends_the_cohort(repo: Path, tmp_path: 
     assert records[None]["stop_reason"] == "spiral"
 
 
+async def test_a_session_that_is_being_prepared_at_the_cohorts_end_does_not_begin(
+    repo: Path, tmp_path: Path
+) -> None:
+    """Acceptance 38: it was let in before the second spiral, and asked once more when all was ready."""
+    hook = f"test $AUTOPILOT_STORY_ID = a && exit; touch {tmp_path}/let-in; "
+    hook += f"until test -f {tmp_path}/go; do sleep 0.02; done"
+    (repo / "autopilot-multi.toml").write_text(
+        f'[hooks]\nbefore_run = "{hook}"\nafter_run = "touch {tmp_path}/$AUTOPILOT_STORY_ID-after"\n'
+    )
+    waits = f"until test -f {tmp_path}/let-in; do sleep 0.02; done"
+    write_story(repo, "a", command=f"{waits}; {result(agent_summary={'spiral': 1})}")
+    write_story(repo, "b", command=f"touch {tmp_path}/began")
+
+    def react(event: ev.Event, _run: RunSnapshot) -> None:
+        if isinstance(event.body, ev.AdmissionEnded):
+            (tmp_path / "go").touch()
+
+    ended = await carry(repo, Watcher(react), max_stories=2)
+    assert not (tmp_path / "began").exists()
+    assert (tmp_path / "b-after").exists(), "what a hook set up is taken down again"
+    found = story(ended, "b")
+    assert (found.status, found.sessions) == (Status.STOPPED, ())
+    assert switch_of(found)[0] == "cohort-aborted"
+
+
 async def test_an_agent_that_fails_the_same_way_three_times_goes_in_circles(repo: Path) -> None:
     """The runner itself sees it; the fourth attempt is told to take another way."""
     an_agent(

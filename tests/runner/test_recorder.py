@@ -9,7 +9,7 @@ import trio.testing
 
 from runner.core.errors import JournalError
 from runner.core.events import Event, Noted, RunEnded
-from runner.core.model import RunId, RunSnapshot
+from runner.core.model import KillSwitch, RunId, RunSnapshot
 from runner.recorder import Recorder
 
 
@@ -104,6 +104,49 @@ async def test_a_cancelled_caller_takes_its_events_back() -> None:
             await recorder.record(Noted(message="given up"))
         store.go.set()
     assert store.transactions == [["first"]]
+
+
+def _full(recorder: Recorder) -> KillSwitch | None:
+    return KillSwitch(name="full", detail="", hint="") if recorder.snapshot.notes else None
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+async def test_what_must_not_follow_something_never_does(ahead: int) -> None:
+    """An objection counts although it is still on its way to the disk, or only waits for that."""
+    store = Store()
+    recorder = _recorder(store)
+    answers: list[KillSwitch | None] = []
+
+    async def begin() -> None:
+        answers.append(await recorder.record_unless(lambda: _full(recorder), Noted(message="begins")))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(ahead):  # holds the disk, so that the next one only waits
+            nursery.start_soon(recorder.record, RunEnded(exit_code=0))
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(recorder.record, Noted(message="the end"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(begin)
+        await trio.testing.wait_all_tasks_blocked()
+        store.go.set()
+    assert [found and found.name for found in answers] == ["full"]
+    assert _messages(recorder) == ["the end"]
+    assert [message for transaction in store.transactions for message in transaction] == ["the end"]
+
+
+async def test_without_an_objection_it_is_recorded_with_what_was_deferred() -> None:
+    """It costs no transaction of its own, and one that fails leaves nothing behind for the next."""
+    store = Store()
+    store.go.set()
+    recorder = _recorder(store)
+    recorder.defer(RunEnded(exit_code=0))
+    store.broken = True
+    with pytest.raises(JournalError):
+        await recorder.record_unless(lambda: _full(recorder), Noted(message="lost"))
+    store.broken = False
+    assert await recorder.record_unless(lambda: _full(recorder), Noted(message="begins")) is None
+    assert store.transactions == [["begins"]]
+    assert _messages(recorder) == ["begins"]
 
 
 @pytest.mark.parametrize("body", [Noted(message="x"), RunEnded(exit_code=0)])
