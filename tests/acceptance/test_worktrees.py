@@ -285,6 +285,17 @@ def test_a_worktree_that_is_deleted_while_its_story_works(repo: Path) -> None:
     assert run(repo, "--json").story("a")["status"] == "done"
 
 
+def test_a_worktree_that_is_cut_off_before_it_is_verified(repo: Path) -> None:
+    """No command judges a folder that git does not know any more; the folder stays, and is named."""
+    ran_on, tree = repo.parent / "ran-on", repo.parent / f"{repo.name}.worktrees" / "a"
+    write_story(repo, "a", command=writes("a.txt"), verify=["rm .git", f"touch {ran_on}"])
+    story = run(repo, "--json").story("a")
+    assert (story["status"], story["workspace"]) == ("failed", str(tree))
+    assert "not connected with the repository" in story["reason"]
+    assert not ran_on.exists()
+    assert (tree / "a.txt").exists()
+
+
 def test_what_the_machine_refuses_is_told_in_its_words(repo: Path) -> None:
     """Acceptance 72: an error of the system fails its story and names the path, not a bug of ours."""
     (repo / ".orchestrator").write_text("in the way of the folder for prompts and results\n")
