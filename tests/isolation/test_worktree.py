@@ -107,13 +107,14 @@ async def test_a_path_that_is_a_symlink_is_refused(repository: Repository, tmp_p
         await make(repository)
 
 
-@pytest.mark.parametrize("inside", ["", ".git"])
-async def test_a_path_inside_the_checkout_is_refused(
+@pytest.mark.parametrize("inside", ["", ".git", "../repo.worktrees/two"])
+async def test_a_path_inside_a_checkout_is_refused(
     repository: Repository, limiter: trio.CapacityLimiter, inside: str
 ) -> None:
-    """A worktree inside the checkout, or inside `.git`, is refused."""
+    """A worktree inside the checkout, inside `.git`, or inside another story's worktree is refused."""
     ask = wanted(repository)
-    path = repository.top / inside / "one"
+    await make(repository, "two")
+    path = Path(os.path.normpath(repository.top / inside / "one"))
     request = WorkspaceRequest(
         run_id=ask.run_id, story_id="one", branch=ask.branch, path=path, parents=ask.parents
     )
@@ -139,6 +140,29 @@ async def test_an_unknown_folder_in_the_way_is_never_deleted(repository: Reposit
         await make(repository)
     assert (request.path / "precious").read_text() == "x"
     assert branches(repository.top) == {"main"}
+
+
+@pytest.mark.parametrize("whose", ["another story's", "another repository's", "a killed creation's"])
+async def test_a_folder_with_nothing_but_somebodys_pointer_is_never_emptied(
+    repository: Repository, tmp_path: Path, whose: str
+) -> None:
+    """A tree may have had all its files deleted; and beside a file even a dead pointer is left as it is."""
+    request = wanted(repository)
+    if whose == "another story's":
+        moved = await make(repository, "two")
+        (moved.path / "README.md").unlink()
+        moved.path.rename(request.path)
+    else:
+        request.path.mkdir(parents=True)
+        git_dir = tmp_path / "theirs" / ".git"
+        if whose == "a killed creation's":
+            git_dir = repository.common_dir
+            (request.path / "precious").touch()
+        (request.path / ".git").write_text(f"gitdir: {git_dir}/worktrees/one\n")
+    before = (request.path / ".git").read_bytes()
+    with pytest.raises(WorkspaceError, match="exists and is not a worktree|checked out at"):
+        await make(repository)
+    assert (request.path / ".git").read_bytes() == before
 
 
 async def test_an_existing_branch_is_reattached_with_its_commits(repository: Repository) -> None:
@@ -237,19 +261,20 @@ async def test_a_tree_that_cannot_be_filled_is_rolled_back(make_repository: Call
     assert not worktree_root(repository.common_dir).exists()
 
 
+@pytest.mark.parametrize("leave", ["echo precious > notes", "ln -s .git notes", "ln -s / notes"])
 async def test_a_rollback_spares_what_checkout_did_not_put_there(
-    make_repository: Callable[..., Path],
+    make_repository: Callable[..., Path], leave: str
 ) -> None:
-    """Files of a hook are not git's: the folder stays, and so does the branch it needs."""
+    """Files and links of a hook are not git's: the folder stays, and so does the branch it needs."""
     attributes = {".gitattributes": "*.bin filter=broken\n", "a.bin": "x"}
     repository = Repository.open(make_repository(files=attributes))
     git(repository.top, "config", "filter.broken.smudge", "exit 1")
     git(repository.top, "config", "filter.broken.required", "true")
-    hook(repository.top, "rm -f README.md; echo precious > notes")
+    hook(repository.top, f"rm -f README.md; {leave}")
     git(repository.top, "config", "--unset", "filter.broken.required")
     with pytest.raises(WorkspaceError, match=r"README\.md"):
         await make(repository)
-    assert (wanted(repository).path / "notes").read_text() == "precious\n"
+    assert os.path.lexists(wanted(repository).path / "notes")
     assert branches(repository.top) == {"main", "autopilot/one"}
 
 
@@ -293,23 +318,57 @@ async def test_cancelled_while_filling_it_is_rolled_back(repository: Repository,
     assert not worktree_root(repository.common_dir).exists()
 
 
-async def test_a_passing_failure_of_worktree_add_is_tried_again(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The known race of git's own, which leaves the new branch behind, costs nothing but a retry."""
-    fake = tmp_path / "bin" / "git"
+@pytest.fixture
+def failing_once(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the first `worktree add` fail as git's own race does; gives the file that tells that it did."""
+    failed, fake = tmp_path / "failed", tmp_path / "bin" / "git"
     fake.parent.mkdir()
     fake.write_text(
-        f'#!/bin/sh\ncase "$*" in *"worktree add"*) if [ ! -e {tmp_path}/failed ]; then\n'
-        f"touch {tmp_path}/failed; /usr/bin/git -C {repository.top} branch autopilot/one\n"
+        f'#!/bin/sh\ncase "$*" in *"worktree add"*) if [ ! -e {failed} ]; then\n'
+        f"touch {failed}; /usr/bin/git -C {repository.top} branch autopilot/one 2> /dev/null\n"
         "echo 'fatal: failed to read .git/worktrees/one/commondir: Success' >&2; exit 128; fi;; esac\n"
         'exec /usr/bin/git "$@"\n'
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    return failed
+
+
+async def test_a_passing_failure_of_worktree_add_is_tried_again(
+    repository: Repository, failing_once: Path
+) -> None:
+    """The known race of git's own, which leaves the new branch behind, costs nothing but a retry."""
     workspace = await make(repository)
-    assert (tmp_path / "failed").exists()
+    assert failing_once.exists()
     assert (workspace.path / "README.md").exists()
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_after_a_passing_failure_only_a_branch_of_this_calls_is_taken_back(
+    repository: Repository, failing_once: Path, *, own: bool
+) -> None:
+    """The branch that the failed attempt left goes with the tree; one that had commits before stays."""
+    if own:
+        workspace = await make(repository)
+        tip = commit(workspace.path)
+        assert (await closing.close(repository, workspace)).removed
+        failing_once.unlink()
+    hook(repository.top, "rm -f README.md")
+    with pytest.raises(WorkspaceError, match=r"README\.md"):
+        await make(repository)
+    assert failing_once.exists()
+    assert repository.branch_tip("autopilot/one") == (tip if own else None)
+
+
+async def test_a_tree_that_was_never_filled_is_filled_without_being_told(repository: Repository) -> None:
+    """Acceptance 68: killed between registration and checkout; without an index it is known for what it is."""
+    request = wanted(repository)
+    add = ("worktree", "add", "-q", "--no-checkout", "--no-track", "-b", request.branch, str(request.path))
+    git(repository.top, *add)
+    workspace = await make(repository)
+    assert workspace.reattached
+    assert git(workspace.path, "status", "--porcelain") == ""
+    assert (workspace.path / "README.md").read_text() == "hello\n"
 
 
 def crowd(repository: Repository, round_number: int, *, processes: int = 3, each: int = 8) -> None:
