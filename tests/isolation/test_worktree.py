@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,9 @@ async def test_ids_that_escape_are_refused_before_any_write(
     assert branches(repository.top) == {"main"}
 
 
-@pytest.mark.parametrize("branch", ["-d", "a.lock", "@", "a..b", "refs/heads/x", "x" * 300, "a b", "a\0b"])
+@pytest.mark.parametrize(
+    "branch", ["-d", "a.lock", "@", "a..b", "refs/heads/x", "x" * 300, "a b", "a\0b", "a\u202eb"]
+)
 async def test_branches_that_break_the_rules_are_refused(
     repository: Repository, limiter: trio.CapacityLimiter, branch: str
 ) -> None:
@@ -107,20 +108,20 @@ async def test_a_path_that_is_a_symlink_is_refused(repository: Repository, tmp_p
         await make(repository)
 
 
-@pytest.mark.parametrize("inside", ["", ".git", "../repo.worktrees/two"])
+@pytest.mark.parametrize("inside", ["repo", "repo/.git", "repo.worktrees/two"])
 async def test_a_path_inside_a_checkout_is_refused(
     repository: Repository, limiter: trio.CapacityLimiter, inside: str
 ) -> None:
     """A worktree inside the checkout, inside `.git`, or inside another story's worktree is refused."""
     ask = wanted(repository)
     await make(repository, "two")
-    path = Path(os.path.normpath(repository.top / inside / "one"))
+    path = repository.top.parent / inside / "one"
     request = WorkspaceRequest(
         run_id=ask.run_id, story_id="one", branch=ask.branch, path=path, parents=ask.parents
     )
     with pytest.raises(WorkspaceError, match="lies inside"):
         await worktree.create_or_attach(repository, request, limiter)
-    assert not path.exists()
+    assert not [entry for entry in path.parent.iterdir() if entry.name == "one"]
 
 
 @pytest.mark.parametrize("blocking", ["autopilot", "autopilot/one/more"])
@@ -160,7 +161,7 @@ async def test_a_folder_with_nothing_but_somebodys_pointer_is_never_emptied(
             (request.path / "precious").touch()
         (request.path / ".git").write_text(f"gitdir: {git_dir}/worktrees/one\n")
     before = (request.path / ".git").read_bytes()
-    with pytest.raises(WorkspaceError, match="exists and is not a worktree|checked out at"):
+    with pytest.raises(WorkspaceError, match=r"exists and is not a worktree|checked out at"):
         await make(repository)
     assert (request.path / ".git").read_bytes() == before
 
@@ -248,129 +249,6 @@ async def test_a_failing_hook_with_a_complete_tree_is_fine(repository: Repositor
     assert (tmp_path / "ran").exists()
 
 
-async def test_a_tree_that_cannot_be_filled_is_rolled_back(make_repository: Callable[..., Path]) -> None:
-    """A filter that fails for one file leaves no worktree, no branch, no folder."""
-    attributes = {".gitattributes": "*.bin filter=broken\n", "a.bin": "x", "b.txt": "x"}
-    repository = Repository.open(make_repository(files=attributes))
-    git(repository.top, "config", "filter.broken.smudge", "exit 1")
-    git(repository.top, "config", "filter.broken.required", "true")
-    with pytest.raises(WorkspaceError, match=r"a\.bin"):
-        await make(repository)
-    assert branches(repository.top) == {"main"}
-    assert len(load_registrations(repository)) == 1
-    assert not worktree_root(repository.common_dir).exists()
-
-
-@pytest.mark.parametrize("leave", ["echo precious > notes", "ln -s .git notes", "ln -s / notes"])
-async def test_a_rollback_spares_what_checkout_did_not_put_there(
-    make_repository: Callable[..., Path], leave: str
-) -> None:
-    """Files and links of a hook are not git's: the folder stays, and so does the branch it needs."""
-    attributes = {".gitattributes": "*.bin filter=broken\n", "a.bin": "x"}
-    repository = Repository.open(make_repository(files=attributes))
-    git(repository.top, "config", "filter.broken.smudge", "exit 1")
-    git(repository.top, "config", "filter.broken.required", "true")
-    hook(repository.top, f"rm -f README.md; {leave}")
-    git(repository.top, "config", "--unset", "filter.broken.required")
-    with pytest.raises(WorkspaceError, match=r"README\.md"):
-        await make(repository)
-    assert os.path.lexists(wanted(repository).path / "notes")
-    assert branches(repository.top) == {"main", "autopilot/one"}
-
-
-async def test_a_rollback_leaves_a_branch_that_moved(repository: Repository) -> None:
-    """Commits that a hook made on the new branch are not deleted with it."""
-    hook(repository.top, "git commit -q --allow-empty -m moved")
-    with pytest.raises(WorkspaceError, match="not at"):
-        await make(repository)
-    assert branches(repository.top) == {"main", "autopilot/one"}
-
-
-async def test_a_failed_reattach_keeps_the_branch(make_repository: Callable[..., Path]) -> None:
-    """Only what this call made is taken back; an existing branch never is."""
-    files = {".gitattributes": "*.bin filter=broken\n", "a.bin": "x"}
-    repository = Repository.open(make_repository(files=files))
-    git(repository.top, "branch", "autopilot/one")
-    git(repository.top, "config", "filter.broken.smudge", "exit 1")
-    git(repository.top, "config", "filter.broken.required", "true")
-    with pytest.raises(WorkspaceError):
-        await make(repository)
-    assert branches(repository.top) == {"main", "autopilot/one"}
-    assert len(load_registrations(repository)) == 1
-
-
-async def test_cancelled_while_filling_it_is_rolled_back(repository: Repository, tmp_path: Path) -> None:
-    """Cancellation waits for git, then takes all of it back."""
-    begun, go_on = tmp_path / "begun", tmp_path / "go-on"
-    os.mkfifo(begun)
-    os.mkfifo(go_on)
-    hook(repository.top, f"echo begun > {begun}; cat {go_on}")
-    with trio.fail_after(30), trio.CancelScope() as scope:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(make, repository)
-            await trio.to_thread.run_sync(begun.read_text)
-            scope.cancel()
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(go_on.write_text, "go on")
-    assert scope.cancelled_caught
-    assert branches(repository.top) == {"main"}
-    assert len(load_registrations(repository)) == 1
-    assert not worktree_root(repository.common_dir).exists()
-
-
-@pytest.fixture
-def failing_once(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let the first `worktree add` fail as git's own race does; gives the file that tells that it did."""
-    failed, fake = tmp_path / "failed", tmp_path / "bin" / "git"
-    fake.parent.mkdir()
-    fake.write_text(
-        f'#!/bin/sh\ncase "$*" in *"worktree add"*) if [ ! -e {failed} ]; then\n'
-        f"touch {failed}; /usr/bin/git -C {repository.top} branch autopilot/one 2> /dev/null\n"
-        "echo 'fatal: failed to read .git/worktrees/one/commondir: Success' >&2; exit 128; fi;; esac\n"
-        'exec /usr/bin/git "$@"\n'
-    )
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    return failed
-
-
-async def test_a_passing_failure_of_worktree_add_is_tried_again(
-    repository: Repository, failing_once: Path
-) -> None:
-    """The known race of git's own, which leaves the new branch behind, costs nothing but a retry."""
-    workspace = await make(repository)
-    assert failing_once.exists()
-    assert (workspace.path / "README.md").exists()
-
-
-@pytest.mark.parametrize("own", [False, True])
-async def test_after_a_passing_failure_only_a_branch_of_this_calls_is_taken_back(
-    repository: Repository, failing_once: Path, *, own: bool
-) -> None:
-    """The branch that the failed attempt left goes with the tree; one that had commits before stays."""
-    if own:
-        workspace = await make(repository)
-        tip = commit(workspace.path)
-        assert (await closing.close(repository, workspace)).removed
-        failing_once.unlink()
-    hook(repository.top, "rm -f README.md")
-    with pytest.raises(WorkspaceError, match=r"README\.md"):
-        await make(repository)
-    assert failing_once.exists()
-    assert repository.branch_tip("autopilot/one") == (tip if own else None)
-
-
-async def test_a_tree_that_was_never_filled_is_filled_without_being_told(repository: Repository) -> None:
-    """Acceptance 68: killed between registration and checkout; without an index it is known for what it is."""
-    request = wanted(repository)
-    add = ("worktree", "add", "-q", "--no-checkout", "--no-track", "-b", request.branch, str(request.path))
-    git(repository.top, *add)
-    workspace = await make(repository)
-    assert workspace.reattached
-    assert git(workspace.path, "status", "--porcelain") == ""
-    assert (workspace.path / "README.md").read_text() == "hello\n"
-
-
 def crowd(repository: Repository, round_number: int, *, processes: int = 3, each: int = 8) -> None:
     """Let several processes make several worktrees each at once, and check every one of them."""
     stories = [
@@ -428,16 +306,3 @@ def test_24_worktrees_at_once_ten_times(repository: Repository) -> None:
     """Acceptance 15, repeated: 240 of 240."""
     for number in range(10):
         crowd(repository, number)
-
-
-async def test_a_folder_that_lost_its_way_back_is_not_taken_for_a_worktree(
-    repository: Repository, limiter: trio.CapacityLimiter
-) -> None:
-    """Without its `.git` file a folder is refused, left as it is, and the way out is named."""
-    workspace = await make(repository, "one")
-    (workspace.path / ".git").unlink()
-    with pytest.raises(WorkspaceError, match="not connected with the repository") as refused:
-        await worktree.create_or_attach(repository, wanted(repository, "one"), limiter)
-    assert "git worktree repair" in refused.value.hint
-    git(repository.top, "worktree", "repair")
-    assert (await make(repository, "one")).reattached
