@@ -242,6 +242,56 @@ def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository
         _checkpoint(repository, "work", 5)
 
 
+def _picking(repository: Repository, *picks: str) -> Path:
+    """Begin to pick commits of another branch, the first of which conflicts; gives the mark of it."""
+    top = repository.top
+    git(top, "switch", "-q", "-c", "other")
+    commit(top, "README.md", "theirs\n")
+    commit(top, "more", "theirs\n")
+    git(top, "switch", "-q", "main")
+    commit(top, "README.md", "ours\n")
+    subprocess.run(["git", "cherry-pick", *picks], cwd=top, check=False, capture_output=True)
+    return top / ".git" / "CHERRY_PICK_HEAD"
+
+
+def test_a_pick_in_conflict_is_refused_and_stays_what_it_is(repository: Repository) -> None:
+    """Neither the conflict nor git's knowledge of what was being picked is lost."""
+    mark = _picking(repository, "other~1")
+    picked, before = mark.read_text(), repository.head()
+    with pytest.raises(WorkspaceError, match="middle of a cherry-pick"):
+        _checkpoint(repository, "work", 5)
+    assert (mark.read_text(), repository.head()) == (picked, before)
+
+
+def test_a_pick_that_is_not_the_last_one_is_refused(repository: Repository) -> None:
+    """The conflict is resolved, but a further pick is to come: that is not for a checkpoint to end."""
+    mark = _picking(repository, "other~1", "other")
+    git(repository.top, "add", "README.md")
+    with pytest.raises(WorkspaceError, match="middle of a"):
+        _checkpoint(repository, "work", 5)
+    assert mark.exists()
+
+
+def test_a_pick_that_is_over_but_for_its_mark_is_committed(repository: Repository) -> None:
+    """Git could not delete the mark from within a session; nothing else is left of it."""
+    mark = _picking(repository, "other~1")
+    git(repository.top, "add", "README.md")
+    assert _checkpoint(repository, "work", 5) == repository.head()
+    assert not mark.exists()
+
+
+def test_conflicts_without_a_merge_are_refused(repository: Repository) -> None:
+    """A stash that does not apply leaves conflict markers and no sign of an operation."""
+    top = repository.top
+    (top / "README.md").write_text("stashed\n")
+    git(top, "stash", "-q")
+    before = commit(top, "README.md", "ours\n")
+    subprocess.run(["git", "stash", "pop"], cwd=top, check=False, capture_output=True)
+    with pytest.raises(WorkspaceError, match=r"unresolved conflicts: README\.md"):
+        _checkpoint(repository, "work", 5)
+    assert repository.head() == before
+
+
 def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -> None:
     """What git cannot add is an error; the error names the folder."""
     git(repository.top, "init", "-q", "vendor/tool")

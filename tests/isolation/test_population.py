@@ -119,3 +119,15 @@ async def test_a_lock_that_may_be_anothers_is_never_cleared(
     lock.unlink()
     await make(repository, torn=True)
     assert (tree / "README.md").exists()
+
+
+async def test_a_checkout_waits_for_the_lock_of_another(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A git command that is just at work in the tree is no reason to give it up."""
+    tree = await _cut_short(repository)
+    lock = git_dir_of(tree) / "index.lock"
+    lock.touch()
+    monkeypatch.setattr("isolation.commits.time.sleep", lambda _seconds: lock.unlink())
+    assert population.populate(repository, tree, "autopilot/one").returncode == 0
+    assert (tree / "README.md").exists()
