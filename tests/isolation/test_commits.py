@@ -242,6 +242,58 @@ def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository
         _checkpoint(repository, "work", 5)
 
 
+def test_a_checkpoint_is_what_was_asked_for_whatever_the_user_has_set_up(repository: Repository) -> None:
+    """Hooks, signing and the cleaning of messages are for commits that people make."""
+    top = repository.top
+    git(top, "config", "commit.gpgSign", "true")
+    git(top, "config", "gpg.program", "false")
+    for name in ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"):
+        hook = top / ".git" / "hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {top.parent}/hooked\nexit 1\n")
+        hook.chmod(0o755)
+    (top / "new").write_text("x")
+    message = "#17: work\n\n# a heading\n\nAutopilot-Story: a\n"
+    done = _checkpoint(repository, message, 5)
+    assert git(top, "show", "--no-patch", "--format=%B", done).rstrip("\n") == message.rstrip("\n")
+    assert not (top.parent / "hooked").exists()
+
+
+@pytest.mark.parametrize("obstacle", ["blobs", "trees", "branch"])
+def test_a_checkpoint_that_git_cannot_make_is_an_error(repository: Repository, obstacle: str) -> None:
+    """Acceptance 72: content, tree or branch cannot be written; nobody takes that for nothing to commit."""
+    top, before = repository.top, repository.head()
+    (top / "new").write_text("something new\n" if obstacle == "blobs" else "hello\n")  # git has this already
+    objects = top / ".git" / "objects"
+    full = [objects / f"{number:02x}" for number in range(256)]
+    full = [folder for folder in full if not folder.exists()] + [objects / "pack" / "x"]
+    if obstacle == "branch":
+        full = [top / ".git" / "refs" / "heads" / "main.lock"]
+    for place in full:
+        place.touch()
+    with pytest.raises(GitCommandError):
+        _checkpoint(repository, "work", 5)
+    assert (repository.head(), (top / "new").exists()) == (before, True)
+    for place in full:
+        place.unlink()
+    assert "new" in git(top, "ls-tree", "--name-only", _checkpoint(repository, "work", 5)).split()
+
+
+def test_somebodys_commit_in_the_middle_of_a_checkpoint_is_noticed(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit that came between the look and ours was not there to be judged."""
+    stage = commits._stage_all
+
+    def crowded(opened: Repository, cwd: Path) -> None:
+        git(cwd, "commit", "-q", "--allow-empty", "-m", "theirs")
+        stage(opened, cwd)
+
+    monkeypatch.setattr(commits, "_stage_all", crowded)
+    (repository.top / "new").write_text("x")
+    with pytest.raises(WorkspaceError, match="branch main moved from"):
+        _checkpoint(repository, "work", 5)
+
+
 def _picking(repository: Repository, *picks: str) -> Path:
     """Begin to pick commits of another branch, the first of which conflicts; gives the mark of it."""
     top = repository.top
