@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from isolation.contents import Contents
 from isolation.errors import RepositoryError, WorkspaceError
 from isolation.quarantine import REFS, Foreign, Quarantine, What, classify, keep, put_back
 from isolation.quarantined import apply, bring_out, load, load_all
-from isolation.repository import Repository
+from isolation.repository import GitOutput, Repository
 from isolation.snapshot import Picture, differences, take
 from tests.conftest import git
 
@@ -73,6 +74,29 @@ def test_refs_are_made_once_and_never_moved(top: Path) -> None:
         refs.append(_keep(contents, _changes(contents, before)).ref)
     assert refs == [f"{REFS}run-1/s/1", f"{REFS}run-1/s/2"]
     assert [git(top, "show", f"{ref}:files/new") for ref in refs] == ["one", "two"]
+
+
+def test_a_ref_that_another_was_faster_to_make_is_left_to_it(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the numbers and the making of the next one somebody takes it: theirs stays."""
+    contents, before = _known(top)
+    (top / "new").write_text("ours")
+    changes = _changes(contents, before)
+    theirs, ref = git(top, "rev-parse", "HEAD").strip(), f"{REFS}run-1/s/1"
+    ask = Repository.run
+
+    def crowded(self: Repository, *args: str, **options: Any) -> GitOutput:
+        answer = ask(self, *args, **options)
+        if args[0] == "for-each-ref":
+            git(top, "update-ref", ref, theirs)
+        return answer
+
+    monkeypatch.setattr(Repository, "run", crowded)
+    with pytest.raises(RepositoryError):
+        _keep(contents, changes)
+    assert git(top, "rev-parse", ref).strip() == theirs
+    assert (top / "new").read_text() == "ours"
 
 
 def test_nothing_is_undone_when_it_cannot_be_read_back(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
