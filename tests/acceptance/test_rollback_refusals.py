@@ -35,6 +35,16 @@ def test_uncommitted_work_is_named_and_nothing_happens(branch: Branch) -> None:
     assert branch.snapshot().status.value == "failed"
 
 
+def test_a_worktree_in_the_middle_of_something_is_left_alone(branch: Branch) -> None:
+    """A person who is looking for a bug there has nothing uncommitted, and is not to be moved on."""
+    tip = branch.tip
+    git(branch.path, "bisect", "start")
+    ran = run(branch.repo, "rollback", "a", "Plan", "--yes")
+    assert ran.code == 1
+    assert "is in the middle of a bisection" in ran.err
+    assert branch.tip == tip
+
+
 def test_it_is_refused_while_a_run_is_going_on(branch: Branch) -> None:
     """The coordinator's stories are its own."""
     tip = branch.tip
