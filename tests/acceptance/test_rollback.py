@@ -73,6 +73,17 @@ def test_the_journal_follows(branch: Branch) -> None:
     assert "step 3 (Plan) was rolled back" in shown
 
 
+def test_documents_that_were_there_before_the_step_are_as_they_were(repo: Path) -> None:
+    """In the step's own folder one file was left alone and one rewritten: neither is lost with the step."""
+    branch = Branch(repo)
+    there = {"_docs/02_document/left.md": "mine\n", "_docs/02_document/rewritten.md": "mine\n"}
+    branch.commit(None, there)
+    branch.commit(PLAN, {"_docs/02_document/rewritten.md": "the step's\n", "_docs/02_document/new.md": "x\n"})
+    assert run(repo, "rollback", "a", "Plan", "--yes").code == 0
+    folder = branch.path / "_docs" / "02_document"
+    assert {f"_docs/02_document/{path.name}": path.read_text() for path in folder.iterdir()} == there
+
+
 def test_code_is_reversed_and_other_peoples_commits_stay(branch: Branch) -> None:
     """Implementation is taken back file by file; a commit that no step made is told, and kept."""
     planned = branch.tree()

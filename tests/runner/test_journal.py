@@ -15,6 +15,7 @@ from runner.core import events as ev
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.model import RunId, StoryId
 from runner.journal import Journal
+from runner.journal_file import quiet_state
 from tests.runner.sample_runs import RUN, event, mixed_events, started
 
 OTHER = RunId("20260102-130000-cd34")
@@ -56,7 +57,8 @@ def test_reader_follows_a_living_writer(path: Path) -> None:
         with Journal.open_readonly(path) as reader:
             first, place = reader.events_after(RUN, 0)
             writer.append([noted("later")])
-            second, _ = reader.events_after(RUN, place)
+            second, newer = reader.events_after(RUN, place)
+            assert reader.events_after(RUN, newer) == ([], newer), "nothing is read twice"
     assert len(first) == 1
     assert [item.body for item in second] == [ev.Noted(message="later")]
 
@@ -92,6 +94,18 @@ def test_looking_leaves_no_trace_when_the_run_is_over(path: Path) -> None:
         assert journal.runs() == [RUN]
         assert {item.name: item.stat().st_mtime_ns for item in path.parent.iterdir()} == before
     assert {item.name: item.stat().st_mtime_ns for item in path.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize("way", [Journal.open, Journal.open_existing])
+def test_every_commit_is_flushed_to_the_disk(path: Path, way: Callable[[Path], Journal]) -> None:
+    """No power cut can be had in a test, so SQLite is asked for what it does: a log, flushed each time."""
+    Journal.open(path).close()
+    with way(path) as journal:
+        asked = [
+            journal._connection.execute(f"PRAGMA {name}").fetchone()
+            for name in ("synchronous", "journal_mode")
+        ]
+    assert asked == [(2,), ("wal",)]
 
 
 KILLED_WRITER = """
@@ -236,6 +250,32 @@ def open_and_read(path: Path) -> None:
         journal.events(RUN)
 
 
+def test_the_log_of_a_corrupt_journal_goes_with_it(path: Path) -> None:
+    """Acceptance 71: what a killed writer left beside it is kept, and nothing of it gets into the new one."""
+    with Journal.open(path) as journal:
+        journal.append([noted("x" * 1000) for _ in range(100)])
+    killed_writer(path)
+    size = path.stat().st_size
+    with path.open("r+b") as file:  # the log holds a few of its pages only
+        file.seek(size // 4)
+        file.write(b"x" * (size // 2))
+    with Journal.open(path) as journal:
+        assert journal.runs() == []
+        assert "was kept as journal.db.corrupt-1" in journal.notes[0]
+    kept = {item.name for item in path.parent.iterdir() if "corrupt" in item.name}
+    assert {"journal.db.corrupt-1", "journal.db.corrupt-1-wal"} <= kept
+
+
+def test_a_writer_between_two_transactions_is_not_taken_for_gone(path: Path) -> None:
+    """It has just emptied its log; the file alone is not to be trusted while it is there."""
+    with Journal.open(path) as writer:
+        writer.append([started("a")])
+        writer._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert path.with_name("journal.db-wal").stat().st_size == 0
+        assert quiet_state(path) is None
+    assert quiet_state(path) is not None
+
+
 def test_second_corrupt_journal_does_not_replace_the_first(path: Path) -> None:
     """Each damaged file gets a name of its own."""
     path.parent.mkdir()
@@ -306,6 +346,8 @@ def test_runs_are_found_by_the_beginning_of_their_id(path: Path) -> None:
             journal.find_run("2026")
         with pytest.raises(NotFoundError, match="no run 'x'") as unknown:
             journal.find_run("x")
+        journal.append([started("a", run=RunId(f"{RUN}-again"))])
+        assert journal.find_run(RUN) == RUN, "a whole id is no beginning"
     for failure in (several, unknown):
         assert RUN in failure.value.hint
         assert OTHER in failure.value.hint
