@@ -1,5 +1,6 @@
 """One coordinator per repository, with real processes on the other side."""
 
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from isolation import layout, lease
+from isolation.disk import LockFile
 from isolation.errors import LeaseHeldError
 
 HOLDER = """
@@ -24,6 +26,11 @@ sys.stdin.read()
 held.release()
 print("released", flush=True)
 """
+
+
+_WHOLE = {"boot_id": "b", "pid": 1, "start_ticks": 1, "host": "h", "run_id": "r", "since": 1.0}
+PID, SINCE = (json.dumps(_WHOLE | odd).encode() for odd in ({"pid": "1"}, {"since": 1e300}))
+"""Files that say everything, one thing of it in a way that cannot be."""
 
 
 @pytest.fixture
@@ -99,7 +106,9 @@ def test_a_stale_lease_with_a_reused_pid_is_taken_over(common: Path) -> None:
         assert bystander.poll() is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"pid": "x"}', b'{"since": 1e400}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe", b'{"pid": "x"}', b'{"since": 1e400}', PID, SINCE]
+)
 def test_a_corrupt_lease_file_is_set_aside_and_reported(common: Path, content: bytes) -> None:
     """Acceptance 71: never active for ever, never silently emptied."""
     layout.autopilot_dir(common).mkdir()
@@ -126,6 +135,60 @@ def test_looking_creates_nothing(common: Path) -> None:
     assert not lease.holder_is_alive(common)
     assert lease.read_holder(common) is None
     assert not layout.autopilot_dir(common).exists()
+    layout.autopilot_dir(common).mkdir()
+    assert not lease.holder_is_alive(common)
+    assert list(layout.autopilot_dir(common).iterdir()) == []
+
+
+def test_a_look_is_not_taken_for_a_coordinator_by_another(common: Path) -> None:
+    """Two people ask for the status at once, and no run is going on."""
+    layout.autopilot_dir(common).mkdir()
+    with LockFile.attempt(layout.lease_lock_path(common), shared=True) or pytest.fail("not locked"):
+        assert not lease.holder_is_alive(common)
+
+
+@pytest.mark.parametrize("stale", [{"boot_id": "an earlier one"}, {"start_ticks": 1}])
+def test_a_look_at_a_killed_run_does_not_make_it_the_holder(
+    common: Path, monkeypatch: pytest.MonkeyPatch, stale: dict[str, object]
+) -> None:
+    """Acceptance 70: somebody looks while the file still names a killed holder whose pid is in use again."""
+    with lease.acquire(common, "run-1"):
+        record = json.loads(layout.lease_path(common).read_text())
+    layout.lease_path(common).write_text(json.dumps(record | stale))
+    look = LockFile.attempt(layout.lease_lock_path(common), shared=True)
+    assert look is not None
+    monkeypatch.setattr("isolation.lease.time.sleep", lambda _seconds: look.release())
+    with lease.acquire(common, "run-2") as held:
+        assert "took over from run run-1" in held.notes[0]
+
+
+def test_a_lease_that_cannot_be_written_down_is_given_back(
+    common: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acceptance 72: a full disk refuses this run, and keeps no later one out."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(lease, "replace_file", full)
+        with pytest.raises(OSError, match="No space left"):
+            lease.acquire(common, "run-1")
+    lease.acquire(common, "run-2").release()
+
+
+def test_the_name_goes_before_the_lock(common: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next holder may write its name the moment the lock is free; it must not be the one that goes."""
+    held, release = lease.acquire(common, "run-1"), LockFile.release
+    seen: list[bool] = []
+
+    def watched(lock: LockFile) -> None:
+        seen.append(layout.lease_path(common).exists())
+        release(lock)
+
+    monkeypatch.setattr(LockFile, "release", watched)
+    held.release()
+    assert seen == [False]
 
 
 def test_a_look_never_costs_a_coordinator_its_lease(common: Path) -> None:

@@ -8,8 +8,9 @@ import trio
 import trio.testing
 
 from runner.core.errors import JournalError
-from runner.core.events import Event, Noted, RunEnded
+from runner.core.events import Event, Noted, RunEnded, RunStarted
 from runner.core.model import KillSwitch, RunId, RunSnapshot
+from runner.core.redaction import Redactor
 from runner.recorder import Recorder
 
 
@@ -20,18 +21,23 @@ class Store:
         self.transactions: list[list[str]] = []
         self.go = threading.Event()
         self.broken = False
+        self.fails_at = ""
 
     def append(self, events: Sequence[Event]) -> None:
         """Take a transaction."""
         self.go.wait(10)
-        if self.broken:
+        messages = [event.body.message for event in events if isinstance(event.body, Noted)]
+        if self.broken or self.fails_at in messages:
             raise JournalError("the disk is full")
-        self.transactions.append([event.body.message for event in events if isinstance(event.body, Noted)])
+        self.transactions.append(messages)
 
 
-def _recorder(store: Store) -> Recorder:
+def _recorder(store: Store, redactor: Redactor | None = None) -> Recorder:
     return Recorder(
-        store=store, snapshot=RunSnapshot(run_id=RunId("r"), started_at=0.0), wall_clock=lambda: 1.0
+        store=store,
+        snapshot=RunSnapshot(run_id=RunId("r"), started_at=0.0),
+        wall_clock=lambda: 1.0,
+        redactor=redactor,
     )
 
 
@@ -90,6 +96,82 @@ async def test_a_failed_transaction_fails_everyone_in_it() -> None:
         store.go.set()
     assert sorted(failed) == ["a", "b", "first"]
     assert _messages(recorder) == []
+
+
+async def test_who_waits_behind_a_failed_transaction_is_recorded_in_turn() -> None:
+    """One failure loses nobody else's event, and nothing that came later gets ahead of what came before."""
+    store = Store()
+    store.fails_at = "a"
+    recorder = _recorder(store)
+    failed: list[str] = []
+
+    async def record(name: str) -> None:
+        try:
+            await recorder.record(Noted(message=name))
+        except JournalError:
+            failed.append(name)
+
+    recorder.defer(Noted(message="before"))
+    async with trio.open_nursery() as nursery:
+        for name in ("a", "b"):
+            nursery.start_soon(record, name)
+            await trio.testing.wait_all_tasks_blocked()
+        store.go.set()
+    assert failed == ["a"]
+    assert store.transactions == [["before", "b"]]
+    assert _messages(recorder) == ["before", "b"]
+
+
+async def test_who_is_in_a_failed_transaction_of_anothers_tries_for_itself() -> None:
+    """Both wait, the first to come writes for both and fails: the other's event is not lost with it."""
+    store = Store()
+    recorder = _recorder(store)
+    failed: list[str] = []
+
+    async def record(name: str) -> None:
+        try:
+            await recorder.record(Noted(message=name))
+        except JournalError:
+            failed.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name in ("first", "a", "b"):
+            nursery.start_soon(record, name)
+            await trio.testing.wait_all_tasks_blocked()
+        store.fails_at = "a"
+        store.go.set()
+    assert failed == ["a"]
+    assert store.transactions == [["first"], ["b"]]
+
+
+async def test_a_caller_that_is_cancelled_while_its_event_is_written_waits_for_it() -> None:
+    """What the disk has, the run's state has: never one without the other."""
+    store = Store()
+    recorder = _recorder(store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.record, Noted(message="first"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        store.go.set()
+    assert store.transactions == [["first"]]
+    assert _messages(recorder) == ["first"]
+
+
+async def test_secrets_reach_neither_the_journal_nor_the_screen() -> None:
+    """All but the plan is cleaned, which must stay what the user wrote."""
+    store = Store()
+    store.go.set()
+    recorder = _recorder(store, Redactor({"API_TOKEN": "s3cret-of-mine"}))
+    shown: list[object] = []
+    recorder.subscribe(lambda event, _run: shown.append(event.body))
+    await recorder.record(Noted(message="it said s3cret-of-mine"))
+    recorder.show(Noted(message="s3cret-of-mine again"))
+    plan = RunStarted(
+        base="s3cret-of-mine", isolation="none", enforcement="none", max_stories=1, options={}, stories=()
+    )
+    await recorder.record(plan)
+    assert "s3cret" not in repr((store.transactions, shown[:2]))
+    assert shown[2] == plan
 
 
 async def test_a_cancelled_caller_takes_its_events_back() -> None:
