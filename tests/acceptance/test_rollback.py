@@ -99,6 +99,16 @@ def test_code_is_reversed_and_other_peoples_commits_stay(branch: Branch) -> None
     assert "step: 6" in git(branch.repo, "show", f"{branch.name}:{AUTODEV}")
 
 
+def test_one_checkpoint_of_documents_does_not_make_a_step_of_documents(branch: Branch) -> None:
+    """The step wrote code later on, so its folder is not restored as a whole: a person's file stays in it."""
+    planned = branch.tree()
+    branch.commit(IMPLEMENT, {"_docs/03_implementation/notes.md": "made\n"})
+    branch.commit(None, {"_docs/03_implementation/mine.md": "mine\n"})
+    branch.commit(IMPLEMENT, {"app.py": "one\n"})
+    assert run(branch.repo, "rollback", "a", "implement", "--yes").code == 0
+    assert set(branch.tree()) - set(planned) == {"_docs/03_implementation/mine.md"}
+
+
 def test_an_early_step_takes_documents_and_code_along(branch: Branch) -> None:
     """Rolling back the plan also reverses what was implemented after it."""
     researched = branch.tree(f"{branch.name}~1")

@@ -195,6 +195,39 @@ async def test_killed_keeper_takes_only_its_own_session(keeper: Keeper, tmp_path
         assert (await other.wait()).returncode == 0
 
 
+async def test_a_later_stop_never_lengthens_the_grace(keeper: Keeper, tmp_path: Path, token: str) -> None:
+    """Acceptance 39: whoever asked for a quick end gets it, whatever is asked afterwards."""
+    async with keeper.start(shape_spec(tmp_path, "deaf", token)) as session:
+        await ready(session)
+        session.stop(grace=0.1)
+        session.stop(grace=3600)
+        with trio.fail_after(30):
+            assert (await session.wait()).stopped
+    assert never_again(token)
+
+
+@pytest.mark.parametrize("who", ["keeper", "server"])
+async def test_neither_server_nor_keeper_takes_orders_by_signals(
+    keeper: Keeper, tmp_path: Path, who: str
+) -> None:
+    """What a closed terminal or a hasty `kill` sends ends nothing: both obey their sockets alone."""
+    running = spec(tmp_path, "sh", "-c", f"echo ready; {UNTIL_GO}; echo done")
+    async with keeper.start(running) as session:
+        await ready(session)
+        stat = process_tree.load_stat(session._keeper_pid)
+        assert stat is not None
+        pid = session._keeper_pid if who == "keeper" else stat.parent
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+            os.kill(pid, number)
+        async with keeper.start(spec(tmp_path, "echo", "still here")) as another:
+            assert await another.receive() == b"still here\n"
+        assert process_tree.load_stat(pid) is not None
+        (tmp_path / "go").touch()
+        assert await session.receive() == b"done\n"
+        end = await session.wait()
+    assert (end.returncode, end.stopped) == (0, False)
+
+
 async def test_a_killed_server_is_started_anew_and_running_sessions_go_on(
     keeper: Keeper, tmp_path: Path
 ) -> None:
