@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from isolation import quarantine
 from isolation.contents import Contents
 from isolation.errors import RepositoryError, WorkspaceError
 from isolation.quarantine import REFS, Foreign, Quarantine, What, classify, keep, put_back
 from isolation.quarantined import apply, bring_out, load, load_all
 from isolation.repository import GitOutput, Repository
-from isolation.snapshot import Picture, differences, take
+from isolation.snapshot import Picture, Sign, differences, take
 from tests.conftest import git
 
 ODD = "odd \n\udcff name"
@@ -128,13 +129,40 @@ def test_what_changed_again_after_it_was_kept_stays(top: Path, name: str) -> Non
         assert ((top / other).read_text() if (top / other).exists() else None) == others[other]
 
 
-def test_what_was_not_kept_is_not_undone(top: Path) -> None:
-    """A file that could not be stored stays where it is."""
+@pytest.mark.parametrize("name", ["new", "a"])
+def test_what_was_not_kept_is_not_undone(top: Path, name: str) -> None:
+    """A file that could not be stored stays as it is, made or rewritten."""
     contents, before = _known(top)
-    (top / "new").write_text("unkept")
+    (top / name).write_text("unkept")
     (change,) = _changes(contents, before)
-    assert put_back(contents, [change]) == ("new",)
-    assert (top / "new").read_text() == "unkept"
+    assert put_back(contents, [change]) == (name,)
+    assert (top / name).read_text() == "unkept"
+
+
+def test_what_its_owner_writes_at_that_very_moment_stays(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreign story deleted a file; its owner makes it anew while it is put back, and keeps it."""
+    contents, before = _known(top)
+    (top / "dir/b").unlink()
+    kept = _keep(contents, _changes(contents, before))
+    dress = quarantine._dress
+
+    def faster(place: Path, sign: Sign) -> bool:
+        (top / "dir/b").write_text("the owner's\n")
+        return dress(place, sign)
+
+    monkeypatch.setattr(quarantine, "_dress", faster)
+    assert put_back(contents, kept.changes) == ("dir/b",)
+    assert (top / "dir/b").read_text() == "the owner's\n"
+
+
+def test_files_that_had_several_names_are_not_parted(top: Path, tmp_path: Path) -> None:
+    """A foreign story made one more name elsewhere: a copy in place would part those that belong together."""
+    os.link(top / "a", top / "twin")
+    contents, before = _known(top)
+    os.link(top / "a", tmp_path / "third")
+    kept = _keep(contents, _changes(contents, before))
+    assert put_back(contents, kept.changes) == ("a", "twin")
+    assert (top / "a").samefile(top / "twin")
 
 
 def test_nothing_is_put_back_through_a_link(top: Path, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from runner.core.fold import apply
 from runner.core.model import RunSnapshot, StoryId
 from runner.core.screen import cells
 from runner.dashboard import Dashboard, render
+from runner.signals import ctrl_c
+from runner.stopping import Level, StopControl
 from tests.runner.sample_runs import START, done, event, mixed_events, snapshot, started, working
 
 NOW = START + 120
@@ -173,3 +175,20 @@ def test_a_line_that_is_said_after_a_resize_finds_the_new_size() -> None:
 def test_the_clock_keeps_its_distance_on_a_narrow_screen() -> None:
     """The id of the run gives way."""
     assert drawn(snapshot(mixed_events()), width=46)[0].endswith("… 2:00")
+
+
+async def test_the_foot_tells_of_the_next_level_at_every_level() -> None:
+    """Acceptance 39: what a first, a second and a third Ctrl-C would do, and that a fourth does nothing."""
+    control = StopControl()
+    told = [ctrl_c(control)]
+    for level in (Level.FINISH, Level.STOP, Level.KILL):
+        control.raise_run(level)
+        told.append(ctrl_c(control))
+    wanted = (
+        "let running sessions end",
+        "ask the running sessions to end",
+        "at once",
+        "all sessions are ended",
+    )
+    assert [words in line for words, line in zip(wanted, told, strict=True)] == [True] * 4
+    assert ["Ctrl-C: " in line for line in told] == [True, True, True, False]
