@@ -1,6 +1,5 @@
-"""The commits that the program makes itself: checkpoints, and merges of dependencies."""
+"""The checkpoints that the program makes."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 
 from isolation import commits
 from isolation.checkout import look
-from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
+from isolation.errors import GitCommandError, WorkspaceError
 from isolation.repository import Repository
 from tests.conftest import git
 from tests.isolation.worktrees import commit
@@ -258,92 +257,6 @@ def test_a_checkpoint_is_what_was_asked_for_whatever_the_user_has_set_up(reposit
     assert not (top.parent / "hooked").exists()
 
 
-@pytest.mark.parametrize("obstacle", ["blobs", "trees", "branch"])
-def test_a_checkpoint_that_git_cannot_make_is_an_error(repository: Repository, obstacle: str) -> None:
-    """Acceptance 72: content, tree or branch cannot be written; nobody takes that for nothing to commit."""
-    top, before = repository.top, repository.head()
-    (top / "new").write_text("something new\n" if obstacle == "blobs" else "hello\n")  # git has this already
-    objects = top / ".git" / "objects"
-    full = [objects / f"{number:02x}" for number in range(256)]
-    full = [folder for folder in full if not folder.exists()] + [objects / "pack" / "x"]
-    if obstacle == "branch":
-        full = [top / ".git" / "refs" / "heads" / "main.lock"]
-    for place in full:
-        place.touch()
-    with pytest.raises(GitCommandError):
-        _checkpoint(repository, "work", 5)
-    assert (repository.head(), (top / "new").exists()) == (before, True)
-    for place in full:
-        place.unlink()
-    assert "new" in git(top, "ls-tree", "--name-only", _checkpoint(repository, "work", 5)).split()
-
-
-def test_somebodys_commit_in_the_middle_of_a_checkpoint_is_noticed(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A commit that came between the look and ours was not there to be judged."""
-    stage = commits._stage_all
-
-    def crowded(opened: Repository, cwd: Path) -> None:
-        git(cwd, "commit", "-q", "--allow-empty", "-m", "theirs")
-        stage(opened, cwd)
-
-    monkeypatch.setattr(commits, "_stage_all", crowded)
-    (repository.top / "new").write_text("x")
-    with pytest.raises(WorkspaceError, match="branch main moved from"):
-        _checkpoint(repository, "work", 5)
-
-
-def _picking(repository: Repository, *picks: str) -> Path:
-    """Begin to pick commits of another branch, the first of which conflicts; gives the mark of it."""
-    top = repository.top
-    git(top, "switch", "-q", "-c", "other")
-    commit(top, "README.md", "theirs\n")
-    commit(top, "more", "theirs\n")
-    git(top, "switch", "-q", "main")
-    commit(top, "README.md", "ours\n")
-    subprocess.run(["git", "cherry-pick", *picks], cwd=top, check=False, capture_output=True)
-    return top / ".git" / "CHERRY_PICK_HEAD"
-
-
-def test_a_pick_in_conflict_is_refused_and_stays_what_it_is(repository: Repository) -> None:
-    """Neither the conflict nor git's knowledge of what was being picked is lost."""
-    mark = _picking(repository, "other~1")
-    picked, before = mark.read_text(), repository.head()
-    with pytest.raises(WorkspaceError, match="middle of a cherry-pick"):
-        _checkpoint(repository, "work", 5)
-    assert (mark.read_text(), repository.head()) == (picked, before)
-
-
-def test_a_pick_that_is_not_the_last_one_is_refused(repository: Repository) -> None:
-    """The conflict is resolved, but a further pick is to come: that is not for a checkpoint to end."""
-    mark = _picking(repository, "other~1", "other")
-    git(repository.top, "add", "README.md")
-    with pytest.raises(WorkspaceError, match="middle of a"):
-        _checkpoint(repository, "work", 5)
-    assert mark.exists()
-
-
-def test_a_pick_that_is_over_but_for_its_mark_is_committed(repository: Repository) -> None:
-    """Git could not delete the mark from within a session; nothing else is left of it."""
-    mark = _picking(repository, "other~1")
-    git(repository.top, "add", "README.md")
-    assert _checkpoint(repository, "work", 5) == repository.head()
-    assert not mark.exists()
-
-
-def test_conflicts_without_a_merge_are_refused(repository: Repository) -> None:
-    """A stash that does not apply leaves conflict markers and no sign of an operation."""
-    top = repository.top
-    (top / "README.md").write_text("stashed\n")
-    git(top, "stash", "-q")
-    before = commit(top, "README.md", "ours\n")
-    subprocess.run(["git", "stash", "pop"], cwd=top, check=False, capture_output=True)
-    with pytest.raises(WorkspaceError, match=r"unresolved conflicts: README\.md"):
-        _checkpoint(repository, "work", 5)
-    assert repository.head() == before
-
-
 def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -> None:
     """What git cannot add is an error; the error names the folder."""
     git(repository.top, "init", "-q", "vendor/tool")
@@ -441,62 +354,3 @@ def test_an_index_lock_that_stays_is_an_error_and_stays(
         _checkpoint(repository, "work", 5)
     assert "lock" in caught.value.hint
     assert lock.exists()
-
-
-def test_several_parents_are_merged_without_a_checkout(repository: Repository) -> None:
-    """Acceptance 24: the start is the merge of the tips, the same for the same tips."""
-    top = repository.top
-    base = repository.resolve("HEAD")
-    tips = []
-    for name in "abc":
-        git(top, "switch", "-q", "-c", f"story-{name}", base)
-        tips.append(commit(top, name, name))
-    git(top, "switch", "-q", "main")
-    merged = commits.merge_parents(repository, [*tips, base], "Merge")
-    assert all(repository.is_ancestor(tip, merged) for tip in tips)
-    assert sorted(repository.changed_paths(base, merged)) == ["a", "b", "c"]
-    assert commits.merge_parents(repository, [*tips, base], "Merge") == merged
-    assert repository.head() == base
-    assert look(repository, top).dirty == ()
-
-
-def test_parents_that_others_contain_are_left_out(repository: Repository) -> None:
-    """One tip that has all the others in its history is given back as it is."""
-    base = repository.resolve("HEAD")
-    tip = commit(repository.top, "a", "a")
-    assert commits.merge_parents(repository, [base, tip, base], "Merge") == tip
-
-
-def test_a_merge_conflict_names_the_files(repository: Repository) -> None:
-    """Acceptance 24: tips that do not merge fail with the paths."""
-    top, base = repository.top, repository.resolve("HEAD")
-    tips = []
-    for name in "ab":
-        git(top, "switch", "-q", "-c", f"story-{name}", base)
-        (top / "ünï code").write_text(name)
-        tips.append(commit(top, "README.md", name))
-    with pytest.raises(MergeConflictError) as caught:
-        commits.merge_parents(repository, tips, "Merge")
-    assert caught.value.paths == ("README.md", "ünï code")
-    assert caught.value.message == "story-a and story-b do not merge: conflicts in README.md, ünï code"
-    git(top, "branch", "-D", "story-a")
-    with pytest.raises(MergeConflictError, match=f"^{tips[0][:10]} and story-b do not merge"):
-        commits.merge_parents(repository, tips, "Merge")
-
-
-def test_a_git_that_cannot_merge_trees_is_named(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Several parents with a git before 2.38 say which version is needed."""
-    top, base = repository.top, repository.resolve("HEAD")
-    tips = []
-    for name in "ab":
-        git(top, "switch", "-q", "-c", f"story-{name}", base)
-        tips.append(commit(top, name, name))
-    fake = tmp_path / "bin" / "git"
-    fake.parent.mkdir()
-    fake.write_text('#!/bin/sh\ncase "$*" in *merge-tree*) exit 129;; esac\nexec /usr/bin/git "$@"\n')
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
-    with pytest.raises(RepositoryError, match=r"2\.38"):
-        commits.merge_parents(repository, tips, "Merge")

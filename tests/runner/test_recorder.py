@@ -216,6 +216,24 @@ async def test_what_must_not_follow_something_never_does(ahead: int) -> None:
     assert [message for transaction in store.transactions for message in transaction] == ["the end"]
 
 
+async def test_those_who_may_all_begin_share_one_transaction() -> None:
+    """Many stories that start at once cost one flush of the disk, as with anything else."""
+    store = Store()
+    recorder = _recorder(store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.record, RunEnded(exit_code=0))
+        await trio.testing.wait_all_tasks_blocked()
+        for name in ("a", "b"):
+            nursery.start_soon(recorder.record_unless, lambda: _full(recorder), Noted(message=name))
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(recorder.record, Noted(message="the end"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(recorder.record_unless, lambda: _full(recorder), Noted(message="too late"))
+        await trio.testing.wait_all_tasks_blocked()
+        store.go.set()
+    assert [messages for messages in store.transactions if messages] == [["a", "b", "the end"]]
+
+
 async def test_without_an_objection_it_is_recorded_with_what_was_deferred() -> None:
     """It costs no transaction of its own, and one that fails leaves nothing behind for the next."""
     store = Store()
