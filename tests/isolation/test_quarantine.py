@@ -58,12 +58,32 @@ def test_what_is_kept_can_be_read_back_to_the_byte(top: Path, tmp_path: Path) ->
     assert load(contents.repository, "run-1/s/1") == kept == load_all(contents.repository)[0]
     assert kept.ref == f"{REFS}run-1/s/1"
     assert git(top, "show", f"{kept.ref}:files/n/dot-git/config") == "inner"
+    assert git(top, "ls-tree", kept.ref, "files/run", "files/a").split()[::4] == ["100644", "100755"]
     out = tmp_path / "out"
     assert set(bring_out(contents.repository, kept, out)) == {ODD, "a", "link", "run", "n/.git/config"}
     assert (out / ODD).read_bytes() == b"\x00\xff\r\n"
     assert (out / "link").readlink() == Path("nowhere")
     assert (out / "run").stat().st_mode & 0o777 == 0o750
     assert {change.path: change.what for change in kept.changes}["dir/b"] is What.DELETED
+
+
+def test_all_who_may_have_done_it_are_named(top: Path) -> None:
+    """What is read back blames nobody more than what was kept."""
+    contents, before = _known(top)
+    (top / "new").write_text("x")
+    changes, who = _changes(contents, before), ("one", "two")
+    kept = keep(contents.repository, top, changes, run_id="run-1", story_ids=who, date=1.0)
+    assert load(contents.repository, "run-1/one/1") == kept
+    assert kept.story_ids == who
+
+
+def test_what_cannot_be_compared_counts_as_changed(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file too large to be remembered was written to, and is as long as before."""
+    monkeypatch.setattr("isolation.contents.LARGEST", 2)
+    (top / "large").write_text("old")
+    contents, before = _known(top)
+    (top / "large").write_text("new")
+    assert [(change.path, change.what) for change in _changes(contents, before)] == [("large", What.CHANGED)]
 
 
 def test_refs_are_made_once_and_never_moved(top: Path) -> None:
