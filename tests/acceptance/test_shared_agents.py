@@ -117,6 +117,15 @@ def test_the_prompt_says_who_commits(tree: Path) -> None:
     assert "committed or not" not in shared
 
 
+def test_a_session_in_a_shared_tree_is_told_so(tree: Path) -> None:
+    """What the session itself reads is what `prompt` shows: git is for looking only."""
+    write_story(tree, "a", command="cp $AUTOPILOT_PROMPT_FILE packages/a/prompt")
+    assert run(tree, *SHARED[:4], "--max-stories", "1", "--enforce", "detect").code == 0
+    told = git(tree, "show", "autopilot/a:packages/a/prompt")
+    assert "use git for looking only" in told
+    assert "committed or not" not in told
+
+
 def test_sandboxes_that_would_meet_at_the_top_are_told_of(tree: Path) -> None:
     """Two stories of codex that own no folder: the plan says what comes of it, and nothing when it is one."""
     for name, glob in (("a", "**/*.md"), ("b", "**/*.txt")):
