@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from isolation.errors import RepositoryError
-from isolation.repository import Repository, failure, metadata_lock
+from isolation.metadata_lock import metadata_lock
+from isolation.repository import Repository, failure
 
 _LACKS = re.compile(r"^(?:error: )?([0-9a-f]{40,64})\b", re.MULTILINE)
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from isolation.checkout import Look, admin_dir, look
 from isolation.commits import named, operation_in_progress
 from isolation.errors import IsolationError, RepositoryError
+from isolation.metadata_lock import metadata_lock
 from isolation.model import Closing, Workspace
 from isolation.registrations import clear_missing
-from isolation.repository import Repository, metadata_lock, offload
+from isolation.repository import Repository, offload
 
 TRASH = ".trash"
 _GITLINK = "160000"

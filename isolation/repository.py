@@ -1,4 +1,4 @@
-"""The only door to git: one way to call it, the questions asked of it, one lock around its metadata.
+"""The only door to git: one way to call it, and the questions asked of it.
 
 Everything goes through GitPython's command interface. Its methods block; from trio they run through
 `offload`, in a thread that cancellation never abandons, so git is never left half-way.
@@ -16,19 +16,18 @@ import re
 import shlex
 import shutil
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
-from isolation.disk import LockFile, replace_file
+from isolation.disk import replace_file
 from isolation.errors import GitCommandError, RepositoryError
 from isolation.frozen import frozen
-from isolation.layout import RepositoryPaths, find_repository, worktrees_lock_path
+from isolation.layout import RepositoryPaths, find_repository
+from isolation.metadata_lock import metadata_lock
 
 if TYPE_CHECKING:
     import trio
@@ -38,7 +37,6 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 OLDEST_GIT = (2, 31)
-LOCK_SECONDS = 60.0
 _FOREIGN_REPOSITORY = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -79,7 +77,6 @@ _HINTS = (
         "another git command is at work there; if none runs, remove the lock file it names",
     ),
 )
-_local_locks: dict[Path, threading.Lock] = {}
 
 
 @frozen
@@ -107,35 +104,6 @@ async def offload(
     import trio
 
     return await trio.to_thread.run_sync(function, *args, limiter=limiter)
-
-
-@contextmanager
-def metadata_lock(common_dir: Path) -> Iterator[None]:
-    """Hold the right to change shared git metadata, against other threads and other processes.
-
-    Blocks, for at most a minute; not re-entrant.
-    """
-    path = worktrees_lock_path(common_dir)
-    path.parent.mkdir(exist_ok=True)
-    deadline = time.monotonic() + LOCK_SECONDS
-    local = _local_locks.setdefault(path, threading.Lock())
-    with ExitStack() as held:
-        if not local.acquire(timeout=LOCK_SECONDS):
-            raise _lock_timeout(path)
-        held.callback(local.release)
-        while (lock := LockFile.attempt(path)) is None:
-            if time.monotonic() > deadline:
-                raise _lock_timeout(path)
-            time.sleep(0.003)
-        held.enter_context(lock)
-        yield
-
-
-def _lock_timeout(path: Path) -> RepositoryError:
-    return RepositoryError(
-        f"waited {LOCK_SECONDS:.0f} s for {path}",
-        hint="another autopilot-multi changes worktrees of this repository; is it stopped?",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +169,7 @@ class Repository:
         }
         foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in surroundings]
         unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
-        command = [*unset, "git", "-C", str(where), *_OPTIONS, *args]
+        command = [*unset, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
         with _as_file(stdin) as source:
             returncode, stdout, stderr = _git_class()(where).execute(
                 command,
@@ -380,6 +348,12 @@ def _lines(path: Path) -> list[bytes]:
 def _ceiling(where: Path) -> str:
     inherited = os.environ.get("GIT_CEILING_DIRECTORIES", "")
     return os.pathsep.join(part for part in (str(where.parent), inherited) if part)
+
+
+@cache
+def _program(path: str | None) -> str:
+    """Find git once: else each start tries all folders of PATH, while all threads stand still."""
+    return shutil.which("git", path=path) or "git"
 
 
 @cache

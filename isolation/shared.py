@@ -22,11 +22,12 @@ from isolation.claims import Claim
 from isolation.commits import Checkpoint, commit_tree, merge_parents, named, operation_in_progress
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.layout import claim_index_path, own_git_dir, require_component
+from isolation.metadata_lock import metadata_lock
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.owners import roots
 from isolation.private_index import ClaimTree, claim_tree, differing
 from isolation.registrations import load_registrations
-from isolation.repository import Repository, metadata_lock
+from isolation.repository import Repository
 
 LEFT = "refs/autopilot/left/"
 _NOBODY = "0" * 40

@@ -27,10 +27,11 @@ from isolation.commits import merge_parents, named, retried
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.frozen import frozen
 from isolation.layout import require_component
+from isolation.metadata_lock import metadata_lock
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.population import complete, is_half_filled, not_registered, populate, require_complete
 from isolation.registrations import Registration, clear_missing, load_registrations, lock_reason
-from isolation.repository import GitOutput, Repository, failure, metadata_lock, offload
+from isolation.repository import GitOutput, Repository, failure, offload
 
 if TYPE_CHECKING:
     import trio
@@ -74,10 +75,8 @@ async def create_or_attach(
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
     try:
-        filled = await offload(_fill, repository, request, place, limiter=populate_limiter)
-        await offload(_verify, repository, request, place, filled)
-        if turn is not None:
-            await turn()
+        await offload(_fill, repository, request, place, limiter=populate_limiter)
+        await (turn() if turn else trio.lowlevel.checkpoint())
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
             await offload(_roll_back, repository, request, place)
@@ -275,7 +274,13 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
     return output
 
 
-def _fill(repository: Repository, request: WorkspaceRequest, place: _Place) -> GitOutput | None:
+def _fill(repository: Repository, request: WorkspaceRequest, place: _Place) -> None:
+    """Put everything into the tree that belongs there, and see that it is there."""
+    filled = _filled(repository, request, place)
+    require_complete(repository, request.path, branch=request.branch, tip=place.tip, filled=filled)
+
+
+def _filled(repository: Repository, request: WorkspaceRequest, place: _Place) -> GitOutput | None:
     if place.made_tree:
         return populate(repository, request.path, request.branch)
     completed = complete(repository, request.path, request.branch) if place.half_filled else None
@@ -293,12 +298,6 @@ def _catch_up(repository: Repository, request: WorkspaceRequest, tip: str) -> No
             f"{named(look(repository, path).dirty)}",
             hint="commit, stash or remove them there, then run again",
         )
-
-
-def _verify(
-    repository: Repository, request: WorkspaceRequest, place: _Place, filled: GitOutput | None
-) -> None:
-    require_complete(repository, request.path, branch=request.branch, tip=place.tip, filled=filled)
 
 
 def _roll_back(repository: Repository, request: WorkspaceRequest, place: _Place) -> None:

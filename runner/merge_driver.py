@@ -12,7 +12,8 @@ from typing import Any
 
 from isolation.disk import replace_file
 from isolation.frozen import frozen
-from isolation.repository import Repository, failure, metadata_lock
+from isolation.metadata_lock import metadata_lock
+from isolation.repository import Repository, failure
 
 NAME = "autopilot-state"
 TITLE = "joins the state files of stories without a conflict"

@@ -299,23 +299,24 @@ class Pipeline:
 
     async def _passed(self, workspace: Workspace) -> StoryResult:
         now = self._now
-        commit = now.commit or workspace.base
+        commit, commits = now.commit or workspace.base, now.commits
+        proof = "verified" if self._sessions.verify_commands else "no verify commands"
         if not now.sessions:
             commit, reason = workspace.head, "its flow was already done"
-            return await offload(self._done, workspace, commit, now.commits, reason)
-        proof = "verified" if self._sessions.verify_commands else "no verify commands"
-        if now.commits:
-            reason = f"{now.commits} commit{'s' * (now.commits > 1)}, {proof}"
-            return await offload(self._done, workspace, commit, now.commits, reason)
-        if any(session.reported == "done" for session in now.sessions):
+        elif commits:
+            reason = f"{commits} commit{'s' * (commits > 1)}, {proof}"
+        elif any(session.reported == "done" for session in now.sessions):
             reason = f"no change was needed, {proof}"
-            return await offload(self._done, workspace, commit, 0, reason)
-        return verdicts.no_work(self._story.id, commit=commit)
+        else:
+            return verdicts.no_work(self._story.id, commit=commit)
+        if self._place.name and not self._tools.sharing:
+            return self._done(workspace, commit, commits, reason)
+        return await offload(self._done, workspace, commit, commits, reason)
 
     def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> StoryResult:
         return verdicts.done(
             self._story.id,
-            branch=self._repository.name_of_branch(workspace.branch),
+            branch=self._place.name or self._repository.name_of_branch(workspace.branch),
             commit=commit,
             commits=commits,
             reason=reason,

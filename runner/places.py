@@ -35,6 +35,8 @@ class StoryPlace:
         self._torn = torn
         self._turn = turn
         self._repository = tools.repository
+        self.name = ""
+        """What git takes for the story's branch; known with its first commit here."""
 
     @property
     def _now(self) -> StorySnapshot:
@@ -94,6 +96,7 @@ class StoryPlace:
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""
         repository, message = self._repository, self._message()
+        self.name = repository.name_of_branch(workspace.branch)
         if self._claim is not None:
             return commit_claim(repository, workspace, self._claim, message, at, since=since)
         require_there(repository, workspace.path)

@@ -14,7 +14,8 @@ import trio
 from isolation import commits
 from isolation.checkout import look
 from isolation.errors import GitCommandError, RepositoryError
-from isolation.repository import Repository, metadata_lock, offload, scrubbed
+from isolation.metadata_lock import metadata_lock
+from isolation.repository import Repository, offload, scrubbed
 from tests.conftest import git
 
 ODD_NAMES = ("with space", "new\nline", "ünïcödé", "tab\there", 'quo"te', os.fsdecode(b"latin-\xe9"), "-dash")
@@ -236,7 +237,7 @@ def test_exclude_asked_for_by_many_at_once_is_there_once(repository: Repository)
 def test_the_metadata_lock_excludes_other_processes(repository: Repository) -> None:
     """Another real process that wants the lock gets it only after we let go."""
     code = (
-        "import sys; from pathlib import Path; from isolation.repository import metadata_lock\n"
+        "import sys; from pathlib import Path; from isolation.metadata_lock import metadata_lock\n"
         "print('started', flush=True)\n"
         "with metadata_lock(Path(sys.argv[1])): print('locked', flush=True)\n"
     )
