@@ -32,7 +32,7 @@ import struct
 import sys
 import time
 
-from isolation.keeper_spawn import STAGE_FORK, Request, SpawnError, spawn
+from isolation.keeper_spawn import STAGE_FORK, Request, SpawnError, preload, spawn
 from isolation.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
 HEADER = struct.Struct("!III")
@@ -70,9 +70,10 @@ def main() -> None:
         adopt_orphans()
     set_name("apm-server")
     gc.disable()
-    gc.freeze()
     server = _Server(door, level)
     door.sendall(b"ready\n")
+    preload()
+    gc.freeze()
     server.serve()
     server.close()
 

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from isolation.syscall_filter import install
 from isolation.witness import Witness
@@ -34,6 +35,13 @@ def spawn(request: Request, stdin: int, output: int) -> tuple[int, Witness | Non
     if request[3]:
         return _start_confined(request, stdin, output)
     return _start(request, stdin, output), None
+
+
+def preload() -> None:
+    """Load what confines a session, once for all that are forked afterwards."""
+    with suppress(ImportError, OSError):  # without it, a session that must be confined says so
+        import isolation.landlock
+        import isolation.mounts  # noqa: F401  for later
 
 
 def confine(texts: Sequence[bytes]) -> None:

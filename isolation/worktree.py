@@ -76,7 +76,9 @@ async def create_or_attach(
         raise WorkspaceError(error.message, hint=error.hint) from error
     try:
         await offload(_fill, repository, request, place, limiter=populate_limiter)
-        await (turn() if turn else trio.lowlevel.checkpoint())
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if turn is not None:
+            await turn()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
             await offload(_roll_back, repository, request, place)
