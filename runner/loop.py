@@ -31,7 +31,7 @@ from runner.core.loop import (
     parks,
     switch,
 )
-from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Story, StoryResult, StorySnapshot, Tier
+from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Story, StoryResult, StorySnapshot, Tier, Usage
 from runner.core.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.spiral import failure_digest, same_failure, undone_and_redone
 from runner.selector import Selector, selector_for
@@ -286,7 +286,10 @@ class StoryLoop:
 
     def _facts(self) -> LoopFacts:
         tools, run, now = self._tools, self._tools.recorder.snapshot, self._now
-        settings, spent, own = tools.settings, run.usage, now.usage
+        settings = tools.settings
+        # Adding it all up costs more with each session; without a budget nobody asks.
+        spent = run.usage if {settings.token_budget, settings.cost_budget} != {None} else Usage()
+        own = now.usage if {settings.story_token_budget, settings.story_cost_budget} != {None} else Usage()
         return LoopFacts(
             aborted=self._senses.aborted(),
             cohort=self._cohort(),

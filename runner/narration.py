@@ -3,6 +3,7 @@
 Whatever an agent or a file name brought along is made harmless.
 """
 
+from functools import lru_cache
 from typing import assert_never
 
 from runner.core import agent_events as ae
@@ -27,7 +28,12 @@ def line_for(event: ev.Event, run: RunSnapshot) -> str | None:
 
 
 def _column(run: RunSnapshot) -> int:
-    return min(_WIDEST_ID, max((cells(name) for name in run.stories), default=0))
+    return _widest(tuple(run.stories))
+
+
+@lru_cache(maxsize=1)
+def _widest(names: tuple[StoryId, ...]) -> int:
+    return min(_WIDEST_ID, max(map(cells, names), default=0))
 
 
 def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR0911, PLR0912  one arm an event

@@ -122,6 +122,7 @@ class Orchestrator:
                 patient=self._awaiting_answers,
                 leaving=[name for name, count in self._active.items() if count and statuses[name].final],
                 held=self._held(),
+                reasons=False,
             )
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
             bodies += [

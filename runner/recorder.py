@@ -132,7 +132,7 @@ class Recorder:
         news = False
         for number, entry in enumerate(waiting):
             if entry.objection is None:
-                news = news or not entry.published
+                news = news or bool(entry.events and not entry.published)
             elif news:
                 self._waiting = waiting[number:]
                 break

@@ -56,6 +56,8 @@ class PlainView(_Still):
 
     def seen(self, event: Event, run: RunSnapshot) -> None:
         """Narrate what is worth a line; when verbose, also what sessions print."""
+        if self._output.quiet:
+            return
         line = line_for(event, run)
         if self._verbose and isinstance(event.body, OutputSeen):
             line = f"{event.body.story_id}: {neutral(event.body.line)}"

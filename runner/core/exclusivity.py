@@ -79,7 +79,7 @@ def classify(mode: str) -> Classified:
 
 def runs_alone(mode: str) -> bool:
     """Tell whether a session of this mode must have the repository to itself."""
-    return classify(mode).exclusivity is Exclusivity.EXCLUSIVE
+    return MODES.get(mode) is Exclusivity.EXCLUSIVE
 
 
 def outcome(caller: str, active: Sequence[Active], *, own_workspace: bool) -> Outcome:

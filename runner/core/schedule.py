@@ -62,12 +62,14 @@ def decide(
     patient: bool = False,
     leaving: Collection[StoryId] = (),
     held: Mapping[StoryId, str] = MappingProxyType({}),
+    reasons: bool = True,
 ) -> Decision:
     """Decide from the start order and every story's status; `order` has dependencies first.
 
     With `patient`, what waits for a parked story goes on waiting: a person may still answer. Those that are
     `leaving` have their verdict and still tidy up: they take no place, but nobody is alone beside them. Those
-    that are `held` are ready and yet do not start, for the reason given.
+    that are `held` are ready and yet do not start, for the reason given. Without `reasons` nobody is told
+    what he waits for.
     """
     open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
     if not admitting:
@@ -79,7 +81,8 @@ def decide(
             reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
             skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
             return Decision(start=(), queue=(), skip=skip, waiting_for={})
-    return _Round(order, statuses, window, policy, leaving).decision(open_, patient=patient, held=held)
+    decision = _Round(order, statuses, window, policy, leaving)
+    return decision.made(open_, patient=patient, held=held, reasons=reasons)
 
 
 class _Round:
@@ -98,9 +101,12 @@ class _Round:
         self.window = window
         self.policy = policy
         self.running = [story for story in order if statuses[story.id] is Status.RUNNING]
-        self.inside = [story for story in order if story in self.running or story.id in leaving]
+        inside = {*(story.id for story in self.running), *leaving}
+        self.inside = [story for story in order if story.id in inside]
 
-    def decision(self, open_: Sequence[Story], *, patient: bool, held: Mapping[StoryId, str]) -> Decision:
+    def made(
+        self, open_: Sequence[Story], *, patient: bool, held: Mapping[StoryId, str], reasons: bool
+    ) -> Decision:
         skip = self._skips(open_, _BLOCKS)
         left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
         ready = [story for story in left if not self._missing(story)]
@@ -109,7 +115,7 @@ class _Round:
             left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
         free = [story for story in ready if story.id not in held]
         start = self._start(free)
-        behind = self._behind_one_alone(ready)
+        behind = self._behind_one_alone(ready) if reasons else {}
         return Decision(
             start=start,
             queue=tuple(story.id for story in ready if self.now[story.id] is Status.WAITING),
@@ -119,7 +125,7 @@ class _Round:
                 if self._missing(story) or story.id not in held
                 else held[story.id]
                 for story in left
-                if story.id not in start
+                if reasons and story.id not in start
             },
             next=self._next([story for story in free if story.id not in start], open_),
         )
