@@ -1,7 +1,10 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+import trio
 
 from isolation.claims import Claim
 from isolation.commits import Checkpoint, checkpoint
@@ -15,6 +18,8 @@ from runner.core import events as ev
 from runner.core.model import Story, StorySnapshot
 from runner.tools import Tools
 from runner.turns import Turn
+
+A_MOMENT = 0.05
 
 
 def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
@@ -35,6 +40,7 @@ class StoryPlace:
         self._torn = torn
         self._turn = turn
         self._repository = tools.repository
+        self._opened_at = -math.inf
         self.name = ""
         """What git takes for the story's branch; known with its first commit here."""
 
@@ -86,12 +92,15 @@ class StoryPlace:
                     for skipped in opened.provision.skipped
                 ),
             )
+            self._opened_at = trio.current_time()
             yield opened
 
     async def require_there(self, workspace: Workspace) -> None:
         """Raise when the story's worktree was taken away while it worked; the shared tree is the user's."""
-        if self._claim is None:
-            await offload(require_there, self._repository, workspace.path)
+        opened_at, self._opened_at = self._opened_at, -math.inf
+        if self._claim is not None or trio.current_time() < opened_at + A_MOMENT:
+            return  # it was looked at just now, and nothing has run in it yet
+        await offload(require_there, self._repository, workspace.path)
 
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""
