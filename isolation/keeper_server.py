@@ -76,6 +76,7 @@ def main() -> None:
     gc.freeze()
     server.serve()
     server.close()
+    os._exit(os.EX_OK)  # nothing is left that would have to be put in order
 
 
 def _wake_on_child() -> int:

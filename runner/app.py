@@ -115,7 +115,8 @@ async def start_run(
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
     run_id, settings = new_run_id(), plan.settings
     sample = sample or Probe()
-    tier = evaluate(await offload(sample, plan.worktree_root), settings.tiers).tier
+    seen = await offload(sample, plan.worktree_root)
+    tier = evaluate(seen, settings.tiers).tier
     repository, root = plan.repository, plan.worktree_root
     first = beginning(plan, tier, await offload(enforcement_of, repository, settings, root, plan.stories))
     notes = tuple(ev.Noted(message=note) for note in plan.notes)
@@ -130,10 +131,16 @@ async def start_run(
                 settings=settings, order=plan.stories, agents=plan.agents, retry_failed=plan.retry_failed
             ),
             view=view,
-            sample=sample,
+            sample=_first(seen, sample),
             desk=desk,
             quiet=quiet,
         )
+
+
+def _first(seen: ResourceSample, sample: Sampler) -> Sampler:
+    """Give what was seen just now before anything is looked at again."""
+    left = [seen]
+    return lambda where: left.pop() if left else sample(where)
 
 
 def nothing_to_do(plan: Plan) -> Ended:

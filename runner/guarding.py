@@ -1,8 +1,10 @@
 """Whether the stories of a run are kept within their worktrees by the system, and by what."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
+from isolation.errors import IsolationError
 from isolation.frozen import frozen
 from isolation.guard import for_worktree, offered, worktree_offer
 from isolation.layout import RepositoryPaths
@@ -36,10 +38,20 @@ class Guarding:
         return for_worktree(repository, workspace, means=self.means, root=root, shared=shared)
 
 
-def ask_ahead(settings: Settings) -> None:
-    """Begin to find out what guards a run, beside whatever else comes before it."""
-    if settings.bg_isolation == IsolationMode.WORKTREE and settings.guard:
-        threading.Thread(target=offered, args=(EnforcementLevel.DENY,)).start()
+def ask_ahead(repository: Repository, settings: Settings) -> None:
+    """Begin to ask machine and git what a run must know, beside whatever else comes before it.
+
+    The answers are kept; whoever needs one that is not there yet waits for it.
+    """
+    guarded = settings.bg_isolation == IsolationMode.WORKTREE and settings.guard
+
+    def ask() -> None:
+        with suppress(OSError, IsolationError):  # whoever asks next hears of it
+            _ = repository.has_identity
+            if guarded:
+                offered(EnforcementLevel.DENY)
+
+    threading.Thread(target=ask).start()
 
 
 def guarding_of(paths: RepositoryPaths, settings: Settings, root: Path) -> Guarding:

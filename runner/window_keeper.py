@@ -30,7 +30,7 @@ class WindowKeeper:
         if settings.window == FIXED:
             told = f"the window is fixed: {settings.max_stories} at once, whatever the machine can bear"
             bodies.append(ev.Noted(message=told))
-        await self._tools.recorder.record(*bodies)
+        self._tools.recorder.defer(*bodies)  # the first stories are recorded right behind it
         return window
 
     async def keep(self, window: Window) -> None:

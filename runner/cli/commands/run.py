@@ -73,7 +73,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
 
     idle = all(story.id in plan.finished for story in plan.own)
     if not idle:
-        ask_ahead(plan.settings)  # the machine tries it out while the rest of the program is loaded
+        ask_ahead(plan.repository, plan.settings)  # answered while the rest of the program is loaded
     import trio
 
     from runner.app import nothing_to_do, start_run
