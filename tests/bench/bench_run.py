@@ -1,10 +1,14 @@
 """30 stories of 100 ms, window 3: the program beside GNU parallel in ready-made worktrees.
 
 The ideal is 1.0 s of work. Workspace time is what plain git needs to add 30 worktrees and then to remove
-them, one after another, measured in the same round; the gate is 1.25 times (ideal + workspace time) for the
-whole program, from its start to its exit. The run itself, from its first record to its last, is printed
-beside it. The program has its bytecode, as an installed one has. The median of nine interleaved rounds
-counts, since machines are noisy.
+them, one after another, measured in the same round. Two ratios have a gate of 1.25:
+
+- the run, from its first record to its last, to ideal + workspace time;
+- the whole program, from its start to its exit, to the same and what Python needs to load the libraries that
+  the program stands on.
+
+The whole program to ideal + workspace time alone is printed beside them. The program has its bytecode, as an
+installed one has. The medians of nine interleaved rounds count, since machines are noisy.
 
 Each of the three works in a repository of its own, and nothing is deleted between the rounds: on some file
 systems (ext4 without a journal) it costs up to forty times as much to create a file soon after many were
@@ -18,16 +22,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 
 from tests.acceptance.program import command, write_story
 from tests.conftest import git
 
 STORIES, WINDOW, SECONDS, ROUNDS = 30, 3, 0.1, 9
 GATE = 1.25
+LOADING = (sys.executable, "-c", "import trio, git, pydantic, psutil, yaml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,33 +41,46 @@ class Round:
     """What one round took, in seconds."""
 
     workspace: float
+    loading: float
     parallel: float | None
     whole: float
     run: float
 
     @property
-    def ratio(self) -> float:
-        """The program beside the ideal and the workspaces."""
-        return self.whole / (STORIES * SECONDS / WINDOW + self.workspace)
+    def least(self) -> float:
+        """The work itself and the workspaces."""
+        return STORIES * SECONDS / WINDOW + self.workspace
 
 
 def main() -> bool:
-    """Measure and print; False when the gate is missed."""
+    """Measure and print; False when a gate is missed."""
     with tempfile.TemporaryDirectory() as folder:
         _round(Path(folder), 0)  # the first one writes the bytecode
-        rounds = sorted(
-            (_round(Path(folder), number) for number in range(1, ROUNDS + 1)), key=lambda each: each.ratio
-        )
-    middle = rounds[len(rounds) // 2]
-    peer = f"{middle.parallel:.2f} s" if middle.parallel is not None else "not installed"
-    beside = f", ratio {middle.whole / (middle.parallel + middle.workspace):.2f}" if middle.parallel else ""
-    ratios = ", ".join(f"{each.ratio:.2f}" for each in rounds)
+        rounds = [_round(Path(folder), number) for number in range(1, ROUNDS + 1)]
+    run = _spread(each.run / each.least for each in rounds)
+    whole = _spread(each.whole / (each.least + each.loading) for each in rounds)
+    bare = _spread(each.whole / each.least for each in rounds)
+    peers = [each.whole / (each.parallel + each.workspace) for each in rounds if each.parallel]
+    peer = f"{median(peers):.2f}" if peers else "not measured, it is not installed"
+    names = ("run", "whole", "workspace", "loading")
+    seconds = ", ".join(f"{name} {median(getattr(each, name) for each in rounds):.2f} s" for name in names)
     print(  # noqa: T201  a benchmark prints
-        f"run: 30 stories of 100 ms, window 3: {middle.whole:.2f} s, of it the run {middle.run:.2f} s; "
-        f"ideal 1.00 s + worktrees {middle.workspace:.2f} s; ratios {ratios} (gate {GATE}); "
-        f"GNU parallel in ready-made worktrees: {peer}, with worktrees{beside}"
+        f"run: 30 stories of 100 ms, window 3: {seconds}, ideal 1.00 s; ratio of the run {_shown(run)}, "
+        f"of the whole program {_shown(whole)}, gates {GATE}; without the loading {_shown(bare)}; "
+        f"to GNU parallel and the worktrees {peer}"
     )
-    return middle.ratio <= GATE
+    return run[1] <= GATE and whole[1] <= GATE
+
+
+def _spread(ratios: Iterable[float]) -> tuple[float, float, float]:
+    """Give the least, the median and the largest."""
+    found = sorted(ratios)
+    return found[0], median(found), found[-1]
+
+
+def _shown(spread: tuple[float, float, float]) -> str:
+    least, middle, largest = spread
+    return f"{middle:.2f} ({least:.2f} to {largest:.2f})"
 
 
 def _round(folder: Path, number: int) -> Round:
@@ -74,7 +93,8 @@ def _round(folder: Path, number: int) -> Round:
     run = _program(ours, folder / "bytecode")
     whole = time.perf_counter() - began
     workspace = workspace or _timed(lambda: _plain_worktrees(plain))
-    return Round(workspace=workspace, parallel=parallel, whole=whole, run=run)
+    loading = _timed(lambda: subprocess.run(LOADING, check=True, env=_env(folder / "bytecode")))
+    return Round(workspace=workspace, loading=loading, parallel=parallel, whole=whole, run=run)
 
 
 def _prepare(root: Path) -> None:
@@ -88,10 +108,15 @@ def _prepare(root: Path) -> None:
     git(root, "commit", "-q", "-m", "first")
 
 
-def _program(root: Path, bytecode: Path) -> float:
-    """Run the program, and give how long the run itself took."""
+def _env(bytecode: Path) -> dict[str, str]:
     env = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
+    return env
+
+
+def _program(root: Path, bytecode: Path) -> float:
+    """Run the program, and give how long the run itself took."""
+    env = _env(bytecode)
     args = command(f"--max-stories={WINDOW}", "-q", "--json")
     done = subprocess.run(args, cwd=root, check=True, capture_output=True, env=env)
     data = json.loads(done.stdout)["data"]
