@@ -1,7 +1,6 @@
 """A story that has a branch already goes on from what it is to start from now, and loses nothing."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import trio
@@ -12,11 +11,6 @@ from isolation.model import Workspace
 from isolation.repository import Repository
 from tests.conftest import git
 from tests.isolation.worktrees import commit, make, wanted
-
-
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
 
 
 async def reopen(repository: Repository, base: str, *, needed: bool = False) -> Workspace:

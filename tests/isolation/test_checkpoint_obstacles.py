@@ -9,20 +9,7 @@ from isolation import commits
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.repository import Repository
 from tests.conftest import git
-from tests.isolation.worktrees import commit
-
-
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
-def _checkpoint(repository: Repository, message: str, date: float) -> str:
-    """Make a checkpoint of the main checkout and give the tip; the count must agree with git's."""
-    base = git(repository.top, "rev-list", "--max-parents=0", "main").strip()
-    made = commits.checkpoint(repository, repository.top, "main", message, date, base=base, since=base)
-    assert made.commits == int(git(repository.top, "rev-list", "--count", f"{base}..main"))
-    return made.tip
+from tests.isolation.worktrees import checkpoint_of_main, commit
 
 
 @pytest.mark.parametrize("obstacle", ["blobs", "trees", "branch"])
@@ -38,11 +25,11 @@ def test_a_checkpoint_that_git_cannot_make_is_an_error(repository: Repository, o
     for place in full:
         place.touch()
     with pytest.raises(GitCommandError):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert (repository.head(), (top / "new").exists()) == (before, True)
     for place in full:
         place.unlink()
-    assert "new" in git(top, "ls-tree", "--name-only", _checkpoint(repository, "work", 5)).split()
+    assert "new" in git(top, "ls-tree", "--name-only", checkpoint_of_main(repository, "work", 5)).split()
 
 
 def test_somebodys_commit_in_the_middle_of_a_checkpoint_is_noticed(
@@ -58,7 +45,7 @@ def test_somebodys_commit_in_the_middle_of_a_checkpoint_is_noticed(
     monkeypatch.setattr(commits, "_stage_all", crowded)
     (repository.top / "new").write_text("x")
     with pytest.raises(WorkspaceError, match="branch main moved from"):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
 
 
 def _picking(repository: Repository, *picks: str) -> Path:
@@ -78,7 +65,7 @@ def test_a_pick_in_conflict_is_refused_and_stays_what_it_is(repository: Reposito
     mark = _picking(repository, "other~1")
     picked, before = mark.read_text(), repository.head()
     with pytest.raises(WorkspaceError, match="middle of a cherry-pick"):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert (mark.read_text(), repository.head()) == (picked, before)
 
 
@@ -87,7 +74,7 @@ def test_a_pick_that_is_not_the_last_one_is_refused(repository: Repository) -> N
     mark = _picking(repository, "other~1", "other")
     git(repository.top, "add", "README.md")
     with pytest.raises(WorkspaceError, match="middle of a"):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert mark.exists()
 
 
@@ -95,7 +82,7 @@ def test_a_pick_that_is_over_but_for_its_mark_is_committed(repository: Repositor
     """Git could not delete the mark from within a session; nothing else is left of it."""
     mark = _picking(repository, "other~1")
     git(repository.top, "add", "README.md")
-    assert _checkpoint(repository, "work", 5) == repository.head()
+    assert checkpoint_of_main(repository, "work", 5) == repository.head()
     assert not mark.exists()
 
 
@@ -107,5 +94,5 @@ def test_conflicts_without_a_merge_are_refused(repository: Repository) -> None:
     before = commit(top, "README.md", "ours\n")
     subprocess.run(["git", "stash", "pop"], cwd=top, check=False, capture_output=True)
     with pytest.raises(WorkspaceError, match=r"unresolved conflicts: README\.md"):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert repository.head() == before

@@ -15,11 +15,6 @@ from tests.conftest import git
 from tests.isolation.worktrees import commit, git_dir_of, make
 
 
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
 async def test_a_finished_clean_story_leaves_only_its_branch(repository: Repository) -> None:
     """Acceptance 14: tree and metadata gone, branch and commits kept, even ignored files do not hold it."""
     workspace = await make(repository)

@@ -11,20 +11,7 @@ from isolation.checkout import look
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.repository import Repository
 from tests.conftest import git
-from tests.isolation.worktrees import commit
-
-
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
-def _checkpoint(repository: Repository, message: str, date: float) -> str:
-    """Make a checkpoint of the main checkout and give the tip; the count must agree with git's."""
-    base = git(repository.top, "rev-list", "--max-parents=0", "main").strip()
-    made = commits.checkpoint(repository, repository.top, "main", message, date, base=base, since=base)
-    assert made.commits == int(git(repository.top, "rev-list", "--count", f"{base}..main"))
-    return made.tip
+from tests.isolation.worktrees import checkpoint_of_main, commit
 
 
 def test_a_checkpoint_takes_what_lies_outside_a_sparse_checkout(repository: Repository) -> None:
@@ -37,7 +24,7 @@ def test_a_checkpoint_takes_what_lies_outside_a_sparse_checkout(repository: Repo
     (top / "unseen").mkdir(exist_ok=True)
     (top / "unseen" / "new").write_text("x")
     (top / "unseen" / "old").write_text("changed")
-    done = _checkpoint(repository, "work\n", 1_700_000_000)
+    done = checkpoint_of_main(repository, "work\n", 1_700_000_000)
     assert git(top, "diff-tree", "-r", "--name-only", "--no-commit-id", done).split() == [
         "unseen/new",
         "unseen/old",
@@ -55,14 +42,14 @@ def test_checkpoint_commits_everything_once(repository: Repository) -> None:
     top = repository.top
     (top / "new").write_text("x")
     (top / "README.md").unlink()
-    done = _checkpoint(repository, "work\n\nAutopilot-Story: a\n", 1_700_000_000)
+    done = checkpoint_of_main(repository, "work\n\nAutopilot-Story: a\n", 1_700_000_000)
     assert repository.head() == done
     assert look(repository, top).dirty == ()
     assert git(top, "log", "-1", "--format=%at %ct %an%n%(trailers:only)").split("\n")[:2] == [
         "1700000000 1700000000 Test",
         "Autopilot-Story: a",
     ]
-    assert _checkpoint(repository, "again", 1_700_000_000) == done
+    assert checkpoint_of_main(repository, "again", 1_700_000_000) == done
 
 
 @pytest.mark.parametrize("log", ["true", "false"])
@@ -178,9 +165,9 @@ def test_a_repeated_checkpoint_gives_the_same_commit(repository: Repository) -> 
     """Torn between commit and branch move, the same checkpoint done again has the same id."""
     top, before = repository.top, repository.resolve("HEAD")
     (top / "new").write_text("x")
-    first = _checkpoint(repository, "work", 5)
+    first = checkpoint_of_main(repository, "work", 5)
     git(top, "update-ref", "refs/heads/main", before)
-    assert _checkpoint(repository, "work", 5) == first
+    assert checkpoint_of_main(repository, "work", 5) == first
 
 
 def test_without_an_identity_the_runner_commits_under_its_own_name(
@@ -193,7 +180,7 @@ def test_without_an_identity_the_runner_commits_under_its_own_name(
     repository = Repository.open(repository.top)
     assert not repository.has_identity
     (repository.top / "new").write_text("x")
-    _checkpoint(repository, "work", 5)
+    checkpoint_of_main(repository, "work", 5)
     assert git(repository.top, "log", "-1", "--format=%an <%ae>").strip() == (
         "autopilot-multi <autopilot-multi@localhost>"
     )
@@ -204,7 +191,7 @@ def test_a_checkpoint_off_its_branch_is_refused(repository: Repository) -> None:
     git(repository.top, "switch", "-q", "-c", "other")
     (repository.top / "new").write_text("x")
     with pytest.raises(WorkspaceError, match="on branch other, not on main"):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert look(repository, repository.top).dirty == ("new",)
 
 
@@ -217,7 +204,7 @@ def test_a_branch_that_is_gone_is_told_with_the_way_back(repository: Repository)
         commits.checkpoint(repository, top, "main", "work", 5, base=before, since=before)
     assert refused.value.hint.startswith(f"`git branch main {before[:12]}`")
     git(top, "branch", "main", before[:12])
-    assert _checkpoint(repository, "work", 5) != before
+    assert checkpoint_of_main(repository, "work", 5) != before
 
 
 def test_a_lock_that_a_dead_git_left_on_the_branch_is_named(repository: Repository) -> None:
@@ -225,7 +212,7 @@ def test_a_lock_that_a_dead_git_left_on_the_branch_is_named(repository: Reposito
     (repository.top / "new").write_text("x")
     (repository.top / ".git" / "refs" / "heads" / "main.lock").touch()
     with pytest.raises(GitCommandError, match=r"main\.lock") as refused:
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert "remove the lock file it names" in refused.value.hint
 
 
@@ -238,7 +225,7 @@ def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository
     commit(top, "README.md", "ours\n")
     subprocess.run(["git", "merge", "-q", "other"], cwd=top, check=False, capture_output=True)
     with pytest.raises(WorkspaceError, match="middle of a merge"):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
 
 
 def test_a_checkpoint_is_what_was_asked_for_whatever_the_user_has_set_up(repository: Repository) -> None:
@@ -252,7 +239,7 @@ def test_a_checkpoint_is_what_was_asked_for_whatever_the_user_has_set_up(reposit
         hook.chmod(0o755)
     (top / "new").write_text("x")
     message = "#17: work\n\n# a heading\n\nAutopilot-Story: a\n"
-    done = _checkpoint(repository, message, 5)
+    done = checkpoint_of_main(repository, message, 5)
     assert git(top, "show", "--no-patch", "--format=%B", done).rstrip("\n") == message.rstrip("\n")
     assert not (top.parent / "hooked").exists()
 
@@ -262,7 +249,7 @@ def test_a_nested_repository_without_a_commit_is_named(repository: Repository) -
     git(repository.top, "init", "-q", "vendor/tool")
     (repository.top / "vendor" / "tool" / "file").write_text("x")
     with pytest.raises(WorkspaceError, match="vendor/tool/ is a git repository without a commit"):
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
 
 
 def test_a_nested_repository_with_commits_is_refused_until_its_files_can_be_committed(
@@ -273,10 +260,10 @@ def test_a_nested_repository_with_commits_is_refused_until_its_files_can_be_comm
     git(repository.top, "init", "-q", str(inner))
     commit(inner, "index.html")
     with pytest.raises(WorkspaceError, match=r"web app inside .* is a git repository of its own") as refused:
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert "remove web app/.git" in refused.value.hint
     shutil.rmtree(inner / ".git")
-    done = _checkpoint(repository, "work", 5)
+    done = checkpoint_of_main(repository, "work", 5)
     assert "web app/index.html" in git(repository.top, "ls-tree", "-r", "--name-only", done).splitlines()
 
 
@@ -290,7 +277,7 @@ def _add_submodule(repository: Repository, library: Path) -> None:
 def test_a_submodule_that_was_added_is_committed(repository: Repository, tmp_path: Path) -> None:
     """A session may add a submodule: others can fetch what its id stands for."""
     _add_submodule(repository, tmp_path / "library")
-    done = _checkpoint(repository, "work", 5)
+    done = checkpoint_of_main(repository, "work", 5)
     assert "lib" in git(repository.top, "ls-tree", "--name-only", done).split()
 
 
@@ -300,29 +287,29 @@ def test_what_is_uncommitted_in_a_submodule_is_refused(
 ) -> None:
     """A commit holds the submodule's id alone; once it is committed there, the new id is."""
     _add_submodule(repository, tmp_path / "library")
-    _checkpoint(repository, "with a submodule", 5)
+    checkpoint_of_main(repository, "with a submodule", 5)
     top = repository.top
     (top / "lib" / name).write_text("changed")
     (top / "beside").write_text("x")
     for _ in range(2):
         with pytest.raises(WorkspaceError, match="uncommitted files in a submodule") as refused:
-            _checkpoint(repository, "work", 6)
+            checkpoint_of_main(repository, "work", 6)
     assert refused.value.message.endswith(": lib")
     assert git(top, "show", "main:beside") == "x", "what can be committed is"
     inner = commit(top / "lib", name, "changed")
-    assert git(top, "rev-parse", f"{_checkpoint(repository, 'work', 7)}:lib").strip() == inner
+    assert git(top, "rev-parse", f"{checkpoint_of_main(repository, 'work', 7)}:lib").strip() == inner
 
 
 def test_a_submodule_that_the_user_ignores_is_no_hindrance(repository: Repository, tmp_path: Path) -> None:
     """`ignore` in .gitmodules says that what a build leaves there is nothing."""
     _add_submodule(repository, tmp_path / "library")
     git(repository.top, "config", "--file", ".gitmodules", "submodule.lib.ignore", "untracked")
-    _checkpoint(repository, "with a submodule", 5)
+    checkpoint_of_main(repository, "with a submodule", 5)
     (repository.top / "lib" / "built").write_text("x")
-    _checkpoint(repository, "work", 6)
+    checkpoint_of_main(repository, "work", 6)
     (repository.top / "lib" / "code").write_text("changed")
     with pytest.raises(WorkspaceError, match="uncommitted files in a submodule"):
-        _checkpoint(repository, "work", 7)
+        checkpoint_of_main(repository, "work", 7)
 
 
 def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +325,7 @@ def test_a_held_index_lock_is_waited_for(repository: Repository, monkeypatch: py
             lock.unlink()
 
     monkeypatch.setattr("isolation.commits.time.sleep", wait)
-    assert _checkpoint(repository, "work", 5) == repository.head()
+    assert checkpoint_of_main(repository, "work", 5) == repository.head()
     assert waits == [0.05, 0.1, 0.2]
 
 
@@ -351,6 +338,6 @@ def test_an_index_lock_that_stays_is_an_error_and_stays(
     lock.write_text("")
     (repository.top / "new").write_text("x")
     with pytest.raises(GitCommandError) as caught:
-        _checkpoint(repository, "work", 5)
+        checkpoint_of_main(repository, "work", 5)
     assert "lock" in caught.value.hint
     assert lock.exists()

@@ -13,11 +13,6 @@ from tests.conftest import git
 from tests.isolation.worktrees import commit
 
 
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
 def test_several_parents_are_merged_without_a_checkout(repository: Repository) -> None:
     """Acceptance 24: the start is the merge of the tips, the same for the same tips."""
     top = repository.top

@@ -14,11 +14,6 @@ from tests.conftest import git
 from tests.isolation.worktrees import branches, commit, git_dir_of, hook, make
 
 
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
 async def test_a_file_that_a_full_disk_cut_off_is_not_taken_for_whole(repository: Repository) -> None:
     """Acceptance 72: a checkout that failed and left a file short is taken back, never worked in.
 

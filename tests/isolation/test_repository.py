@@ -21,11 +21,6 @@ from tests.conftest import git
 ODD_NAMES = ("with space", "new\nline", "ünïcödé", "tab\there", 'quo"te', os.fsdecode(b"latin-\xe9"), "-dash")
 
 
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
 def commit(cwd: Path, name: str, text: str) -> str:
     """Commit one file and give the new commit."""
     (cwd / name).write_text(text)

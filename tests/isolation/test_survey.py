@@ -15,11 +15,6 @@ from tests.isolation.worktrees import branches, commit, make
 
 
 @pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
-@pytest.fixture
 def root(repository: Repository) -> Path:
     return worktree_root(repository.common_dir)
 

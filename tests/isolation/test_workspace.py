@@ -1,7 +1,6 @@
 """The one entrance: what stays and what goes when a story leaves its workspace."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import trio
@@ -11,16 +10,6 @@ from isolation.repository import Repository
 from isolation.workspace import open_workspace
 from tests.conftest import git
 from tests.isolation.worktrees import branches, wanted
-
-
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
-@pytest.fixture
-def limiter() -> trio.CapacityLimiter:
-    return trio.CapacityLimiter(2)
 
 
 async def test_an_unfinished_story_keeps_its_workspace(

@@ -19,16 +19,6 @@ from tests.conftest import git
 from tests.isolation.worktrees import OPENER, branches, commit, contents, git_dir_of, hook, make, wanted
 
 
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
-@pytest.fixture
-def limiter() -> trio.CapacityLimiter:
-    return trio.CapacityLimiter(2)
-
-
 async def test_two_stories_get_distinct_worktrees_and_the_main_checkout_stays(repository: Repository) -> None:
     """Acceptance 9: own trees, branches and indexes; what the user has in the checkout is untouched."""
     (repository.top / "untracked").write_text("mine")

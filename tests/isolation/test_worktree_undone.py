@@ -16,16 +16,6 @@ from tests.conftest import git
 from tests.isolation.worktrees import branches, commit, git_dir_of, hook, make, wanted
 
 
-@pytest.fixture
-def repository(repo: Path) -> Repository:
-    return Repository.open(repo)
-
-
-@pytest.fixture
-def limiter() -> trio.CapacityLimiter:
-    return trio.CapacityLimiter(2)
-
-
 async def test_a_tree_that_cannot_be_filled_is_rolled_back(make_repository: Callable[..., Path]) -> None:
     """A filter that fails for one file leaves no worktree, no branch, no folder."""
     attributes = {".gitattributes": "*.bin filter=broken\n", "a.bin": "x", "b.txt": "x"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import trio
 
-from isolation import worktree
+from isolation import commits, worktree
 from isolation.layout import own_git_dir, worktree_path, worktree_root
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.repository import Repository
@@ -93,3 +93,11 @@ def git_dir_of(checkout: Path) -> Path:
     found = own_git_dir(checkout)
     assert found is not None
     return found
+
+
+def checkpoint_of_main(repository: Repository, message: str, date: float) -> str:
+    """Make a checkpoint of the main checkout and give the tip; the count must agree with git's."""
+    base = git(repository.top, "rev-list", "--max-parents=0", "main").strip()
+    made = commits.checkpoint(repository, repository.top, "main", message, date, base=base, since=base)
+    assert made.commits == int(git(repository.top, "rev-list", "--count", f"{base}..main"))
+    return made.tip

@@ -1,7 +1,7 @@
 """The recorder: durable first, shared transactions, and nobody is told that something is safe too early."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import trio
@@ -74,10 +74,8 @@ async def test_what_is_deferred_comes_with_the_next_record() -> None:
     assert _messages(recorder) == ["later", "now"]
 
 
-async def test_a_failed_transaction_fails_everyone_in_it() -> None:
-    """No caller goes on as if its event were safe."""
-    store = Store()
-    recorder = _recorder(store)
+def _recording(recorder: Recorder) -> tuple[list[str], Callable[[str], Awaitable[None]]]:
+    """Give who failed to record its name, and how to try."""
     failed: list[str] = []
 
     async def record(name: str) -> None:
@@ -86,6 +84,14 @@ async def test_a_failed_transaction_fails_everyone_in_it() -> None:
         except JournalError:
             failed.append(name)
 
+    return failed, record
+
+
+async def test_a_failed_transaction_fails_everyone_in_it() -> None:
+    """No caller goes on as if its event were safe."""
+    store = Store()
+    recorder = _recorder(store)
+    failed, record = _recording(recorder)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(record, "first")
         await trio.testing.wait_all_tasks_blocked()
@@ -103,14 +109,7 @@ async def test_who_waits_behind_a_failed_transaction_is_recorded_in_turn() -> No
     store = Store()
     store.fails_at = "a"
     recorder = _recorder(store)
-    failed: list[str] = []
-
-    async def record(name: str) -> None:
-        try:
-            await recorder.record(Noted(message=name))
-        except JournalError:
-            failed.append(name)
-
+    failed, record = _recording(recorder)
     recorder.defer(Noted(message="before"))
     async with trio.open_nursery() as nursery:
         for name in ("a", "b"):
@@ -126,14 +125,7 @@ async def test_who_is_in_a_failed_transaction_of_anothers_tries_for_itself() -> 
     """Both wait, the first to come writes for both and fails: the other's event is not lost with it."""
     store = Store()
     recorder = _recorder(store)
-    failed: list[str] = []
-
-    async def record(name: str) -> None:
-        try:
-            await recorder.record(Noted(message=name))
-        except JournalError:
-            failed.append(name)
-
+    failed, record = _recording(recorder)
     async with trio.open_nursery() as nursery:
         for name in ("first", "a", "b"):
             nursery.start_soon(record, name)
