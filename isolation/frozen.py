@@ -2,8 +2,8 @@
 
 The standard decorator writes and compiles half a dozen functions for each class: more than half a
 millisecond, and over a tenth of a second for all of this program's classes, most of which no single
-command uses. Here a class gets its fields at once, and its methods from the standard decorator when one
-of them is first called. From then on it is the class that the standard decorator would have made.
+command uses. Here a class gets its fields at once, and each of its methods from the standard decorator when
+that is first called. To whoever uses it, it is the class that the standard decorator would have made.
 """
 
 from collections.abc import Callable
