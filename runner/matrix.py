@@ -8,7 +8,6 @@ import json
 from typing import Any
 
 from isolation.frozen import frozen
-from isolation.layout import main_checkout
 from runner.core.errors import RunnerError
 from runner.core.fanout import Job, fan_out
 from runner.core.model import ContinuePolicy, Status, StoryId
@@ -119,7 +118,7 @@ def _seconds(backlog: Backlog) -> dict[StoryId, float]:
     """Give how long stories take: by their own estimate, else as when they last ran, as the records tell."""
     found: dict[StoryId, float] = {}
     repository = backlog.repository
-    for record in load_loops(main_checkout(repository.common_dir) or repository.top):
+    for record in load_loops(repository.main_checkout or repository.top):
         seconds, story = record.get("duration_seconds"), record.get("story_id")
         if record.get("kind") == "story" and isinstance(seconds, int | float) and isinstance(story, str):
             found[StoryId(story)] = float(seconds)

@@ -6,7 +6,6 @@ The main checkout keeps them for all worktrees of the repository.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from isolation.layout import main_checkout
 from isolation.repository import Repository
 from runner.core.model import RunSnapshot
 from runner.recorder import Recorder
@@ -16,7 +15,7 @@ def write_records(run: RunSnapshot, repository: Repository) -> None:
     """Write the run's records; a second time replaces the first."""
     from runner.telemetry import write_run  # loaded when a run ends, not before it starts
 
-    write_run(run, main_checkout(repository.common_dir) or repository.top)
+    write_run(run, repository.main_checkout or repository.top)
 
 
 @asynccontextmanager

@@ -30,14 +30,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Read the records and show what they tell."""
-    from isolation.layout import find_repository, main_checkout
+    from isolation.layout import find_repository
     from runner.core.past_runs import past_runs
     from runner.telemetry import load_loops
 
     paths = find_repository(Path(arguments.directory))
     if present := _going_on(arguments.directory):
         output.say(f"run {present} is going on; `autopilot-multi status` shows it")
-    runs = past_runs(load_loops(main_checkout(paths.common_dir) or paths.top))
+    runs = past_runs(load_loops(paths.main_checkout or paths.top))
     if arguments.story is None:
         _show_runs(runs, arguments, output)
     else:
