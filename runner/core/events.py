@@ -6,9 +6,9 @@ refuses kinds that it does not know, so that an older program never misreads a n
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 from isolation.frozen import frozen
 from runner.core.agent_events import AgentPaused, AgentRefused, ConversationSeen
@@ -341,10 +341,44 @@ Body: TypeAlias = (
     | AgentRefused
 )
 
-_KINDS: dict[str, Callable[..., Body]] = {kind.__name__: kind for kind in get_args(Body)}
-_FIELDS = {
-    kind.__name__: frozenset(item.name for item in dataclasses.fields(kind)) for kind in get_args(Body)
+# The journal's words for what happened. They outlive the classes: a class may be renamed, its kind may not,
+# or a journal that an earlier version wrote could no longer be read.
+_KINDS: dict[str, type[Body]] = {
+    "RunStarted": RunStarted,
+    "RunResumed": RunResumed,
+    "RunEnded": RunEnded,
+    "AdmissionEnded": AdmissionEnded,
+    "WindowChanged": WindowChanged,
+    "StoryQueued": StoryQueued,
+    "StoryStarted": StoryStarted,
+    "WorkspacePlanned": WorkspacePlanned,
+    "WorkspaceOpened": WorkspaceOpened,
+    "WorkspaceClosed": WorkspaceClosed,
+    "SessionStarted": SessionStarted,
+    "SessionEnded": SessionEnded,
+    "CheckpointPlanned": CheckpointPlanned,
+    "Checkpointed": Checkpointed,
+    "AttemptFailed": AttemptFailed,
+    "SpiralSeen": SpiralSeen,
+    "StallSeen": StallSeen,
+    "SelectionMade": SelectionMade,
+    "LoopEnded": LoopEnded,
+    "StoryFinished": StoryFinished,
+    "PlaceFound": PlaceFound,
+    "StepFinished": StepFinished,
+    "DecisionAsked": DecisionAsked,
+    "DecisionAnswered": DecisionAnswered,
+    "DecisionApplied": DecisionApplied,
+    "StoryRequeued": StoryRequeued,
+    "Remembered": Remembered,
+    "Noted": Noted,
+    "OutputSeen": OutputSeen,
+    "ConversationSeen": ConversationSeen,
+    "AgentPaused": AgentPaused,
+    "AgentRefused": AgentRefused,
 }
+_KIND_OF = {body: kind for kind, body in _KINDS.items()}
+_FIELDS = {kind: frozenset(item.name for item in dataclasses.fields(body)) for kind, body in _KINDS.items()}
 
 
 @frozen
@@ -363,7 +397,7 @@ class UnknownEventError(ValueError):
 def encode(body: Body) -> tuple[str, dict[str, Any]]:
     """Turn a body into its kind and a JSON object."""
     fields = dataclasses.fields(body)
-    return type(body).__name__, {item.name: getattr(body, item.name) for item in fields}
+    return _KIND_OF[type(body)], {item.name: getattr(body, item.name) for item in fields}
 
 
 def decode(kind: str, data: Mapping[str, Any]) -> Body:
