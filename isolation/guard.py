@@ -19,18 +19,18 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from isolation.checkout import admin_dir
-from isolation.closing import delete_tree
-from isolation.commits import named
 from isolation.errors import GuardError
+from isolation.files.deletion import delete_tree
 from isolation.frozen import frozen
-from isolation.keeper import run_trial
-from isolation.keeper_wire import confinement_texts, read_attempts
-from isolation.layer import layer_changes
-from isolation.layout import find_repository
+from isolation.git.checkout import admin_dir
+from isolation.git.commits import named
+from isolation.git.registrations import linked_paths
+from isolation.git.repository import Repository
+from isolation.keeper.client import run_trial
+from isolation.keeper.wire import confinement_texts, read_attempts
+from isolation.kernel.overlay import layer_changes
 from isolation.model import Attempt, Confinement, EnforcementLevel, Layer, Means, Workspace
-from isolation.registrations import linked_paths
-from isolation.repository import Repository
+from isolation.paths import find_repository
 
 __all__ = [
     "Offer",

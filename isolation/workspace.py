@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isolation.checkout import admin_dir
-from isolation.claims import Claim
-from isolation.closing import close
+from isolation.claims.globs import Claim
 from isolation.errors import IsolationError
+from isolation.git.checkout import admin_dir
+from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
-from isolation.provision import ProvisionReport, provision, require_inside
-from isolation.repository import Repository, offload
-from isolation.shared import enter, keep_left
-from isolation.worktree import create_or_attach
+from isolation.shared_tree.claim_branch import enter, keep_left
+from isolation.worktree.opening import create_or_attach
+from isolation.worktree.provision import ProvisionReport, provision, require_inside
+from isolation.worktree.removal import close
 
 if TYPE_CHECKING:
     import trio

@@ -5,15 +5,15 @@ import shutil
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
-from runner.agents.aider import AiderAgent
-from runner.agents.claude import ClaudeAgent
-from runner.agents.codex import CodexAgent
 from runner.agents.command import CommandAgent, TemplateAgent
-from runner.agents.gemini import GeminiAgent
-from runner.agents.opencode import OpencodeAgent
+from runner.agents.known.aider import AiderAgent
+from runner.agents.known.claude import ClaudeAgent
+from runner.agents.known.codex import CodexAgent
+from runner.agents.known.gemini import GeminiAgent
+from runner.agents.known.opencode import OpencodeAgent
+from runner.agents.known.qwen import QwenAgent
 from runner.agents.permissions import Permissions
 from runner.agents.protocol import Agent
-from runner.agents.qwen import QwenAgent
 from runner.core.errors import AgentError
 from runner.core.model import Story
 from runner.core.settings import AgentSettings, Settings

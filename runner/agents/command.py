@@ -5,9 +5,9 @@ import re
 from runner.agents.json_line import at, last_line, load, number, text, whole
 from runner.agents.protocol import Job, Launch, Traits
 from runner.core.errors import AgentError
+from runner.core.limits.agent_output import Seen
 from runner.core.model import Usage
 from runner.core.settings import AgentSettings
-from runner.core.stream import Seen
 
 _SESSION = "{session}"
 _PLACEHOLDER = re.compile(r"\{(?:id|title|workspace|session|model)\}")

@@ -2,8 +2,8 @@
 
 import re
 
-from runner.core.life import announced_wait
-from runner.core.stream import Fault, Final
+from runner.core.limits.agent_output import Fault, Final
+from runner.core.limits.stall import announced_wait
 
 _STATUS = re.compile(r"\b(?:status(?: code)?:?|HTTP|API Error:?|error code:?)\s*\(?(\d{3})\b", re.IGNORECASE)
 _EPOCH = re.compile(r"\|\s*(1\d{9})\b")

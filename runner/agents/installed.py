@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from isolation.frozen import frozen
-from runner.core.agent_sessions import AGENT_PROGRAMS
+from runner.core.limits.agent_sessions import AGENT_PROGRAMS
 
 _VERSION = re.compile(r"^v?(\d+\.\d+\.\d+)")
 _PARENTS = 4

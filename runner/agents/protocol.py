@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from isolation.frozen import frozen
+from runner.core.limits.agent_output import Seen
 from runner.core.model import Story
-from runner.core.stream import Seen
 
 
 @frozen

@@ -15,10 +15,11 @@ import trio
 
 from runner.cli.output import Output
 from runner.core import choose
-from runner.core import events as ev
 from runner.core.errors import NotFoundError
+from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StorySnapshot
-from runner.decisions import (
+from runner.story.context.error_groups import unwrapped
+from runner.story.decisions import (
     AlreadyAnsweredError,
     OpenQuestion,
     answer_event,
@@ -26,7 +27,6 @@ from runner.decisions import (
     last_answer,
     open_questions,
 )
-from runner.groups import unwrapped
 
 BELL = "\a"
 FOREGROUND_SECONDS = 0.2

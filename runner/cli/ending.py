@@ -3,11 +3,11 @@
 import os
 import sys
 
-from runner.app import Ended
 from runner.cli.output import Output
 from runner.report.document import document
-from runner.report.table import look_for
-from runner.report.text import report
+from runner.report.terminal.table import look_for
+from runner.report.terminal.text import report
+from runner.run.coordinator import Ended
 
 
 def show_end(ended: Ended, output: Output, *, no_color: bool, silent: bool = False) -> int:

@@ -2,7 +2,7 @@
 
 import sys
 
-from runner.cli.overview import COMMANDS, DEFAULT_COMMAND, overview
+from runner.cli.overview import COMMANDS, DEFAULT_COMMAND, module_of, overview
 
 TYPE_CHECKING = False  # the name is what type checkers know; `typing` itself would double the time of --help
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _run_command(name: str, rest: list[str]) -> int:
     quiet = "-q" in options or "--quiet" in options
     output = Output(command=name, as_json="--json" in options, quiet=quiet)
     try:
-        module: ModuleType = import_module(f"runner.cli.commands.{name}")
+        module: ModuleType = import_module(module_of(name))
         return int(module.execute(parse(name, module, rest), output))
     except CommandLineError as error:
         output.error(code="usage", message=str(error), hint=error.hint)
@@ -96,7 +96,7 @@ def _failed(error: Exception, output: "Output") -> int:
             hint="mend that, then run again; `autopilot-multi doctor` looks at this machine.",
         )
         return EXIT_SYSTEM
-    from runner.crash import write_crash_log
+    from runner.records.crash_log import write_crash_log
 
     where, bug = write_crash_log(error), error
     while isinstance(bug, ExceptionGroup):

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from isolation.files.lease import holder_is_alive, read_holder
 from isolation.frozen import frozen
-from isolation.layout import autopilot_dir, find_repository, journal_path
-from isolation.lease import holder_is_alive, read_holder
-from runner.core.fold import apply
+from isolation.paths import autopilot_dir, find_repository, journal_path
+from runner.core.events.fold import apply
 from runner.core.model import RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
-from runner.core.screen import TAIL_BYTES, LineTail
-from runner.journal import Journal
+from runner.core.text.screen import TAIL_BYTES, LineTail
+from runner.records.journal import Journal
 
 
 @frozen

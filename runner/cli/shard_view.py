@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.ci.join import Joined, join, narrowed
 from runner.cli.output import Output
 from runner.core.errors import UsageError
 from runner.core.model import StoryId
-from runner.joining import Joined, join, narrowed
+from runner.records.shards import Shard, load_shards
 from runner.report.document import document
-from runner.report.table import look_for
-from runner.report.text import report
-from runner.shards import Shard, load_shards
+from runner.report.terminal.table import look_for
+from runner.report.terminal.text import report
 
 
 def load_joined(arguments: argparse.Namespace) -> Joined:
@@ -44,8 +44,8 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _take(joined: Joined, arguments: argparse.Namespace, output: Output) -> None:
-    from isolation.repository import Repository
-    from runner.joined import take_in, take_joined_branches
+    from isolation.git.repository import Repository
+    from runner.ci.import_run import take_in, take_joined_branches
 
     repository = Repository.open(Path(arguments.directory))
     if arguments.branches:

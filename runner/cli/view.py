@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from runner.cli.output import Output, narrate
-from runner.core.events import Event, OutputSeen, encode
+from runner.core.events.events import Event, OutputSeen, encode
 from runner.core.model import RunSnapshot
-from runner.core.screen import neutral
-from runner.narration import line_for
+from runner.core.text.screen import neutral
+from runner.report.terminal.narration import line_for
 
 if TYPE_CHECKING:
-    from runner.dashboard import Dashboard
+    from runner.report.terminal.dashboard import Dashboard
 
 REFRESH_SECONDS = 0.25
 
@@ -117,7 +117,7 @@ class LiveView:
             self._close()
 
     def _draw(self, run: RunSnapshot, hint: str) -> None:
-        from runner.dashboard import Dashboard
+        from runner.report.terminal.dashboard import Dashboard
 
         if self._dashboard is None:
             self._dashboard = Dashboard(run, no_color=self._no_color, hint=hint)

@@ -12,8 +12,8 @@ from typing import Any
 
 from isolation.frozen import frozen
 from runner.core.choose import FEWEST, LETTERS, Kind, Option, Question
-from runner.core.names import one_line
-from runner.core.screen import cells, shorten
+from runner.core.text.names import one_line
+from runner.core.text.screen import cells, shorten
 
 MAX_CELLS = 100
 """The widest title or option; the rest of a longer one goes into the details."""

@@ -13,8 +13,8 @@ from typing import Any
 from isolation.frozen import frozen
 from runner.core.errors import UsageError
 from runner.core.model import MAX_RETRIES
-from runner.core.names import one_line, shown
-from runner.core.screen import neutral
+from runner.core.text.names import one_line, shown
+from runner.core.text.screen import neutral
 
 RULE = "═" * 38
 LETTERS = "ABCD"

@@ -14,7 +14,7 @@ from isolation.frozen import frozen
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.model import IMPLEMENT, VERIFY, SessionKind
-from runner.core.names import shown
+from runner.core.text.names import shown
 
 DONE = "done"
 """What a state file holds instead of a number when the flow is at its end."""

@@ -12,9 +12,9 @@ from dataclasses import field
 from typing import Any
 
 from isolation.frozen import frozen
-from runner.core.instants import from_iso
-from runner.core.loop import GRACEFUL
+from runner.core.limits.kill_switches import GRACEFUL
 from runner.core.model import Status
+from runner.core.text.instants import from_iso
 
 
 @frozen

@@ -15,7 +15,7 @@ from typing import Any
 from isolation.frozen import frozen
 from runner.core.errors import SettingsError
 from runner.core.flow import USER_FOLDER, Edition, Flow
-from runner.core.names import did_you_mean, id_problem
+from runner.core.text.names import did_you_mean, id_problem
 from runner.flows.document import Document, read
 from runner.flows.entries import Problem
 
@@ -87,7 +87,7 @@ def list_flows(top: Path | None = None) -> tuple[Listed, ...]:
 
 @cache
 def _built_in(name: str) -> Document:
-    text = (resources.files("runner.flows") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+    text = (resources.files("runner.flows.builtin") / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
     return read(tomllib.loads(text), name)
 
 

@@ -8,7 +8,7 @@ from isolation.frozen import frozen
 from runner.core.choose import Kind, Question, QuestionError, lettered
 from runner.core.flow import DetectRule, Edition, Flow, FlowStep, number_key
 from runner.core.model import SessionKind
-from runner.core.names import one_line, shown
+from runner.core.text.names import one_line, shown
 from runner.flows.entries import LoopEntry, Problem, QuestionEntry, RuleEntry, StepEntry, Top, validated
 
 

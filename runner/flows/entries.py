@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from isolation import claims
+from isolation.claims import globs as claims
 from isolation.errors import ClaimError
 from isolation.frozen import frozen
 from runner.core.flow import Edition, artifact_parts, in_cycle, number_key
-from runner.core.names import did_you_mean, one_line, shown
+from runner.core.text.names import did_you_mean, one_line, shown
 
 DIALECTS = tuple(edition.value for edition in Edition if edition is not Edition.ANY)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from isolation import claims
+from isolation.claims import globs as claims
 from runner.core.flow import DetectRule, Edition, Flow, Position, artifact_parts, position
 from runner.flows.catalogue import load_flow
 

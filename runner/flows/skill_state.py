@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isolation.frozen import frozen
-from runner.core.names import one_line, shown
+from runner.core.text.names import one_line, shown
 
 _MOST = 1 << 20
 _HERE = ("current", "progress", "sub_step", "current_step", "current_phase", "step", "phase")

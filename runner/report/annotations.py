@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 
 from runner.core.model import Status, StorySnapshot
-from runner.core.screen import neutral, shorten
-from runner.core.words import count, label
+from runner.core.text.screen import neutral, shorten
+from runner.core.text.words import count, label
 from runner.report.material import BAD, Material
 
 MOST = 10

@@ -6,8 +6,8 @@ Instants, never durations; every status is counted; null is unknown or not yet.
 from dataclasses import asdict, replace
 from typing import Any
 
-from runner.core.instants import iso, iso_or_none
 from runner.core.model import Decision, RunSnapshot, Status, StorySnapshot, Usage
+from runner.core.text.instants import iso, iso_or_none
 
 _COUNTED = (
     Status.DONE,

@@ -7,9 +7,9 @@ and says so in its output.
 import re
 from xml.etree import ElementTree as ET
 
-from runner.core.instants import iso
 from runner.core.model import Outcome, SessionRecord, Status, StorySnapshot
-from runner.core.screen import neutral
+from runner.core.text.instants import iso
+from runner.core.text.screen import neutral
 from runner.report.material import Material, seconds
 
 TAIL = 2000

@@ -6,10 +6,10 @@ GitHub takes as a summary.
 
 import re
 
-from runner.core.instants import iso, span
 from runner.core.model import Status, StorySnapshot
-from runner.core.screen import neutral, shorten
-from runner.core.words import SYMBOLS, count, label, tally
+from runner.core.text.instants import iso, span
+from runner.core.text.screen import neutral, shorten
+from runner.core.text.words import SYMBOLS, count, label, tally
 from runner.report.material import BAD, Material, seconds, spent, spent_in_all, telling
 
 LIMIT = 900_000

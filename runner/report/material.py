@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from isolation.frozen import frozen
-from runner.core.events import Event, RunStarted
+from runner.core.events.events import Event, RunStarted
+from runner.core.limits.prices import AS_OF
 from runner.core.model import (
     Outcome,
     RunSnapshot,
@@ -15,8 +16,7 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
-from runner.core.prices import AS_OF
-from runner.core.screen import neutral
+from runner.core.text.screen import neutral
 
 
 @frozen

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from isolation.layout import find_repository, journal_path
-from runner.core import events as ev
-from runner.core.fold import fold
+from isolation.paths import find_repository, journal_path
+from runner.core.events import events as ev
+from runner.core.events.fold import fold
 from runner.core.model import StoryId, StorySnapshot
-from runner.journal import Journal
+from runner.records.journal import Journal
 from tests.acceptance.written_runs import write_events
 from tests.conftest import git
-from tests.runner.sample_runs import RUN, event
-from tests.state.samples import text_of
+from tests.flows.state.samples import text_of
+from tests.records.sample_runs import RUN, event
 
 AUTODEV = "_docs/_autodev_state.md"
 PROBLEM, RESEARCH, PLAN, IMPLEMENT = "1 Problem", "2 Research", "3 Plan", "6 Implement"

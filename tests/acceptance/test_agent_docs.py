@@ -10,7 +10,7 @@ from runner.agents.permissions import Permissions
 from runner.agents.protocol import Job
 from runner.core.model import Story, StoryId
 from runner.core.settings import AgentSettings
-from tests.agents.programs import VERSIONS
+from tests.real_agents.programs import VERSIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "agents.md").read_text()
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.acceptance.program import run
 from tests.conftest import git
-from tests.state.samples import text_of
+from tests.flows.state.samples import text_of
 
 AUTODEV, AUTOPILOT = "_autodev_state.md", "_autopilot_state.md"
 

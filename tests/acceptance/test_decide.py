@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from isolation.layout import find_repository, journal_path
+from isolation.paths import find_repository, journal_path
 from runner.core import choose
-from runner.core import events as ev
-from runner.core.fold import fold
+from runner.core.events import events as ev
+from runner.core.events.fold import fold
 from runner.core.model import Decision, RunId, StoryId
-from runner.journal import Journal, Request
+from runner.records.journal import Journal, Request
 from tests.acceptance.program import LIMIT, command, run, wait_until, write_story, writes
 from tests.acceptance.program import started as running
 from tests.acceptance.written_runs import coordinator, write_events
-from tests.runner.sample_runs import RUN, event, started
+from tests.records.sample_runs import RUN, event, started
 
 OTHER = RunId("20260103-090000-cd34")
 COLOUR = choose.decision("Red or blue?", ["Red", "Blue"], recommendation="B", why="it is calmer")

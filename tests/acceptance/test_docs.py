@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.cli.overview import COMMANDS
-from runner.story_entry import _Fields
+from runner.plan.stories.entry import _Fields
 from tests.acceptance.program import LIMIT, commit_stories, run, write_story, writes
 from tests.conftest import git
 

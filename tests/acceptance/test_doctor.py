@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from isolation.layout import find_repository, journal_path
-from runner.core import events as ev
+from isolation.paths import find_repository, journal_path
+from runner.core.events import events as ev
 from tests.acceptance.written_runs import autopilot, coordinator, document, write_events
-from tests.runner.sample_runs import RUN, ended_events, event, mixed_events
+from tests.records.sample_runs import RUN, ended_events, event, mixed_events
 
 
 def checks(cwd: Path) -> dict[str, dict[str, Any]]:

@@ -136,7 +136,7 @@ def test_json_is_exactly_one_document_on_every_path(backlog: Path, arguments: tu
 def test_a_bug_is_told_in_one_json_error_and_a_log(backlog: Path) -> None:
     """Acceptance 7: a crash of the program itself is one JSON document too, its traceback in a log."""
     broken = (
-        "import runner.planning as p\n"
+        "import runner.plan.plan as p\n"
         "def make_plan(request): raise ZeroDivisionError('a bug')\n"
         "p.make_plan = make_plan\n"
         "from runner.cli.main import run_program\n"

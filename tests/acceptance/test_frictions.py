@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 UNDER_LANDLOCK = """
 import os, sys
 sys.path.append(sys.argv[1])
-from isolation.landlock import restrict
+from isolation.kernel.landlock import restrict
 restrict([b"/nowhere"], [])
 os.execv(sys.executable, [sys.executable, "-m", "runner", *sys.argv[2:]])
 """

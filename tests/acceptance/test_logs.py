@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from runner.core import events as ev
+from runner.core.events import events as ev
 from runner.core.model import RunId
 from tests.acceptance.program import run, write_story
 from tests.acceptance.written_runs import (
@@ -16,7 +16,7 @@ from tests.acceptance.written_runs import (
     write_log,
 )
 from tests.conftest import git
-from tests.runner.sample_runs import RUN, done, ended_events, event, session_ended, started, working
+from tests.records.sample_runs import RUN, done, ended_events, event, session_ended, started, working
 
 OTHER = RunId("20260102-130000-cd34")
 HOSTILE = b"plain\n\x1b[31mred\x1b[0m \x1b]0;owned\x07\n 10%\r 100%\nbroken \xff\nno newline"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from isolation.commits import merge_parents
 from isolation.errors import MergeConflictError
-from isolation.repository import Repository
-from runner.merge_driver import INSTALL, UNINSTALL, execute, install, is_installed, uninstall
-from runner.state.reading import parse_state
+from isolation.git.commits import merge_parents
+from isolation.git.repository import Repository
+from runner.flows.merge_driver import INSTALL, UNINSTALL, execute, install, is_installed, uninstall
+from runner.flows.state.reading import parse_state
 from tests.conftest import git
-from tests.state.samples import text_of
+from tests.flows.state.samples import text_of
 
 AUTODEV, RICH = "_docs/_autodev_state.md", "_docs/_autopilot_state.md"
 NOTES = "\n## Notes of the team\n\nkeep me\n"

@@ -6,10 +6,10 @@ import signal
 import time
 from pathlib import Path
 
-from isolation.layout import find_repository, sessions_dir
+from isolation.paths import find_repository, sessions_dir
 from tests.acceptance.program import commit_stories, run, started, wait_until, write_story, writes
 from tests.conftest import git
-from tests.runner.registering import another_session
+from tests.machine.registering import another_session
 
 
 def _sessions(repo: Path) -> Path:

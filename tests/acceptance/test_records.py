@@ -164,7 +164,7 @@ def test_a_story_that_crashes(repo: Path, go: Path) -> None:
     """Acceptance 67: a bug in one story is that story's failure, and counted as such."""
     go.touch()
     fault = """
-from runner.pipeline import Pipeline
+from runner.story.pipeline import Pipeline
 work = Pipeline._work
 async def crash(self, *arguments):
     if self._story.id == "d":
@@ -177,7 +177,7 @@ Pipeline._work = crash
 
 
 COORDINATOR = """
-from runner.orchestrator import Orchestrator
+from runner.run.orchestrator import Orchestrator
 async def crash(self):
     while self._tools.recorder.snapshot.stories["c"].status != "skipped":
         await self._changed.wait()
@@ -186,8 +186,8 @@ Orchestrator._watch_requests = crash
 """
 JOURNAL = """
 from runner.core.errors import JournalError
-from runner.core.events import StoryFinished
-from runner.journal import Journal
+from runner.core.events.events import StoryFinished
+from runner.records.journal import Journal
 append = Journal.append
 def fail(self, events):
     if any(isinstance(event.body, StoryFinished) and event.body.story_id == "c" for event in events):

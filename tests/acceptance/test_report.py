@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from runner.cli.commands.report import FORMATS
+from runner.cli.commands.ci.report import FORMATS
 from tests.acceptance.ci import Stories, make_ci
 from tests.acceptance.program import commit_stories, run, write_story
 from tests.acceptance.written_runs import autopilot, coordinator, document, write_events
 from tests.conftest import git
-from tests.runner.sample_runs import RUN, START, mixed_events
+from tests.records.sample_runs import RUN, START, mixed_events
 
 STORIES: Stories = {
     "good": {"command": "echo one > good.txt; echo '<b>bold</b>'", "verify": ["test -e good.txt"]},

@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.program import command, wait_until
 from tests.acceptance.written_runs import coordinator, write_events
-from tests.runner.sample_runs import mixed_events
+from tests.records.sample_runs import mixed_events
 
 HEAD, FOOT = "autopilot-multi · run ", "Ctrl-C: stop watching"
 _SIZE = {"COLUMNS", "LINES"}

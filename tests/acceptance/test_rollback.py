@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from isolation.layout import find_repository, journal_path
+from isolation.paths import find_repository, journal_path
 from tests.acceptance.branches import AUTODEV, IMPLEMENT, PLAN, Branch, after_plan, state
 from tests.acceptance.program import commit_stories, run, write_story
 from tests.conftest import git
-from tests.runner.sample_runs import RUN
-from tests.state.samples import text_of
+from tests.flows.state.samples import text_of
+from tests.records.sample_runs import RUN
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.acceptance.branches import Branch, after_plan
 from tests.acceptance.program import command, run
 from tests.acceptance.written_runs import coordinator
 from tests.conftest import git
-from tests.runner.sample_runs import RUN
+from tests.records.sample_runs import RUN
 
 
 @pytest.fixture

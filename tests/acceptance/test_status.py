@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from isolation.layout import find_repository, journal_path
-from runner.core import events as ev
+from isolation.paths import find_repository, journal_path
+from runner.core.events import events as ev
 from runner.core.model import RunId, StoryId
 from tests.acceptance.written_runs import (
     PROGRAM,
@@ -20,7 +20,7 @@ from tests.acceptance.written_runs import (
     write_events,
     write_log,
 )
-from tests.runner.sample_runs import RUN, done, ended_events, event, mixed_events, started, working
+from tests.records.sample_runs import RUN, done, ended_events, event, mixed_events, started, working
 
 OTHER = RunId("20260102-130000-cd34")
 

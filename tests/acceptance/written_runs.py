@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from isolation.layout import autopilot_dir, find_repository, journal_path
-from runner.core.events import Event
-from runner.journal import Journal
-from tests.runner.sample_runs import RUN
+from isolation.paths import autopilot_dir, find_repository, journal_path
+from runner.core.events.events import Event
+from runner.records.journal import Journal
+from tests.records.sample_runs import RUN
 
 PROGRAM = [sys.executable, "-m", "runner"]
 HOLDER = """
 import sys
 from pathlib import Path
-from isolation.lease import acquire
+from isolation.files.lease import acquire
 lease = acquire(Path(sys.argv[1]), sys.argv[2])
 print("held", flush=True)
 sys.stdin.read()

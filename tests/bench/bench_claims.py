@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from itertools import combinations
 
-from isolation import claims
-from isolation.claims import Claim
-from isolation.disjoint import Proof
+from isolation.claims import globs as claims
+from isolation.claims.disjoint import Proof
+from isolation.claims.globs import Claim
 from isolation.errors import ClaimError
 
 STORIES = 50

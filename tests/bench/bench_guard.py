@@ -20,11 +20,11 @@ import psutil
 import trio
 
 from isolation import guard
-from isolation.keeper import Keeper, open_keeper
-from isolation.layout import worktree_root
+from isolation.git.repository import Repository
+from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import EnforcementLevel, Means, SessionSpec, WorkspaceRequest
-from isolation.repository import Repository
-from isolation.worktree import create_or_attach
+from isolation.paths import worktree_root
+from isolation.worktree.opening import create_or_attach
 
 FILES = 400
 STARTS, WORKS = 60, 20

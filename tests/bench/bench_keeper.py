@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from isolation.keeper import Keeper, open_keeper
+from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import SessionSpec
 
 ROUNDS = 200

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from runner.probe import Probe
+from runner.machine.probe import Probe
 
 GATE_MS = 20.0
 ROUNDS = 50

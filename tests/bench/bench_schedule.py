@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from runner.core.graph import critical_path, ordered
 from runner.core.model import Story, StoryId
+from runner.core.schedule.graph import critical_path, ordered
 from tests.acceptance.program import command
 from tests.conftest import git
 

@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from isolation.layout import find_repository
-from isolation.repository import Repository, init_repository
-from runner.core import events as ev
-from runner.core.fold import fold
+from isolation.git.repository import Repository, init_repository
+from isolation.paths import find_repository
+from runner.ci.join import join
+from runner.ci.write_shard import Handover, write_shard
+from runner.core.events import events as ev
+from runner.core.events.fold import fold
+from runner.core.events.story_json import digest, to_json
 from runner.core.model import RunId, Story, StoryId
-from runner.core.redaction import Redactor
-from runner.core.story_json import digest, to_json
-from runner.joining import join
+from runner.core.text.redaction import Redactor
+from runner.records.shards import MANIFEST, load_shards
 from runner.report.document import document
-from runner.shard_writing import Handover, write_shard
-from runner.shards import MANIFEST, load_shards
 
 SHARDS = 200
 ROUNDS = 15

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from runner.state.aggregate import Row, aggregate_markdown
-from runner.state.collection import Cache, collect
-from runner.state.model import (
+from runner.flows.state.aggregate import Row, aggregate_markdown
+from runner.flows.state.disk.collection import Cache, collect
+from runner.flows.state.model import (
     CompletedRow,
     Dialect,
     LastSession,
@@ -25,7 +25,7 @@ from runner.state.model import (
     StateFile,
     StepStatus,
 )
-from runner.state.writing import new_state, render
+from runner.flows.state.writing import new_state, render
 
 FILES = 1000
 ROUNDS = 15

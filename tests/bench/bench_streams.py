@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 
 from runner.agents.catalogue import KNOWN
-from runner.agents.hearing import Hearing
+from runner.agents.listener import Hearing
 from runner.core.settings import AgentSettings
-from tests.runner.recordings.reading import FOLDER
+from tests.agents.recordings.reading import FOLDER
 
 LEAST_MB = 20.0
 CHUNK = 1 << 16

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runner.core import agent_events as ae
-from runner.core import events as ev
-from runner.core.fold import fold
+from runner.core.events import agent_events as ae
+from runner.core.events import events as ev
+from runner.core.events.fold import fold
 from runner.core.model import Conversation, RunId, RunSnapshot, StoryId, StorySnapshot
 
 RUN, A = RunId("r"), StoryId("a")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.agent_sessions import AGENT_PROGRAMS, AgentProgram, below, is_agent, sessions
+from runner.core.limits.agent_sessions import AGENT_PROGRAMS, AgentProgram, below, is_agent, sessions
 
 AGENTS = [
     ["claude"],

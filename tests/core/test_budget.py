@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.budget import Amount, estimate, set_aside
+from runner.core.limits.budget import Amount, estimate, set_aside
 from runner.core.model import Usage
 
 

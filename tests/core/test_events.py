@@ -8,11 +8,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core import events as ev
+from runner.core.events import events as ev
 from runner.core.model import StoryId
 
 KINDS = get_args(ev.Body)
-WRITTEN_KINDS = ["AdmissionEnded", "AgentPaused", "AgentRefused", "AttemptFailed", "CheckpointPlanned", "Checkpointed", "ConversationSeen", "DecisionAnswered", "DecisionApplied", "DecisionAsked", "LoopEnded", "Noted", "OutputSeen", "PlaceFound", "Remembered", "RunEnded", "RunResumed", "RunStarted", "SelectionMade", "SessionEnded", "SessionStarted", "SpiralSeen", "StallSeen", "StepFinished", "StoryFinished", "StoryQueued", "StoryRequeued", "StoryStarted", "WindowChanged", "WorkspaceClosed", "WorkspaceOpened", "WorkspacePlanned"]
+WRITTEN_KINDS = (
+    "AdmissionEnded",
+    "AgentPaused",
+    "AgentRefused",
+    "AttemptFailed",
+    "CheckpointPlanned",
+    "Checkpointed",
+    "ConversationSeen",
+    "DecisionAnswered",
+    "DecisionApplied",
+    "DecisionAsked",
+    "LoopEnded",
+    "Noted",
+    "OutputSeen",
+    "PlaceFound",
+    "Remembered",
+    "RunEnded",
+    "RunResumed",
+    "RunStarted",
+    "SelectionMade",
+    "SessionEnded",
+    "SessionStarted",
+    "SpiralSeen",
+    "StallSeen",
+    "StepFinished",
+    "StoryFinished",
+    "StoryQueued",
+    "StoryRequeued",
+    "StoryStarted",
+    "WindowChanged",
+    "WorkspaceClosed",
+    "WorkspaceOpened",
+    "WorkspacePlanned",
+)
 
 
 @st.composite

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.exclusivity import (
+from runner.core.schedule.exclusivity import (
     MODES,
     Active,
     Exclusivity,

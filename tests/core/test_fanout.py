@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.fanout import Job, fan_out
 from runner.core.model import Story, StoryId
+from runner.core.schedule.fanout import Job, fan_out
 
 
 def story(name: str, *needs: str) -> Story:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core import events as ev
-from runner.core.fold import apply, exit_code, fold
+from runner.core.events import events as ev
+from runner.core.events.fold import apply, exit_code, fold
+from runner.core.events.story_json import to_json
 from runner.core.model import KillSwitch, Outcome, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
-from runner.core.story_json import to_json
 from tests.core.test_graph import story
-from tests.runner.report_runs import report_material
-from tests.runner.sample_runs import mixed_events
+from tests.records.sample_runs import mixed_events
+from tests.report.report_runs import report_material
 
 RUN = RunId("run-1")
 A, B = StoryId("a"), StoryId("b")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.errors import BacklogError
-from runner.core.graph import closure, critical_path, dependants, expected_durations, ordered, waves
 from runner.core.model import Story, StoryId
+from runner.core.schedule.graph import closure, critical_path, dependants, expected_durations, ordered, waves
 
 
 def story(

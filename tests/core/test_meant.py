@@ -3,9 +3,9 @@
 import pytest
 
 from runner.core.errors import BacklogError
-from runner.core.graph import closure, ordered
-from runner.core.meant import meant
 from runner.core.model import Story, StoryId
+from runner.core.schedule.graph import closure, ordered
+from runner.core.text.meant import meant
 
 API = Story(id=StoryId("api-3"), title="Serve the API", prompt="x", source="stories/A.md")
 LISTED = Story(id=StoryId("web-1"), title="Web", prompt="x", source="stories/more.yaml#1")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.core.names import did_you_mean, id_problem, one_line, shown, slug, unique
+from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug, unique
 
 
 @pytest.mark.parametrize("text", ["a", "0", "checkout-17", "a.b_c-d", "a" * 63, "x.locks", "a-", "a_"])

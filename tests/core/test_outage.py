@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.outage import (
+from runner.core.limits.agent_output import Fault
+from runner.core.limits.outage import (
     LONGEST_BACKOFF,
     LONGEST_OUTAGE,
     MOST_OUTAGES,
@@ -13,7 +14,6 @@ from runner.core.outage import (
     Refusal,
     after_outage,
 )
-from runner.core.stream import Fault
 
 SERVICE = st.sampled_from([Fault.TRANSIENT, Fault.LIMIT])
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.past_runs import of_story, past_runs, summary, summary_of_story
-from runner.report.history import runs_document, runs_text, story_text
-from runner.report.table import PLAIN
+from runner.report.terminal.history import runs_document, runs_text, story_text
+from runner.report.terminal.table import PLAIN
 
 
 def run_record(name: str, hour: int, **fields: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from runner.core.limits.prices import priced
 from runner.core.model import Usage
-from runner.core.prices import priced
 from runner.core.settings import Price
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core import events as ev
+from runner.core.events import events as ev
 from runner.core.model import StoryId
-from runner.core.redaction import LONGEST_LINE, REDACTED, RedactedStream, Redactor, is_secret
+from runner.core.text.redaction import LONGEST_LINE, REDACTED, RedactedStream, Redactor, is_secret
 
 KNOWN = Redactor({"MY_API_KEY": 'p"w-0123456789', "DB_PASSWORD": "hunter22 x", "HOME": "/home/somebody"})
 

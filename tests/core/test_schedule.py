@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.graph import ordered
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
-from runner.core.schedule import Decision, Skip, decide
+from runner.core.schedule.graph import ordered
+from runner.core.schedule.schedule import Decision, Skip, decide
 from tests.core.test_graph import backlogs, story
 
 USUAL = ContinuePolicy.DEPENDENCIES_SUCCESSFUL

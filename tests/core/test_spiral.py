@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.spiral import failure_digest, same_failure, undone_and_redone
+from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
 
 
 @pytest.mark.parametrize(

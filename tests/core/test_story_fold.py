@@ -1,7 +1,7 @@
 """What a story is after its events, where a mistake would lose work, repeat it, or ask for nothing."""
 
-from runner.core import agent_events as ae
-from runner.core import events as ev
+from runner.core.events import agent_events as ae
+from runner.core.events import events as ev
 from runner.core.model import Status
 from tests.core.test_fold import A, ended, finished, one, session
 

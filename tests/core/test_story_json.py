@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.core.events.story_json import digest, from_json, to_json
 from runner.core.model import Story, StoryId
-from runner.core.story_json import digest, from_json, to_json
 
 texts = st.text(max_size=20)
 tuples = st.lists(texts, max_size=3).map(tuple)

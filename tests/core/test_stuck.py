@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.stuck import (
+from runner.core.limits.stuck import (
     ACTIVE_WITHIN_SECONDS,
     NOTHING_NEW_SECONDS,
     REWRITES,

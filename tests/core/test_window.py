@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.model import ResourceSample, Tier
+from runner.core.schedule.tiers import GB, ceiling, evaluate, severity
+from runner.core.schedule.window import HOLD, Limit, Needs, Window, at_start, first, follow, limit
 from runner.core.settings import Settings
-from runner.core.tiers import GB, ceiling, evaluate, severity
-from runner.core.window import HOLD, Limit, Needs, Window, at_start, first, follow, limit
 
 
 def allows(stories: int, tier: Tier = Tier.GREEN, reason: str = "why") -> Limit:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from isolation.repository import Repository
+from isolation.git.repository import Repository
 
 
 @pytest.fixture

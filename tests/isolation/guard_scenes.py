@@ -22,13 +22,13 @@ import pytest
 import trio
 
 from isolation import guard
-from isolation.keeper import Keeper, open_keeper
-from isolation.layout import worktree_root
+from isolation.git.repository import Repository
+from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import Confinement, EnforcementLevel, Means, SessionSpec
-from isolation.repository import Repository
+from isolation.paths import worktree_root
 from tests.conftest import GIT_ENVIRONMENT, git
-from tests.isolation.keeper_scenes import become, spec
-from tests.isolation.worktrees import commit, make
+from tests.isolation.keeper.scenes import become, spec
+from tests.isolation.worktree.worktrees import commit, make
 
 Outcome = tuple[int, str]
 FILES = ("README.md", "pkg/a.py", "pkg/deep/b.py", "lib/c.py", "lib/deep/d.py")

@@ -11,11 +11,11 @@ import pytest
 import trio
 
 from isolation.errors import KeeperError
-from isolation.keeper import open_keeper
+from isolation.keeper.client import open_keeper
 from isolation.model import Confinement, EnforcementLevel, Layer, Means
 from tests.conftest import git
 from tests.isolation.guard_scenes import FILES, play, require
-from tests.isolation.keeper_scenes import SHAPES, living, ready, shape_spec, spec
+from tests.isolation.keeper.scenes import SHAPES, living, ready, shape_spec, spec
 
 NOBODY = 65534
 USERS = [None, NOBODY] if os.getuid() == 0 else [None]

@@ -8,7 +8,7 @@ import pytest
 
 from isolation import guard
 from isolation.errors import GuardError
-from isolation.layer import ChangeKind, LayerChange
+from isolation.kernel.overlay import ChangeKind, LayerChange
 from isolation.model import EnforcementLevel, Means
 from tests.isolation.guard_scenes import FILES, play, require
 from tests.isolation.test_guard import ESCAPES, open_folder, user

@@ -74,7 +74,7 @@ def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> N
     """What counts is what became of the folder: a process that was not confined is found out."""
     unconfined = "import sys; sys.path.append(sys.argv[1]); from isolation import guard_trial as t; "
     unconfined += "t.confine = lambda texts: None; t.main()"
-    monkeypatch.setattr("isolation.keeper._TRIAL", unconfined)
+    monkeypatch.setattr("isolation.keeper.client._TRIAL", unconfined)
     for level in (EnforcementLevel.DENY, EnforcementLevel.DIVERT):
         assert guard.attempt(level, Means.MOUNTS) == "it lets a session create, delete, truncate, write"
 

@@ -6,10 +6,10 @@ import pytest
 import trio
 
 from isolation.errors import WorkspaceError
-from isolation.repository import Repository
+from isolation.git.repository import Repository
 from isolation.workspace import open_workspace
 from tests.conftest import git
-from tests.isolation.worktrees import branches, wanted
+from tests.isolation.worktree.worktrees import branches, wanted
 
 
 async def test_an_unfinished_story_keeps_its_workspace(

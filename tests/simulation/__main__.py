@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from runner.narration import line_for
+from runner.report.terminal.narration import line_for
 from tests.simulation.checker import check
 from tests.simulation.run import play
 

@@ -6,9 +6,9 @@ Each law raises with the seed, so that the run can be played again.
 from collections import Counter
 from pathlib import Path
 
-from runner import telemetry
-from runner.core import events as ev
+from runner.core.events import events as ev
 from runner.core.model import Status
+from runner.records import telemetry
 from tests.simulation.run import SECONDS_AN_HOUR, Played
 
 _TOP = Path("/simulated")

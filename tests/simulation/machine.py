@@ -18,11 +18,11 @@ from unittest import mock
 import trio
 import trio._core._run as trio_internals
 
-from isolation.commits import Checkpoint
-from isolation.keeper import TreeUsage
+from isolation.git.commits import Checkpoint
+from isolation.keeper.client import TreeUsage
 from isolation.model import Closing, Exit, SessionSpec, Workspace, WorkspaceRequest
-from isolation.provision import ProvisionReport
 from isolation.workspace import OpenWorkspace
+from isolation.worktree.provision import ProvisionReport
 
 GB = 1 << 30
 WHOLE_MEMORY = 16 * GB
@@ -246,15 +246,15 @@ def made_up(seed: int) -> Iterator[None]:
     trio_internals._r.seed(seed)
     with (
         mock.patch("trio.to_thread.run_sync", _inline),
-        mock.patch("runner.places.open_workspace", open_workspace),
-        mock.patch("runner.places.checkpoint", checkpoint),
-        mock.patch("runner.places.require_there"),
-        mock.patch("runner.pipeline.thin_trash"),
-        mock.patch("runner.session.changed_since", return_value=False),
-        mock.patch("runner.session.LOOK_FOR_LIFE", 60.0),
-        mock.patch("runner.presence.BEAT_SECONDS", 36_000.0),
-        mock.patch("runner.window_keeper.TICK_SECONDS", 20.0),
-        mock.patch("runner.orchestrator.REQUEST_SECONDS", 600.0),
-        mock.patch("runner.orchestrator.PAUSE_SECONDS", 600.0),
+        mock.patch("runner.story.workspace.open_workspace", open_workspace),
+        mock.patch("runner.story.workspace.checkpoint", checkpoint),
+        mock.patch("runner.story.workspace.require_there"),
+        mock.patch("runner.story.pipeline.thin_trash"),
+        mock.patch("runner.story.session.session.changed_since", return_value=False),
+        mock.patch("runner.story.session.session.LOOK_FOR_LIFE", 60.0),
+        mock.patch("runner.story.presence.BEAT_SECONDS", 36_000.0),
+        mock.patch("runner.run.window.TICK_SECONDS", 20.0),
+        mock.patch("runner.run.orchestrator.REQUEST_SECONDS", 600.0),
+        mock.patch("runner.run.orchestrator.PAUSE_SECONDS", 600.0),
     ):
         yield

@@ -11,19 +11,19 @@ import trio
 import trio.testing
 
 from runner.agents.protocol import Job, Launch, Traits
-from runner.core import events as ev
-from runner.core.fold import exit_code
+from runner.core.events import events as ev
+from runner.core.events.fold import exit_code
+from runner.core.events.story_json import to_json
+from runner.core.limits.agent_output import Seen
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
-from runner.core.story_json import to_json
-from runner.core.stream import Seen
-from runner.meter import Meter
-from runner.orchestrator import Orchestrator, World
-from runner.purse import Purse
-from runner.recorder import Recorder
-from runner.settings_json import to_json as settings_to_json
-from runner.stopping import Level, StopControl
-from runner.tools import Tools
+from runner.plan.settings.json_form import to_json as settings_to_json
+from runner.records.event_log import Recorder
+from runner.run.orchestrator import Orchestrator, World
+from runner.story.context.budget import Purse
+from runner.story.context.context import Tools
+from runner.story.context.memory import Meter
+from runner.story.context.stop import Level, StopControl
 from tests.simulation.machine import (
     GB,
     WHOLE_MEMORY,

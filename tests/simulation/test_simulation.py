@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core import events as ev
+from runner.core.events import events as ev
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 from tests.simulation.checker import check

@@ -1,0 +1,86 @@
+"""Who owns a path among many claims, found without asking each of them. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from isolation.claims.globs import AnyDepth, Claim, Glob, Name
+
+
+def roots(claim: Claim) -> tuple[str, ...]:
+    """Give the folders or files that hold everything a claim can own; none when that is the whole tree."""
+    if claim.folding:
+        return ()
+    found = ["/".join(_plain(glob)) for glob in claim.globs if not glob.negated]
+    return tuple(dict.fromkeys(found)) if all(found) else ()
+
+
+def _plain(glob: Glob) -> Iterable[str]:
+    for component in glob.components:
+        if not isinstance(component, Name) or component.literal is None:
+            return
+        yield component.literal
+
+
+ANYBODY = "*"
+"""Stands for the owner of what is open to all."""
+
+
+def whole_folders(claim: Claim) -> tuple[str, ...]:
+    """Give the folders that a claim owns with everything in them."""
+    if claim.folding or any(glob.negated for glob in claim.globs):
+        return ()
+    found = []
+    for glob in claim.globs:
+        *names, last = glob.components
+        plain = list(_plain(glob))
+        if isinstance(last, AnyDepth) and plain and len(plain) == len(names):
+            found.append("/".join(plain))
+    return tuple(dict.fromkeys(found))
+
+
+def folders_around(claim: Claim) -> tuple[str, ...]:
+    """Give the folders that hold everything a claim can own; none when that is the whole tree."""
+    whole = set(whole_folders(claim))
+    found = []
+    for glob in claim.globs:
+        plain = list(_plain(glob))
+        if not glob.negated and len(plain) == len(glob.components):
+            plain.pop()  # a file: it is replaced, so its folder must be open
+        if not glob.negated:
+            found.append("/".join(plain))
+    return tuple(sorted({*found} | whole)) if all(found) and not claim.folding else ()
+
+
+def lies_in(path: str, folders: Iterable[str]) -> bool:
+    """Tell whether a path is one of the folders or within one."""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+class Owners:
+    """The claims of a run; they are disjoint, so a path has one owner or none."""
+
+    def __init__(self, claims: Mapping[str, Claim]) -> None:
+        self._claims: Final = claims
+        self._anywhere: Final = [story_id for story_id, claim in claims.items() if not roots(claim)]
+        self._rooted: Final[dict[str, list[str]]] = {}
+        for story_id, claim in claims.items():
+            for root in roots(claim):
+                self._rooted.setdefault(root, []).append(story_id)
+        self._above: Final = {above for root in self._rooted for above in ancestors(root)}
+
+    def of(self, path: str) -> str | None:
+        """Name the story that owns a path."""
+        rooted = (story_id for place in (path, *ancestors(path)) for story_id in self._rooted.get(place, ()))
+        asked = (*rooted, *self._anywhere)
+        return next((story_id for story_id in asked if self._claims[story_id].owns(path)), None)
+
+    def leads_to_owned(self, folder: str) -> bool:
+        """Tell whether a folder must be there for somebody to have what is theirs."""
+        return folder in self._above
+
+
+def ancestors(path: str) -> Iterable[str]:
+    """Give the folders above a path, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

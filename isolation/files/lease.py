@@ -1,0 +1,167 @@
+"""Who coordinates this repository: one holder at a time, told by a lock and named by a file.
+
+The lock alone decides; the file beside it only says who, and is never trusted to mean "active".
+So a holder that was killed is taken over at once, whatever process has its pid by now, and nobody
+is ever signalled. Standard library only, since `status` asks here.
+"""
+
+import json
+import os
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from isolation.errors import IsolationError, LeaseHeldError
+from isolation.files.disk import LockFile, replace_file
+from isolation.model import Holder
+from isolation.paths import autopilot_dir, lease_lock_path, lease_path
+
+# `status` holds a shared lock for an instant, and a new holder writes its name after locking.
+_PATIENCE = 1.0
+_START_TICKS = 19  # field 22 of /proc/<pid>/stat, counted after the command's closing bracket
+
+
+class Lease:
+    """The held right to coordinate; `notes` tell what was found and set aside on the way."""
+
+    def __init__(self, *, common_dir: Path, lock: LockFile, holder: Holder, notes: tuple[str, ...]) -> None:
+        self._common_dir = common_dir
+        self._lock: LockFile | None = lock
+        self.holder = holder
+        self.notes = notes
+
+    def release(self) -> None:
+        """Give the lease back; again is harmless, and so is a forked child's copy."""
+        lock, self._lock = self._lock, None
+        if lock is not None and self.holder.pid == os.getpid():
+            lease_path(self._common_dir).unlink(missing_ok=True)
+            lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def acquire(common_dir: Path, run_id: str) -> Lease:
+    """Take the lease for a run, or say who has it."""
+    autopilot_dir(common_dir).mkdir(exist_ok=True)
+    deadline = time.monotonic() + _PATIENCE
+    while (lock := LockFile.attempt(lease_lock_path(common_dir))) is None:
+        holder = read_holder(common_dir)
+        if (holder is not None and _is_running(holder)) or time.monotonic() > deadline:
+            raise _held(holder)
+        time.sleep(0.02)
+    try:
+        notes = _settle(common_dir)
+        holder = Holder(
+            boot_id=boot_id(),
+            pid=os.getpid(),
+            start_ticks=_start_ticks(os.getpid()),
+            host=os.uname().nodename,
+            run_id=run_id,
+            since=time.time(),
+        )
+        replace_file(lease_path(common_dir), _to_json(holder))
+    except BaseException:
+        lock.release()
+        raise
+    return Lease(common_dir=common_dir, lock=lock, holder=holder, notes=notes)
+
+
+def read_holder(common_dir: Path) -> Holder | None:
+    """Give the holder as last written; None without one, or when the file cannot be understood."""
+    try:
+        return _from_json(lease_path(common_dir).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def holder_is_alive(common_dir: Path) -> bool:
+    """Tell whether a coordinator holds the lease now; creates nothing and disturbs nobody."""
+    try:
+        lock = LockFile.attempt(lease_lock_path(common_dir), shared=True, create=False)
+    except FileNotFoundError:
+        return False
+    if lock is None:
+        return True
+    lock.release()
+    return False
+
+
+def _settle(common_dir: Path) -> tuple[str, ...]:
+    """Clear what an earlier holder left, under the lock; tell what it was."""
+    path = lease_path(common_dir)
+    try:
+        before = _from_json(path.read_bytes())
+    except FileNotFoundError:
+        return ()
+    except ValueError:
+        aside = _free_name(path)
+        path.rename(aside)
+        return (f"the lease file could not be read and was set aside as {aside}",)
+    return (f"took over from run {before.run_id} (pid {before.pid} on {before.host}), which was killed",)
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+        number += 1
+    return aside
+
+
+def _held(holder: Holder | None) -> IsolationError:
+    hint = "`autopilot-multi status` shows what it does, `autopilot-multi stop` ends it"
+    if holder is None:
+        return LeaseHeldError(
+            "another autopilot-multi coordinates this repository (holder unknown: its lease file"
+            " cannot be read)",
+            hint=hint,
+        )
+    since = datetime.fromtimestamp(holder.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return LeaseHeldError(
+        f"run {holder.run_id} (pid {holder.pid} on {holder.host}) coordinates this repository since {since}",
+        hint=hint,
+    )
+
+
+def _is_running(holder: Holder) -> bool:
+    return holder.boot_id == boot_id() and holder.start_ticks == _start_ticks(holder.pid)
+
+
+def boot_id() -> str:
+    """Name this boot of the machine; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _start_ticks(pid: int) -> int:
+    """Give when a process started, in ticks since boot: with the boot id it tells reused pids apart."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[_START_TICKS])
+
+
+def _to_json(holder: Holder) -> bytes:
+    return json.dumps(asdict(holder), indent=2).encode() + b"\n"
+
+
+def _from_json(data: bytes) -> Holder:
+    """Read a holder; anything else than one raises ValueError."""
+    values: Any = json.loads(data)
+    try:
+        holder = Holder(**values)
+        datetime.fromtimestamp(holder.since, UTC)
+    except (TypeError, OverflowError, OSError) as error:
+        raise ValueError(str(error)) from error
+    wanted = {"boot_id": str, "pid": int, "start_ticks": int, "host": str, "run_id": str}
+    if any(type(getattr(holder, name)) is not kind for name, kind in wanted.items()):
+        raise ValueError("a field has the wrong type")
+    return holder

@@ -1,0 +1,88 @@
+"""A story's branch: a name that git and every disk can bear, free to be used, moved forward only.
+
+Whoever calls holds the metadata lock where a branch is made, moved or deleted.
+"""
+
+import re
+
+from isolation.errors import WorkspaceError
+from isolation.git.registrations import Registration
+from isolation.git.repository import Repository
+from isolation.model import WorkspaceRequest
+
+_LONGEST_BRANCH = 200
+_NEVER_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
+
+
+def require_branch_name(branch: str) -> None:
+    """Refuse what cannot name a branch, before anything is written."""
+    if len(branch) > _LONGEST_BRANCH or not _is_branch_name(branch):
+        raise WorkspaceError(
+            f"{branch[:80]!r} cannot name a branch",
+            hint="use letters, digits, `.`, `_` and `-` in story ids",
+        )
+
+
+def _is_branch_name(branch: str) -> bool:
+    """Apply git's rules for references, and ours: nothing that looks like an option or another ref."""
+    if branch.startswith("refs/") or branch in {"@", "HEAD"} or not branch.isprintable():
+        return False
+    if _NEVER_IN_REFS.search(branch):
+        return False
+    return all(
+        part and not part.startswith((".", "-")) and not part.endswith((".", ".lock"))
+        for part in branch.split("/")
+    )
+
+
+def require_free_branch(request: WorkspaceRequest, entries: tuple[Registration, ...]) -> None:
+    """Refuse a branch that is checked out elsewhere: its checkout would not know that it moved."""
+    for entry in entries:
+        if entry.branch == request.branch and entry.path != request.path:
+            raise WorkspaceError(
+                f"branch {request.branch} is checked out at {entry.path}",
+                hint="switch that checkout to another branch, or remove that worktree, then run again",
+            )
+
+
+def require_creatable(repository: Repository, branch: str) -> None:
+    """Say which branch stands in the way: git keeps `a` and `a/b` in one place."""
+    parts = branch.split("/")
+    above = ["/".join(parts[:end]) for end in range(1, len(parts))]
+    blocking = next((name for name in above if repository.branch_tip(name)), None)
+    below = repository.run(
+        "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/"
+    ).stdout.strip()
+    if blocking or below:
+        raise WorkspaceError(
+            f"branch {branch} cannot be made while there is a branch {blocking or below}",
+            hint=f"rename that branch: git branch -m {blocking or below} <another-name>",
+        )
+
+
+def fast_forward(repository: Repository, branch: str, tip: str, base: str) -> str:
+    """Move a branch without commits of its own on to the new base; any other stays as it is."""
+    if tip == base or not repository.is_ancestor(tip, base):
+        return tip
+    move_on(repository, branch, tip, base)
+    return base
+
+
+def move_on(repository: Repository, branch: str, tip: str, to: str) -> None:
+    """Move a branch that is checked out nowhere to a commit that has its tip in its history."""
+    if tip != to:
+        repository.run("update-ref", "-m", "autopilot-multi: new base", f"refs/heads/{branch}", to, tip)
+
+
+def start_of(repository: Repository, base: str, tip: str) -> str:
+    """Give the commit that the story's own commits come after, also when the base has moved on."""
+    if tip == base:
+        return base
+    common = repository.run("merge-base", base, tip, check=False)
+    return common.stdout.strip() if common.returncode == 0 else base
+
+
+def delete_branch(repository: Repository, branch: str, value: str) -> None:
+    """Delete a branch that this call made, only while it points where it was made."""
+    with_value = ("update-ref", "-d", f"refs/heads/{branch}", value)
+    repository.run(*with_value, check=False)

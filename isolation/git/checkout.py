@@ -1,0 +1,95 @@
+"""One look at a checkout, by one git command and a few small files: where it is, and what differs in it.
+
+The runner looks at every workspace several times; a process for each question would cost more than
+the answers. What git keeps in plain files by contract (the `.git` file of a linked worktree and the
+way back in its `gitdir`) is read as such.
+"""
+
+import os
+from pathlib import Path
+
+from isolation.frozen import frozen
+from isolation.git.repository import Repository
+from isolation.paths import own_git_dir
+
+_WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
+
+
+@frozen
+class Look:
+    """What a checkout showed. `dirty` holds every path that is changed, staged, in conflict or untracked.
+
+    `deep` holds the submodules in which something is uncommitted.
+    """
+
+    head: str | None
+    branch: str | None
+    dirty: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    missing: tuple[str, ...]
+    staged: tuple[str, ...]
+    deep: tuple[str, ...]
+
+
+def look(repository: Repository, cwd: Path) -> Look:
+    """Look at a checkout without disturbing it; ignored files do not show."""
+    args = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
+    head = branch = None
+    dirty, conflicts, missing, staged, deep = [], [], [], [], []
+    for entry in repository.run(*args, "--ignore-submodules=none", cwd=cwd).fields():
+        if entry.startswith("# branch.oid ") and not entry.endswith("(initial)"):
+            head = entry.removeprefix("# branch.oid ")
+        elif entry.startswith("# branch.head ") and not entry.endswith("(detached)"):
+            branch = entry.removeprefix("# branch.head ")
+        words = _WORDS_BEFORE_PATH.get(entry[0])
+        if words is None:
+            continue
+        path = entry.split(" ", words)[-1]
+        dirty.append(path)
+        if entry[0] == "u":
+            conflicts.append(path)
+        elif entry[0] == "1":
+            state = entry[2:4]
+            missing += [path] if state[1] == "D" else []
+            staged += [path] if state[0] != "." else []
+            deep += [path] if entry[5] == "S" and entry[7:9] != ".." else []
+    return Look(
+        head=head,
+        branch=branch,
+        dirty=tuple(dirty),
+        conflicts=tuple(conflicts),
+        missing=tuple(missing),
+        staged=tuple(staged),
+        deep=tuple(deep),
+    )
+
+
+def admin_dir(repository: Repository, path: Path) -> Path | None:
+    """Give the git directory of a linked worktree of this repository; None when it is not one."""
+    git_dir = own_git_dir(path)
+    if git_dir is None or git_dir.parent != repository.common_dir / "worktrees":
+        return None
+    return git_dir if _points_back(git_dir, path) else None
+
+
+def admin_dir_of_missing(repository: Repository, path: Path) -> Path | None:
+    """Find the registration of a path by the way back that git keeps; the folder itself may be gone."""
+    try:
+        entries = sorted((repository.common_dir / "worktrees").iterdir())
+    except FileNotFoundError:
+        return None
+    return next((entry for entry in entries if _points_back(entry, path)), None)
+
+
+def worktree_of(git_dir: Path) -> Path | None:
+    """Give the checkout that a linked worktree's git directory leads back to."""
+    try:
+        pointer = os.fsdecode((git_dir / "gitdir").read_bytes()).rstrip("\n")
+    except OSError:
+        return None
+    # Newer versions of git can keep relative paths here.
+    return Path(os.path.normpath(git_dir / pointer)).parent
+
+
+def _points_back(git_dir: Path, path: Path) -> bool:
+    return worktree_of(git_dir) == path

@@ -1,0 +1,327 @@
+"""The commits that the program makes itself: checkpoints of a story, merges of its dependencies.
+
+They have fixed dates: the same act on the same content gives the same
+commit id, so an act that was torn by a crash can simply be done again. A branch moves only by
+compare-and-swap. A lock that another git command holds is waited for, within bounds, and never
+deleted.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
+from isolation.frozen import frozen
+from isolation.git.checkout import Look, look
+from isolation.git.repository import GitOutput, Repository, failure
+from isolation.paths import own_git_dir
+
+OWN_NAME = "autopilot-multi"
+OWN_ADDRESS = "autopilot-multi@localhost"
+_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.2, 1.2, 1.2)
+_USAGE = 129
+_SPARSE_GIT = (2, 34)
+_OPERATIONS = {
+    "MERGE_HEAD": "a merge",
+    "MERGE_AUTOSTASH": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "BISECT_LOG": "a bisection",
+    "sequencer": "a series of picks",
+}
+_MARKS = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
+_SERIES = ("sequencer", "rebase-merge", "rebase-apply", "MERGE_HEAD")
+_NAMED = 5
+_EMBEDDED = "warning: adding embedded git repository: "
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+def named(paths: Sequence[str]) -> str:
+    """Name up to five paths, safe to print, and the number of the others."""
+    shown = ", ".join(path if path.isprintable() else repr(path)[1:-1] for path in paths[:_NAMED])
+    others = len(paths) - _NAMED
+    return shown if others <= 0 else f"{shown} and {others} other{'s' * (others > 1)}"
+
+
+def operation_in_progress(git_dir: Path) -> str | None:
+    """Name the git operation that a checkout is in the middle of."""
+    return next((what for name, what in _OPERATIONS.items() if (git_dir / name).exists()), None)
+
+
+@frozen
+class Checkpoint:
+    """Where a branch stands after a checkpoint: its tip, and how many commits it has since its base.
+
+    `files` tells how many paths the session changed; None where that cannot be told any more.
+    """
+
+    tip: str
+    commits: int
+    files: int | None
+
+
+def checkpoint(
+    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str, since: str
+) -> Checkpoint:
+    """Commit everything in a worktree to its branch; where nothing changed, the branch stays.
+
+    `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
+    `since` is where the branch stood before the session.
+    """
+    seen = look(repository, cwd)
+    head = _require_committable(seen, cwd, branch, since)
+    first = None
+    if seen.dirty:
+        _stage_all(repository, cwd)
+        if _commit_index(repository, cwd, message, date) and head == base:
+            first = _logged_on_top_of(base, cwd)
+        _refuse_deep(repository, cwd, seen.deep)
+    elif head == base:
+        return Checkpoint(tip=head, commits=0, files=0)
+    tip, commits = (first, 1) if first else _standing(repository, cwd, branch, head, base)
+    if tip == since:
+        files: int | None = 0
+    elif head == since:
+        files = len(seen.dirty)
+    else:  # it has committed by itself
+        files = _count_changed(repository, since, tip)
+    return Checkpoint(tip=tip, commits=commits, files=files)
+
+
+def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
+    """Count the paths that differ; a session may have thrown its own beginning away."""
+    try:
+        return len(repository.changed_paths(since, tip))
+    except GitCommandError:
+        return None
+
+
+def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> bool:
+    """Commit what is staged, untouched by hooks, templates and signing; git refuses an empty one.
+
+    git moves the branch by compare-and-swap under its own locks. False when there was nothing to commit.
+    """
+    settings = ("-c", "core.hooksPath=/dev/null", "-c", "i18n.commitEncoding=UTF-8")
+    args = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status")
+    output = repository.run(
+        *(*settings, *args, "--file=-"),
+        cwd=cwd,
+        check=False,
+        env=_signature(repository, date),
+        stdin=message.encode(errors="surrogateescape"),
+    )
+    if output.returncode not in {0, 1} or (output.returncode == 1 and output.stderr):
+        raise failure(args, output)
+    return output.returncode == 0
+
+
+def _logged_on_top_of(base: str, cwd: Path) -> str | None:
+    """Give the commit that git has just logged on top of `base`, which saves asking for it.
+
+    None where git keeps no log, or where somebody else's commit came between.
+    """
+    git_dir = own_git_dir(cwd)
+    try:
+        lines = (git_dir / "logs" / "HEAD").read_bytes().splitlines() if git_dir else []
+    except OSError:
+        return None
+    words = lines[-1].decode(errors="replace").split(" ", 2) if lines else []
+    before, after = (*words, "", "")[:2]
+    return after if before == base != after and _COMMIT.fullmatch(after) else None
+
+
+def _standing(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> tuple[str, int]:
+    """Tell the tip and the commits of the branch; somebody else's commit on top of `before` is an error.
+
+    So is a branch that has lost its base: what was verified on it would not be what a merge gives.
+    """
+    lines = repository.run("rev-list", "--parents", f"{base}..HEAD", "--", cwd=cwd).stdout.splitlines()
+    newest = lines[0].split() if lines else [base]
+    if before != base and not any(base in line.split()[1:] for line in lines):
+        raise WorkspaceError(
+            f"the history of {branch} was rewritten: it does not go back to {base[:10]}, its base",
+            hint=f"`git reset --soft {base[:10]}` in {cwd} keeps the files; then run again",
+        )
+    if before not in newest[:2]:
+        raise WorkspaceError(
+            f"branch {branch} moved from {before[:10]} to {newest[0][:10]} during a checkpoint",
+            hint="does another process commit to it? run again when it has ended",
+        )
+    return newest[0], len(lines)
+
+
+def merge_parents(repository: Repository, parents: Sequence[str], message: str) -> str:
+    """Give one commit with all of `parents` in its history, without touching any checkout.
+
+    Those that others contain already are left out; what is left is merged in the given order. The
+    same parents give the same commit.
+    """
+    tips = _independent(repository, parents)
+    merged = tips[0]
+    for number, tip in enumerate(tips[1:], start=2):
+        tree = _merge_tree(repository, merged, tip)
+        date = max(_committed_at(repository, commit) for commit in (merged, tip))
+        subject = message if number == len(tips) else f"{message} ({number} of {len(tips)})"
+        merged = commit_tree(repository, tree, (merged, tip), subject, date)
+    return merged
+
+
+def _require_committable(seen: Look, cwd: Path, branch: str, since: str) -> str:
+    """Give the commit that a checkpoint goes on top of, or say what stands in its way."""
+    if seen.branch == branch and seen.head is None:
+        raise WorkspaceError(
+            f"branch {branch} is gone",
+            hint=f"`git branch {branch} {since[:12]}` brings it back; then run again",
+        )
+    if seen.branch != branch or seen.head is None:
+        where = f"on branch {seen.branch}" if seen.branch else "on no branch"
+        raise WorkspaceError(
+            f"{cwd} is {where}, not on {branch}",
+            hint=f"`git switch {branch}` there, keep what you need, then run again",
+        )
+    git_dir = own_git_dir(cwd)
+    if git_dir is not None and not seen.conflicts:
+        _clear_concluded(git_dir)
+    if git_dir is not None and (operation := operation_in_progress(git_dir)):
+        raise WorkspaceError(
+            f"{cwd} is in the middle of {operation}", hint="finish or abort it there, then run again"
+        )
+    if seen.conflicts:
+        raise WorkspaceError(
+            f"{cwd} has unresolved conflicts: {named(seen.conflicts)}", hint="resolve them, then run again"
+        )
+    return seen.head
+
+
+def _clear_concluded(git_dir: Path) -> None:
+    """Remove the marks of a pick or a revert that is over.
+
+    git deletes them under a lock of the shared directory, which the write guard does not let a session
+    take. Without conflicts, and with no further picks to come, nothing but the mark is left.
+    """
+    if any((git_dir / name).exists() for name in _SERIES):
+        return
+    for name in _MARKS:
+        (git_dir / name).unlink(missing_ok=True)
+
+
+def _stage_all(repository: Repository, cwd: Path) -> None:
+    # A sparse checkout does not say what a story may write; older versions of git take it all anyway.
+    sparse = ("--sparse",) if repository.version >= _SPARSE_GIT else ()
+    args = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
+    output = retried(repository, args, cwd)
+    if output.returncode == 0:
+        _refuse_embedded(repository, cwd, output)
+        return
+    nested = [line for line in output.stderr.splitlines() if "does not have a commit checked out" in line]
+    if nested:
+        path = nested[0].removeprefix("error: ").split("'")[1]
+        raise WorkspaceError(
+            f"{path} is a git repository without a commit inside {cwd}, so it cannot be committed",
+            hint=f"remove {path}.git, make it a submodule, or ignore the folder",
+        )
+    raise failure(args, output)
+
+
+def _refuse_embedded(repository: Repository, cwd: Path, added: GitOutput) -> None:
+    """Refuse repositories that a session made in the worktree: git would commit their ids and no file."""
+    lines = (line.strip() for line in added.stderr.splitlines())
+    paths = [line.removeprefix(_EMBEDDED) for line in lines if line.startswith(_EMBEDDED)]
+    if not paths:
+        return
+    repository.run("--literal-pathspecs", "rm", "--cached", "--force", "--quiet", "--", *paths, cwd=cwd)
+    raise WorkspaceError(
+        f"{named(paths)} inside {cwd} is a git repository of its own, so its files cannot be committed",
+        hint=f"remove {paths[0]}/.git there, make it a submodule, or ignore the folder; then run again",
+    )
+
+
+def _refuse_deep(repository: Repository, cwd: Path, submodules: tuple[str, ...]) -> None:
+    """Refuse what is uncommitted in submodules, as far as the user wants to know of it.
+
+    A commit holds the id of a submodule's commit, so what was verified with it would not be there.
+    """
+    if not submodules:
+        return
+    args = ("--literal-pathspecs", "status", "--porcelain", "-z", "--no-renames", "--", *submodules)
+    heeded = [entry[3:] for entry in repository.run(*args, cwd=cwd).fields()]
+    if heeded:
+        raise WorkspaceError(
+            f"uncommitted files in a submodule cannot be committed from {cwd}: {named(heeded)}",
+            hint="commit them there, or set `ignore` in .gitmodules if they are nothing; then run again",
+        )
+
+
+def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutput:
+    """Run a command that needs the index, with patience while another one holds its lock."""
+    for wait in (*_WAITS, None):
+        output = repository.run(*args, cwd=cwd, check=False)
+        if output.returncode == 0 or "index.lock" not in output.stderr or wait is None:
+            return output
+        time.sleep(wait)
+    raise AssertionError("unreachable")
+
+
+def commit_tree(
+    repository: Repository, tree: str, parents: tuple[str, ...], message: str, date: float
+) -> str:
+    """Make a commit of a tree that is already there; no branch moves."""
+    env = _signature(repository, date)
+    pointers = [part for parent in parents for part in ("-p", parent)]
+    args = ("-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree, *pointers, "-F", "-")
+    return repository.run(*args, env=env, stdin=message.encode(errors="surrogateescape")).stdout.strip()
+
+
+def _signature(repository: Repository, date: float) -> dict[str, str]:
+    """Give the dates of a commit, and the runner's own name where the user has none."""
+    when = f"@{int(date)} +0000"
+    env = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+    if not repository.has_identity:
+        env |= {f"GIT_{who}_NAME": OWN_NAME for who in ("AUTHOR", "COMMITTER")}
+        env |= {f"GIT_{who}_EMAIL": OWN_ADDRESS for who in ("AUTHOR", "COMMITTER")}
+    return env
+
+
+def _independent(repository: Repository, parents: Sequence[str]) -> list[str]:
+    if len(parents) == 1 and _COMMIT.fullmatch(parents[0]):
+        return list(parents)
+    tips = list(dict.fromkeys(repository.resolve(parent) for parent in parents))
+    if len(tips) < 2:  # noqa: PLR2004  one tip has nothing to be compared with
+        return tips
+    kept = set(repository.run("merge-base", "--independent", *tips).stdout.split())
+    return [tip for tip in tips if tip in kept]
+
+
+def _committed_at(repository: Repository, commit: str) -> int:
+    return int(repository.run("show", "--no-patch", "--format=%ct", commit, "--").stdout)
+
+
+def _merge_tree(repository: Repository, ours: str, theirs: str) -> str:
+    args = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
+    output = repository.run(*args, check=False)
+    if output.returncode == _USAGE:
+        raise RepositoryError(
+            "merging several dependencies needs git 2.38 or newer",
+            hint="install a newer git, or let the story depend on one story only",
+        )
+    if output.returncode not in {0, 1}:
+        raise failure(args, output)
+    tree, *paths = output.fields()
+    if output.returncode == 1:
+        conflicts = tuple(dict.fromkeys(paths))
+        tips = " and ".join(_shown(repository, commit) for commit in (ours, theirs))
+        raise MergeConflictError(
+            f"{tips} do not merge: conflicts in {named(conflicts)}",
+            paths=conflicts,
+            hint="let one story depend on the other, or merge their branches by hand",
+        )
+    return tree
+
+
+def _shown(repository: Repository, commit: str) -> str:
+    """Name a commit by a branch that stands at it, which tells a person more than its id."""
+    asking = ("for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"--points-at={commit}")
+    return repository.run(*asking, "refs/heads").stdout.strip() or commit[:10]

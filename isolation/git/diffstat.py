@@ -1,0 +1,28 @@
+"""How much a story changed: paths with the lines that came and went."""
+
+from isolation.frozen import frozen
+from isolation.git.repository import Repository
+
+
+@frozen
+class Change:
+    """One path; of a binary file nobody counts lines."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
+def changes(repository: Repository, base: str, tip: str) -> tuple[Change, ...]:
+    """Give what differs between two commits; a rename is both of its paths. Empty where one is unknown."""
+    args = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", base, tip, "--")
+    output = repository.run(*args, check=False)
+    found = []
+    for entry in output.fields() if output.returncode == 0 else ():
+        added, removed, path = entry.split("\t", 2)
+        found.append(Change(path=path, added=_lines(added), removed=_lines(removed)))
+    return tuple(found)
+
+
+def _lines(text: str) -> int | None:
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,43 @@
+"""The right to change what all worktrees of a repository share: one holder at a time, whoever runs beside."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from isolation.errors import RepositoryError
+from isolation.files.disk import LockFile
+from isolation.paths import worktrees_lock_path
+
+LOCK_SECONDS = 60.0
+_local_locks: dict[Path, threading.Lock] = {}
+
+
+@contextmanager
+def metadata_lock(common_dir: Path) -> Iterator[None]:
+    """Hold the right to change shared git metadata, against other threads and other processes.
+
+    Blocks, for at most a minute; not re-entrant.
+    """
+    path = worktrees_lock_path(common_dir)
+    path.parent.mkdir(exist_ok=True)
+    deadline = time.monotonic() + LOCK_SECONDS
+    local = _local_locks.setdefault(path, threading.Lock())
+    with ExitStack() as held:
+        if not local.acquire(timeout=LOCK_SECONDS):
+            raise _lock_timeout(path)
+        held.callback(local.release)
+        while (lock := LockFile.attempt(path)) is None:
+            if time.monotonic() > deadline:
+                raise _lock_timeout(path)
+            time.sleep(0.003)
+        held.enter_context(lock)
+        yield
+
+
+def _lock_timeout(path: Path) -> RepositoryError:
+    return RepositoryError(
+        f"waited {LOCK_SECONDS:.0f} s for {path}",
+        hint="another autopilot-multi changes worktrees of this repository; is it stopped?",
+    )

@@ -1,0 +1,100 @@
+"""What a story owns in the shared tree, as a git tree: built in an index of the program's own.
+
+The user's index is neither read nor written, so what is staged there, hidden there or half-merged
+there stays as it is, and nothing of it gets into a story's commit.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from isolation.claims.globs import Claim
+from isolation.claims.owners import roots
+from isolation.errors import WorkspaceError
+from isolation.frozen import frozen
+from isolation.git.commits import named
+from isolation.git.repository import Repository
+
+_GITLINK = "160000"
+
+
+@frozen
+class ClaimTree:
+    """A commit's tree with the claim's paths as they stand in the working tree; `changed` names these."""
+
+    tree: str
+    changed: tuple[str, ...]
+
+
+def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, claim: Claim) -> ClaimTree:
+    """Build the tree of `tip` with all that the claim owns taken from the working tree.
+
+    Ignored files stay out, unless they are tracked. `index` is a file for this call alone.
+    """
+    index.parent.mkdir(parents=True, exist_ok=True)
+    for left in (index, index.with_name(f"{index.name}.lock")):
+        left.unlink(missing_ok=True)
+    env = {"GIT_INDEX_FILE": str(index)}
+    repository.run("read-tree", tip, cwd=cwd, env=env)
+    present, gone = _owned(repository, cwd, env, claim)
+    if gone:
+        _update(repository, cwd, env, ("--force-remove",), gone)
+    if present:
+        _update(repository, cwd, env, ("--add", "--remove", "--replace"), present)
+    tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip()
+    index.unlink(missing_ok=True)
+    return ClaimTree(tree=tree, changed=repository.changed_paths(tip, tree, cwd))
+
+
+def differing(
+    repository: Repository, cwd: Path, *, index: Path, tip: str, paths: Sequence[str]
+) -> tuple[str, ...]:
+    """Name those of the paths that stand in the working tree otherwise than in a commit."""
+    index.parent.mkdir(parents=True, exist_ok=True)
+    env = {"GIT_INDEX_FILE": str(index)}
+    repository.run("read-tree", "--reset", tip, cwd=cwd, env=env)
+    comparing = ("--literal-pathspecs", "diff", "-z", "--name-only", "--no-ext-diff", "--no-renames")
+    found = repository.run(*comparing, "--", *paths, cwd=cwd, env=env).fields()
+    index.unlink(missing_ok=True)
+    return found
+
+
+def _owned(
+    repository: Repository, cwd: Path, env: dict[str, str], claim: Claim
+) -> tuple[list[str], list[str]]:
+    """List the claim's paths that are there, and its tracked paths that are not there any more."""
+    within = ("--literal-pathspecs", "ls-files", "-z")
+    specs = ("--", *roots(claim))
+    present: list[str] = []
+    gone: list[str] = []
+    for entry in repository.run(*within, "--stage", *specs, cwd=cwd, env=env).fields():
+        words, _, path = entry.partition("\t")
+        if not claim.owns(path):
+            continue
+        if words.startswith(_GITLINK):
+            present += [path] if (cwd / path / ".git").exists() else []
+        else:
+            (present if _is_entry(cwd, path) else gone).append(path)
+    others = repository.run(*within, "--others", "--exclude-standard", *specs, cwd=cwd, env=env).fields()
+    nested = [path for path in others if path.endswith("/") and claim.owns(path.rstrip("/"))]
+    if nested:
+        raise WorkspaceError(
+            f"its claim holds other git repositories, which cannot be committed: {named(nested)}",
+            hint="remove them, or have git ignore them, then run again",
+        )
+    return [*present, *(path for path in others if claim.owns(path))], gone
+
+
+def _is_entry(cwd: Path, path: str) -> bool:
+    """Tell whether a file or link stands at a path, reached through real folders only."""
+    place = cwd / path
+    if not os.path.lexists(place) or (place.is_dir() and not place.is_symlink()):
+        return False
+    return "/" not in path or Path(os.path.realpath(place.parent)) == place.parent
+
+
+def _update(
+    repository: Repository, cwd: Path, env: dict[str, str], how: tuple[str, ...], paths: list[str]
+) -> None:
+    stdin = "".join(f"{path}\0" for path in paths).encode(errors="surrogateescape")
+    repository.run("update-index", *how, "-z", "--stdin", cwd=cwd, env=env, stdin=stdin)

@@ -1,0 +1,132 @@
+"""The worktrees that git knows of: reading the list, and taking one entry off it.
+
+An entry is ours when its lock reason says so: every worktree of a story is locked with the run and
+the story that it belongs to. Functions here change shared metadata only under the caller's
+`metadata_lock`.
+"""
+
+import os
+import re
+import secrets
+import shlex
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from isolation.errors import RepositoryError
+from isolation.frozen import frozen
+from isolation.git.checkout import admin_dir_of_missing, worktree_of
+from isolation.git.repository import Repository
+from isolation.paths import autopilot_dir
+
+_REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
+
+
+@frozen
+class Registration:
+    """One worktree; `head` is set when it is on no branch, `lock_reason` when it is locked."""
+
+    path: Path
+    head: str
+    branch: str | None
+    lock_reason: str | None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that this worktree was last opened for, None when it is not ours."""
+        match = _REASON.fullmatch(self.lock_reason or "")
+        return match["run"] if match else None
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether `git worktree add` was killed before it had written a HEAD."""
+        return self.branch is None and set(self.head) <= {"0"}
+
+
+def lock_reason(run_id: str, story_id: str) -> str:
+    """Say whose worktree it is, for people and for `gc`."""
+    return f"autopilot-multi run {run_id} story {story_id}"
+
+
+def load_registrations(repository: Repository) -> tuple[Registration, ...]:
+    """Read every worktree that git knows of; the main checkout comes first.
+
+    Its own files tell, as documented in gitrepository-layout: no process is started for it.
+    """
+    common = repository.common_dir
+    if (common / "reftable").exists():  # there HEAD is no file to read
+        return _listed_by_git(repository)
+    main = _entry(common, repository.main_checkout or common)
+    folders = sorted((common / "worktrees").iterdir()) if (common / "worktrees").is_dir() else []
+    places = ((folder, worktree_of(folder)) for folder in folders)
+    linked = [_entry(folder, path) for folder, path in places if path is not None]
+    return (main, *sorted(linked, key=lambda entry: entry.path))
+
+
+def linked_paths(repository: Repository) -> tuple[Path, ...]:
+    """Give where the linked worktrees are, and nothing else of them."""
+    try:
+        folders = list((repository.common_dir / "worktrees").iterdir())
+    except OSError:
+        return ()
+    return tuple(path for folder in folders if (path := worktree_of(folder)) is not None)
+
+
+def clear_missing(repository: Repository, path: Path) -> None:
+    """Take the entry of a worktree whose folder is gone off git's list; the branch stays.
+
+    The entry is moved out of git's sight in one step, so that a crash leaves a whole entry or none.
+    """
+    if os.path.lexists(path / ".git"):
+        raise RepositoryError(f"{path} is still there", hint="it is kept; run again")
+    entry = admin_dir_of_missing(repository, path)
+    if entry is None:
+        return
+    trash = autopilot_dir(repository.common_dir) / "trash"
+    aside = trash / f"{entry.name}-{secrets.token_hex(6)}"
+    try:
+        trash.mkdir(parents=True, exist_ok=True)
+        entry.rename(aside)
+    except OSError as error:
+        raise RepositoryError(
+            f"the registration of {path} could not be removed: {error.strerror}",
+            hint=f"`git worktree remove {shlex.quote(str(path))}` does it by hand",
+        ) from error
+    shutil.rmtree(aside, ignore_errors=True)
+    for folder in (trash, entry.parent):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _entry(git_dir: Path, path: Path) -> Registration:
+    head = _text(git_dir / "HEAD") or ""
+    branch = head.removeprefix("ref:").strip() if head.startswith("ref:") else None
+    return Registration(
+        path=path,
+        head="" if branch else head,
+        branch=branch.removeprefix("refs/heads/") if branch else None,
+        lock_reason=_text(git_dir / "locked"),
+    )
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return os.fsdecode(path.read_bytes()).strip()
+    except OSError:
+        return None
+
+
+def _listed_by_git(repository: Repository) -> tuple[Registration, ...]:
+    text = repository.run("worktree", "list", "--porcelain", "-z").stdout
+    return tuple(_parse(block.split("\0")) for block in text.split("\0\0") if block)
+
+
+def _parse(lines: list[str]) -> Registration:
+    values = dict(line.partition(" ")[::2] for line in lines)
+    branch = values.get("branch")
+    return Registration(
+        path=Path(values["worktree"]),
+        head="" if branch else values.get("HEAD", ""),
+        branch=branch.removeprefix("refs/heads/") if branch else None,
+        lock_reason=values.get("locked"),
+    )

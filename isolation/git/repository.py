@@ -1,0 +1,371 @@
+"""The only door to git: one way to call it, and the questions asked of it.
+
+Everything goes through GitPython's command interface. Its methods block; from trio they run through
+`offload`, in a thread that cancellation never abandons, so git is never left half-way.
+
+Invariants: every call names its directory with `-C` (GitPython falls back to the process's own
+directory when the one it was given is gone) and may not climb above it, so that a worktree whose
+`.git` vanished never turns into an enclosing repository; no call takes optional locks, asks a
+terminal, starts a gc or a file system monitor. GitPython hands on the whole of `os.environ`;
+variables that point at another repository are taken off by `env -u` in front of git, only when
+there are any, so the process's own environment is never changed.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
+
+from isolation.errors import GitCommandError, RepositoryError
+from isolation.files.disk import replace_file
+from isolation.frozen import frozen
+from isolation.git.metadata_lock import metadata_lock
+from isolation.paths import RepositoryPaths, find_repository
+
+if TYPE_CHECKING:
+    import trio
+    from git.cmd import Git
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+OLDEST_GIT = (2, 31)
+_FOREIGN_REPOSITORY = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_INDEX_VERSION",
+        "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+# checkStat and trustctime: a file edited back to its old size and time must still be seen.
+_OPTIONS = (
+    "--no-optional-locks",
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.quotePath=false"),
+    *("-c", "core.checkStat=default"),
+    *("-c", "core.trustctime=true"),
+    *("-c", "core.filesRefLockTimeout=5000"),
+    *("-c", "core.packedRefsTimeout=5000"),
+)
+_HINTS = (
+    ("No space left on device", "free disk space, then run again; what was committed is safe"),
+    ("Read-only file system", "git must be able to write to the repository"),
+    ("Permission denied", "git must be able to read the files there, and to write to the repository"),
+    (
+        ".lock': File exists",
+        "another git command is at work there; if none runs, remove the lock file it names",
+    ),
+)
+
+
+@frozen
+class GitOutput:
+    """What a git command said; bytes that are not UTF-8 survive as surrogates, as in `os.fsdecode`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    def fields(self) -> tuple[str, ...]:
+        """Give the parts of a `-z` answer."""
+        return tuple(part for part in self.stdout.split("\0") if part)
+
+
+def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
+    """Give `env` without what points at a repository, index or work tree."""
+    return {name: value for name, value in env.items() if name not in _FOREIGN_REPOSITORY}
+
+
+async def offload(
+    function: Callable[[*Ts], T], *args: *Ts, limiter: "trio.CapacityLimiter | None" = None
+) -> T:
+    """Run a blocking function in a thread; a cancelled caller still waits for its end."""
+    import trio
+
+    return await trio.to_thread.run_sync(function, *args, limiter=limiter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """A repository whose git works; `cwd` of every method is the top of one of its checkouts."""
+
+    paths: RepositoryPaths
+    version: tuple[int, ...]
+
+    @classmethod
+    def open(cls, start: Path) -> "Repository":
+        """Find the repository around `start` and make sure that git can read it."""
+        paths = find_repository(start)
+        if shutil.which("git") is None:
+            raise RepositoryError("git is not installed, or not on PATH", hint="install git 2.31 or newer")
+        closed = cls(paths=paths, version=())
+        text = closed.run("version").stdout
+        version = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+        if version < OLDEST_GIT:
+            raise RepositoryError(f"git is too old: {text.strip()}", hint="install git 2.31 or newer")
+        probe = closed.run("rev-parse", "--git-dir", check=False)
+        if "dubious ownership" in probe.stderr:
+            raise RepositoryError(
+                f"git does not trust {paths.top}: it belongs to another user",
+                hint=f"if you do: git config --global --add safe.directory {shlex.quote(str(paths.top))}",
+            )
+        if probe.returncode != 0:
+            raise RepositoryError(
+                f"git cannot read the repository at {paths.top}: {_first_line(probe.stderr)}",
+                hint="run inside a git repository, or `git init` to make one",
+            )
+        return cls(paths=paths, version=version)
+
+    @property
+    def top(self) -> Path:
+        """The checkout that this was opened from."""
+        return self.paths.top
+
+    @property
+    def common_dir(self) -> Path:
+        """The git directory that all worktrees share."""
+        return self.paths.common_dir
+
+    @property
+    def main_checkout(self) -> Path | None:
+        """The first working tree; a bare repository has none."""
+        return self.paths.main_checkout
+
+    def run(
+        self,
+        *args: str,
+        cwd: Path | None = None,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+    ) -> GitOutput:
+        """Run one git command to its end; with `check`, a failure raises `GitCommandError`."""
+        where = cwd or self.top
+        surroundings = {
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CEILING_DIRECTORIES": _ceiling(where),
+            **(env or {}),
+        }
+        foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in surroundings]
+        unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
+        command = [*unset, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
+        with _as_file(stdin) as source:
+            returncode, stdout, stderr = _git_class()(where).execute(
+                command,
+                istream=source,
+                env=surroundings,
+                with_extended_output=True,
+                with_exceptions=False,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+            )
+        output = GitOutput(
+            returncode=returncode,
+            stdout=stdout.decode(errors="surrogateescape"),
+            stderr=stderr,
+        )
+        if check and returncode != 0:
+            raise failure(args, output)
+        return output
+
+    def resolve(self, ref: str) -> str:
+        """Give the commit that `ref` names now."""
+        if not ref.startswith("-"):
+            found = self.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
+            if found.returncode == 0:
+                return found.stdout.strip()
+        if not self.run("for-each-ref", "--count=1").stdout and self.head() is None:
+            raise RepositoryError(
+                f"the repository at {self.top} has no commits yet",
+                hint="make a first commit, then run again",
+            )
+        raise RepositoryError(
+            f"unknown base {ref!r}",
+            hint="name a branch, a tag or a commit; `git branch --all` lists the branches",
+        )
+
+    def branch_tip(self, branch: str) -> str | None:
+        """Give the commit at the tip of a local branch, None without such a branch."""
+        found = self.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", check=False)
+        return found.stdout.strip() if found.returncode == 0 else None
+
+    def name_of_branch(self, branch: str) -> str:
+        """Give the shortest name that means this branch alone; a tag of the same name would come first."""
+        if not self._may_have(f"refs/tags/{branch}", f"refs/{branch}"):
+            return branch
+        args = ("for-each-ref", "--format=%(refname:short)", f"refs/heads/{branch}")
+        return self.run(*args, check=False).stdout.strip() or branch
+
+    def _may_have(self, *refs: str) -> bool:
+        """Tell without a process whether git may know one of these; False is certain."""
+        common = self.common_dir
+        if (common / "reftable").exists() or any((common / ref).exists() for ref in refs):
+            return True
+        try:
+            packed = (common / "packed-refs").read_bytes()
+        except OSError:
+            return False
+        return any(os.fsencode(f" {ref}\n") in packed for ref in refs)
+
+    def is_ancestor(self, ancestor: str, descendant: str) -> bool:
+        """Tell whether the first commit is in the history of the second."""
+        args = ("merge-base", "--is-ancestor", ancestor, descendant)
+        output = self.run(*args, check=False)
+        if output.returncode not in {0, 1}:
+            raise failure(args, output)
+        return output.returncode == 0
+
+    def trees(self, commits: tuple[str, ...]) -> tuple[str, ...]:
+        """Give the id of what each commit holds."""
+        names = (f"{commit}^{{tree}}" for commit in commits)
+        return tuple(self.run("rev-parse", *names).stdout.split())
+
+    def count_commits(self, base: str, tip: str) -> int:
+        """Count the commits that `tip` has and `base` has not."""
+        if tip == base:
+            return 0
+        return int(self.run("rev-list", "--count", f"{base}..{tip}", "--").stdout)
+
+    def changed_paths(self, base: str, tip: str, cwd: Path | None = None) -> tuple[str, ...]:
+        """Name every path that differs between two commits; a rename is both of its paths."""
+        args = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, tip, "--")
+        return self.run(*args, cwd=cwd).fields()
+
+    def head(self, cwd: Path | None = None) -> str | None:
+        """Give the commit that a checkout is at, None before the first commit."""
+        found = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=cwd, check=False)
+        return found.stdout.strip() if found.returncode == 0 else None
+
+    @cached_property
+    def has_identity(self) -> bool:
+        """Whether the user has a name and an address to commit under, not one git made up; asked once."""
+        only = ("-c", "user.useConfigOnly=true", "var")
+        return all(
+            self.run(*only, ident, check=False).returncode == 0
+            for ident in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT")
+        )
+
+    @cached_property
+    def names_user(self) -> bool:
+        """Whether git's configuration, the environment left aside, has a name and an address; asked once."""
+        keys = ("user.name", "user.email")
+        return all(self.run("config", "--get", key, check=False).returncode == 0 for key in keys)
+
+    def exclude(self, pattern: str) -> None:
+        """Have every checkout of the repository ignore `pattern`, without touching a tracked file."""
+        path = Path(os.path.realpath(self.common_dir / "info" / "exclude"))
+        line = os.fsencode(pattern)
+        if line in _lines(path):
+            return
+        with metadata_lock(self.common_dir):
+            lines = _lines(path)
+            if line not in lines:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+                replace_file(path, b"".join(each + b"\n" for each in (*lines, line)), mode=mode)
+
+
+def init_repository(path: Path) -> Repository:
+    """Make a new repository with one empty commit on `main`, as `demo` and a first look need it."""
+    path.mkdir(parents=True)
+    _git_class()(path).execute(["git", "init", "--quiet", "--initial-branch=main", str(path)])
+    repository = Repository.open(path)
+    who = {
+        f"GIT_{role}_{part}": "autopilot-multi"
+        for role in ("AUTHOR", "COMMITTER")
+        for part in ("NAME", "EMAIL")
+    }
+    repository.run("commit", "--quiet", "--allow-empty", "--message", "Begin", env=who)
+    return repository
+
+
+@contextmanager
+def _as_file(data: bytes | None) -> Iterator[BinaryIO | None]:
+    """Give a command's input as a file, since GitPython takes no bytes; without any, none.
+
+    In memory where the system can: a full disk is no reason not to commit.
+    """
+    if data is None:
+        yield None
+        return
+    in_memory = hasattr(os, "memfd_create")
+    with os.fdopen(os.memfd_create("git"), "w+b") if in_memory else tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file
+
+
+def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:
+    """Tell which command failed and what git said; credentials in addresses are left out."""
+    from git.util import remove_password_if_present
+
+    command = " ".join(remove_password_if_present(["git", *args]))
+    shown = command if len(command) <= 160 else f"{command[:159]}…"  # noqa: PLR2004  a line and a half
+    hint = next((hint for text, hint in _HINTS if text in output.stderr), "")
+    return GitCommandError(
+        f"`{shown}` ended with {output.returncode}: {_first_line(output.stderr)}",
+        returncode=output.returncode,
+        stderr=output.stderr,
+        hint=hint or "run the command by hand to see more",
+    )
+
+
+def _first_line(stderr: str) -> str:
+    """Give the line that says why: git's own `fatal:` or `error:`, else the first."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (telling or lines or ["it said nothing"])[0]
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _ceiling(where: Path) -> str:
+    inherited = os.environ.get("GIT_CEILING_DIRECTORIES", "")
+    return os.pathsep.join(part for part in (str(where.parent), inherited) if part)
+
+
+@cache
+def _program(path: str | None) -> str:
+    """Find git once: else each start tries all folders of PATH, while all threads stand still."""
+    return shutil.which("git", path=path) or "git"
+
+
+@cache
+def _git_class() -> "type[Git]":
+    """Load GitPython on first use, and without its complaints when git is missing."""
+    had = os.environ.get("GIT_PYTHON_REFRESH")
+    os.environ["GIT_PYTHON_REFRESH"] = "quiet"
+    try:
+        from git.cmd import Git
+    finally:
+        if had is None:
+            del os.environ["GIT_PYTHON_REFRESH"]
+        else:
+            os.environ["GIT_PYTHON_REFRESH"] = had
+    return Git

@@ -1,0 +1,320 @@
+"""The coordinator's side of the keepers: one fork server a run, one keeper over each session.
+
+Every session is started here and nowhere else. Its standard input is the prompt, then EOF; its
+output is one pipe. `keeper_server` says what happens below.
+
+Invariants:
+
+- Leaving a `start` block, however it is left, means that the session's tree is dead.
+- Closing a socket is the only way to kill, so a coordinator that dies kills as one that asks.
+- No read waits for a pipe that something outside the tree holds open.
+"""
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import trio
+
+from isolation.errors import KeeperError
+from isolation.frozen import frozen
+from isolation.keeper import server as keeper_server
+from isolation.keeper.fork_server import CLOSE_LIMIT, GREETING_LIMIT, ForkServer
+from isolation.keeper.lines import Lines
+from isolation.keeper.wire import encode, read_answer, read_report
+from isolation.kernel.process_tree import Tree, kill_level, load_stat
+from isolation.model import Exit, SessionSpec
+
+__all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "run_trial", "wait_for_old_keepers"]
+
+CHUNK = 65536
+POLL_SECONDS = 0.02
+
+_TRIAL = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.trial import main; main()"
+
+
+@frozen
+class TreeUsage:
+    """What a session uses now; its CPU time counts members that have ended, so it never falls.
+
+    Memory that members share is counted for each of them.
+    """
+
+    cpu_seconds: float
+    rss_bytes: int
+    processes: int
+
+
+@asynccontextmanager
+async def open_keeper(*, alive_lock: Path) -> AsyncIterator["Keeper"]:
+    """Run the fork server; when the block is left, it and all keepers are gone.
+
+    It comes up while the block goes on, see `Keeper.ready`. `alive_lock` is created where it is missing,
+    never removed, and held as long as one of them lives.
+    """
+    server = ForkServer(alive_lock)
+    try:
+        await server.open()
+        yield Keeper(server)
+    finally:
+        await server.close()
+
+
+def run_trial(arguments: Sequence[str]) -> str:
+    """Run `guard_trial` in a process of its own and give what it printed; blocks for a moment."""
+    root = Path(keeper_server.__file__).parent.parent.parent
+    command = [sys.executable, "-I", "-S", "-c", _TRIAL, str(root), *arguments]
+    try:
+        done = subprocess.run(  # noqa: S603  our own module
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=GREETING_LIMIT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"failed {error}"
+    return done.stdout
+
+
+async def wait_for_old_keepers(alive_lock: Path) -> bool:
+    """Wait until no keeper of an earlier coordinator lives, and so nothing that it started.
+
+    False only where the file system has no locks, so that nothing can be told.
+    """
+    await trio.lowlevel.checkpoint()
+    try:
+        descriptor = os.open(alive_lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                await trio.sleep(POLL_SECONDS)
+            except OSError:
+                return False
+            else:
+                # Not left to close(): a fork may hold a copy of the descriptor for a moment.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                return True
+    finally:
+        os.close(descriptor)
+
+
+class _Link:
+    """The control socket of one keeper: the request, orders, and the one report of the end."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._lines = Lines(control)
+        self._turn = trio.Lock()
+        self.report: str | None = None
+        """The keeper's last line; empty when it left without one."""
+
+    async def begin(self, request: bytes) -> str:
+        """Order the session; gives the keeper's first line, empty when it left without one."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            view = memoryview(request)
+            while view:
+                try:
+                    view = view[self._control.send(view) :]
+                except BlockingIOError:
+                    await trio.lowlevel.wait_writable(self._control)
+        answer = await self._lines.receive() or ""
+        if not answer.startswith("pid "):
+            self.report = answer
+        return answer
+
+    async def ended(self) -> str:
+        """Wait for the report; any number of tasks may, and one of them reads."""
+        async with self._turn:
+            while self.report is None:
+                line = await self._lines.receive() or ""
+                # A start that was cancelled has not read the first line.
+                self.report = None if line.startswith("pid ") else line
+        return self.report
+
+    def stop(self, *, grace: float) -> None:
+        """Ask for the ladder."""
+        try:
+            self._control.send(f"stop {max(grace, 0.0)}\n".encode())
+        except BlockingIOError:
+            self.kill()
+        except OSError:
+            pass  # killed before, or ended
+
+    def kill(self) -> None:
+        """Say EOF, which a keeper obeys in every state; its report can still come back."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Hang up."""
+        trio.lowlevel.notify_closing(self._control)
+        self._control.close()
+
+
+class _Output:
+    """The read end of a session's output; once `ended`, no more is read than was there then."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._left: int | None = None
+
+    def end(self) -> None:
+        """Set the limit: whatever holds the pipe now is no member of the tree, and is not waited for."""
+        if self._left is None:
+            waiting = fcntl.ioctl(self.descriptor, termios.FIONREAD, bytes(4))
+            self._left = int.from_bytes(waiting, sys.byteorder)
+
+    def read(self) -> bytes:
+        """Give what is there; raises BlockingIOError where one must wait."""
+        if self._left is None:
+            return os.read(self.descriptor, CHUNK)
+        data = os.read(self.descriptor, min(CHUNK, self._left)) if self._left else b""
+        self._left -= len(data)
+        return data
+
+    def close(self) -> None:
+        """Leave nothing to read."""
+        self._left = 0
+        trio.lowlevel.notify_closing(self.descriptor)
+        os.close(self.descriptor)
+
+
+class Session:
+    """One running process tree under its keeper."""
+
+    def __init__(self, link: _Link, output: _Output, *, pid: int, keeper_pid: int) -> None:
+        self.pid = pid
+        self._link = link
+        self._output = output
+        self._keeper_pid = keeper_pid
+        keeper = load_stat(keeper_pid)
+        self._keeper_started = keeper.started if keeper else None
+
+    async def receive(self) -> bytes:
+        """Give the next bytes of its output, at most 64 KiB; none at the end. For one task."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            if self._link.report is not None:
+                self._output.end()
+            try:
+                return self._output.read()
+            except BlockingIOError:
+                await self._readable_or_ended()
+
+    async def _readable_or_ended(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
+            await trio.lowlevel.wait_readable(self._output.descriptor)
+            nursery.cancel_scope.cancel()
+
+    async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
+        await self._link.ended()
+        scope.cancel()
+
+    def stop(self, *, grace: float) -> None:
+        """SIGTERM to every process, SIGKILL to what is left `grace` seconds later.
+
+        Another call may only shorten the grace.
+        """
+        self._link.stop(grace=grace)
+
+    def kill(self) -> None:
+        """SIGKILL everything, at once."""
+        self._link.kill()
+
+    async def wait(self) -> Exit:
+        """Wait until the tree is empty; raises KeeperError when its keeper was killed.
+
+        `stopped` tells that the leader was still running when it was asked to end.
+        """
+        return read_report(await self._link.ended(), self.pid)
+
+    def usage(self) -> TreeUsage | None:
+        """Look up what the tree uses; None when it ended, or where there is no procfs."""
+        keeper = load_stat(self._keeper_pid)
+        if keeper is None or keeper.started != self._keeper_started or self._link.report is not None:
+            return None
+        stats = [stat for pid in Tree(self._keeper_pid).members() if (stat := load_stat(pid))]
+        return TreeUsage(
+            cpu_seconds=keeper.cpu_seconds_below + sum(s.cpu_seconds + s.cpu_seconds_below for s in stats),
+            rss_bytes=sum(stat.rss_bytes for stat in stats),
+            processes=len(stats),
+        )
+
+
+class Keeper:
+    """What starts the sessions of this run."""
+
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
+
+    async def ready(self) -> None:
+        """Wait until the server is up; raises KeeperError when it cannot be."""
+        await self._server.ready()
+
+    @asynccontextmanager
+    async def start(self, spec: SessionSpec) -> AsyncIterator[Session]:
+        """Run a session; raises KeeperError when its program cannot be started.
+
+        When the block is left, also by an exception or a cancellation, its whole tree is dead.
+        """
+        request = encode(spec)
+        link, output, ends = _open_channels(spec.prompt)
+        try:
+            try:
+                await self._server.hand_over(ends)
+            finally:
+                for descriptor in ends:
+                    os.close(descriptor)
+            pid, keeper_pid = read_answer(await link.begin(request), spec)
+            yield Session(link, output, pid=pid, keeper_pid=keeper_pid)
+        finally:
+            await _end(link, output)
+
+
+async def _end(link: _Link, output: _Output) -> None:
+    """Kill what is left of a session and wait for the keeper's word that it is dead."""
+    link.kill()
+    try:
+        with trio.move_on_after(CLOSE_LIMIT, shield=True) as limit:
+            await link.ended()
+    finally:
+        link.close()
+        output.close()
+    if limit.cancelled_caught:
+        raise KeeperError(
+            f"a session's keeper did not report its end within {CLOSE_LIMIT:.0f} seconds",
+            hint="look for processes that hang (ps -eo pid,stat,args), then resume the run",
+        )
+
+
+def _open_channels(prompt: Path) -> tuple[_Link, _Output, tuple[int, int, int]]:
+    """Open our ends of a session's control and output, and the three that its keeper gets."""
+    opened: list[int] = []
+    try:
+        opened.append(os.open(prompt, os.O_RDONLY | os.O_CLOEXEC))
+        opened += os.pipe()
+        control, control_end = socket.socketpair()
+    except OSError as error:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise KeeperError(
+            f"cannot start a session with the prompt {prompt}: {error.strerror}",
+            hint="check that the file is there, and the limit on open files (ulimit -n)",
+        ) from error
+    stdin, output, output_end = opened
+    os.set_blocking(output, False)
+    control.setblocking(False)
+    return _Link(control), _Output(output), (control_end.detach(), stdin, output_end)

@@ -1,0 +1,139 @@
+"""The fork server as the coordinator sees it: started, handed what a session needs, started again if killed.
+
+Invariants:
+
+- A server that is gone is replaced only when nothing was handed to it, so no session is started twice.
+- The keepers of a server that was killed go on by themselves; only their orphans have nobody to fall to.
+"""
+
+import array
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from isolation.errors import KeeperError
+from isolation.keeper import server as keeper_server
+from isolation.keeper.lines import Lines
+from isolation.keeper.wire import server_gone
+from isolation.kernel.process_tree import kill_level
+
+GREETING_LIMIT = 10.0
+CLOSE_LIMIT = 15.0
+"""Longer than a keeper needs before it gives up on a process that SIGKILL does not end."""
+
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server import main; main()"
+
+
+class ForkServer:
+    """The fork server of a run; one task after the other hands over."""
+
+    def __init__(self, alive_lock: Path) -> None:
+        self._alive_lock = alive_lock
+        self._turn = trio.Lock()
+        self._door: socket.socket | None = None
+        self._process: trio.Process | None = None
+        self._greeted = False
+
+    async def open(self) -> socket.socket:
+        """Start it; it comes up while others go on, see `ready`."""
+        door, theirs = socket.socketpair()
+        door.setblocking(False)
+        self._door, self._greeted = door, False
+        try:
+            with theirs, trio.CancelScope(shield=True):
+                self._process = await _start(theirs.fileno(), self._alive_lock)
+        except KeeperError:
+            await self.close()
+            raise
+        return door
+
+    async def ready(self) -> None:
+        """Wait until it serves; raises KeeperError when it cannot."""
+        async with self._turn:
+            await self._serving()
+
+    async def hand_over(self, descriptors: Sequence[int]) -> None:
+        """Have a keeper forked that takes these; a server that somebody killed is started anew, once."""
+        async with self._turn:
+            if await self._send(descriptors):
+                return
+            await self.close()
+            if not await self._send(descriptors):
+                raise server_gone()
+
+    async def _serving(self) -> socket.socket:
+        """Give its socket once it serves; one that is not there is started."""
+        door = self._door or await self.open()
+        if not self._greeted:
+            try:
+                await _greet(Lines(door), self._alive_lock)
+            except KeeperError:
+                await self.close()
+                raise
+            self._greeted = True
+        return door
+
+    async def _send(self, descriptors: Sequence[int]) -> bool:
+        door = await self._serving()
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+        try:
+            await trio.socket.from_stdlib_socket(door).sendmsg([b"+"], [rights])
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Hang up and see it go; it ends its keepers first."""
+        door, process = self._door, self._process
+        self._door = self._process = None
+        if door is not None:
+            trio.lowlevel.notify_closing(door)
+            door.close()
+        if process is None:
+            return
+        with trio.move_on_after(CLOSE_LIMIT, shield=True):
+            await process.wait()
+        if process.returncode is None:
+            process.kill()
+            with trio.move_on_after(1, shield=True):
+                await process.wait()
+
+
+async def _start(descriptor: int, alive_lock: Path) -> trio.Process:
+    """Start it in a session of its own, out of reach of the terminal's Ctrl-C."""
+    try:
+        return await trio.lowlevel.open_process(
+            _command(descriptor, alive_lock),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise KeeperError(
+            f"cannot start the fork server: {sys.executable}: {error.strerror}",
+            hint="check that this Python can be executed, and the limit on processes (ulimit -u)",
+        ) from error
+
+
+def _command(descriptor: int, alive_lock: Path) -> list[str]:
+    root = Path(keeper_server.__file__).parent.parent.parent
+    arguments = [str(root), str(descriptor), str(alive_lock.absolute()), kill_level()]
+    return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
+
+
+async def _greet(lines: Lines, alive_lock: Path) -> None:
+    word = None
+    with trio.move_on_after(GREETING_LIMIT):
+        word = await lines.receive()
+    if word != "ready":
+        reason = "it did not answer" if word is None else word.removeprefix("error ")
+        raise KeeperError(
+            f"cannot start the fork server: {alive_lock}: {reason}",
+            hint="check that the file can be written, and that no program holds a lock on it",
+        )

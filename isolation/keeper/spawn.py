@@ -1,0 +1,196 @@
+"""How a keeper starts a session's leader: own session, default signals, three descriptors, its confinement.
+
+Standard library only. The confinement is applied in the child alone, between fork and exec: the keeper
+itself, and so its right to end what is below, is not touched. If it cannot be applied, nothing is
+executed. A witness is another matter: without one the session starts all the same, and it is known that
+nobody looked.
+"""
+
+import errno
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+
+from isolation.kernel.syscall_filter import install
+from isolation.kernel.witness import Witness
+
+STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM, STAGE_GUARD = "fork", "folder", "program", "guard"
+
+MOUNTS = b"mounts"
+CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED = b"-", b"+", b"t", b"u", b"w", b"*"
+"""Marks before the paths of a confinement, whose first text is the means."""
+
+Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
+"""Folder, arguments, environment, and the texts of the confinement, if any."""
+
+
+class SpawnError(Exception):
+    """The session's program did not start; holds an errno and the stage."""
+
+
+def spawn(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
+    """Start the leader; gives its pid, and the witness that it waits for whenever it changes files."""
+    if request[3]:
+        return _start_confined(request, stdin, output)
+    return _start(request, stdin, output), None
+
+
+def preload() -> None:
+    """Load what confines a session, once for all that are forked afterwards."""
+    with suppress(ImportError, OSError):  # without it, a session that must be confined says so
+        pass
+
+
+def confine(texts: Sequence[bytes]) -> None:
+    """Confine this process; raises OSError when that cannot be done."""
+    paths = _by_mark(texts)
+    if texts[0] != MOUNTS:
+        from isolation.kernel.landlock import restrict
+
+        restrict(paths[CLOSED], paths[OPEN])
+        return
+    from isolation.kernel.landlock import forgo_privileges
+    from isolation.kernel.mounts import seclude
+
+    layers = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
+    seclude(paths[CLOSED], paths[OPEN], layers[0] if layers else None)
+    forgo_privileges()
+
+
+def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED)
+    return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in marks}
+
+
+def _start(request: Request, stdin: int, output: int) -> int:
+    """Start it where it may write everywhere.
+
+    Not by fork and exec: this call shares the keeper's memory until the program runs, which saves
+    half of the cost, and it hands an error of the exec straight back.
+    """
+    cwd, argv, env, _ = request
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        raise SpawnError(error.errno, STAGE_FOLDER) from error
+    moves = [(os.POSIX_SPAWN_DUP2, source, to) for source, to in ((stdin, 0), (output, 1), (output, 2))]
+    failure = errno.ENOENT
+    for path in _candidates(argv[0], env):
+        if not os.access(path, os.X_OK):  # far cheaper than an attempt
+            failure = errno.EACCES if os.access(path, os.F_OK) else failure
+            continue
+        try:
+            # Every other descriptor of ours closes on exec.
+            return os.posix_spawn(
+                path, argv, env, file_actions=moves, setsid=True, setsigmask=(), setsigdef=_ignored()
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError:
+            failure = errno.EACCES
+        except OSError as error:
+            raise SpawnError(error.errno, STAGE_PROGRAM) from error
+    raise SpawnError(failure, STAGE_PROGRAM)
+
+
+def _start_confined(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
+    """Fork, confine the child, and wait until it executes or says why not."""
+    told, tell = socket.socketpair()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        told.close()
+        tell.close()
+        raise SpawnError(error.errno, STAGE_FORK) from error
+    if pid == 0:
+        failure = f"{errno.EIO} {STAGE_GUARD}"
+        try:
+            _become(request, stdin, output, tell)
+        except SpawnError as error:
+            failure = "{} {}".format(*error.args)
+        finally:
+            tell.sendall(failure.encode())
+            os._exit(os.EX_SOFTWARE)
+    tell.close()
+    try:
+        words, witness = _hear(told, request[3])
+    except RuntimeError:  # there can be no thread, so nobody would answer
+        os.kill(pid, signal.SIGKILL)
+        words, witness = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], None
+    if words:
+        os.waitpid(pid, 0)
+        raise SpawnError(int(words[0]), words[1].decode())
+    return pid, witness
+
+
+def _hear(told: socket.socket, texts: Sequence[bytes]) -> tuple[list[bytes], Witness | None]:
+    """Read what a child says before it executes, which ends it: its listener, and why it could not."""
+    words, witness = b"", None
+    with told:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(told, 256, 1)
+            for listener in descriptors:
+                os.set_inheritable(listener, False)
+                paths = _by_mark(texts)
+                witness = Witness(listener, paths[WITNESSED][0], paths[CLOSED], paths[OPEN])
+                witness.start()
+            if not data:
+                return words.split(), witness
+            words += data
+
+
+def _filter(texts: Sequence[bytes], tell: socket.socket) -> None:
+    """Have all changes of files told of, where a witness is asked for and can be had."""
+    if not _by_mark(texts)[WITNESSED]:
+        return
+    try:
+        # Landlock lets attributes be changed, so nobody is refused: a look afterwards finds it.
+        listener = install(attributes=texts[0] == MOUNTS)
+    except OSError:
+        return
+    socket.send_fds(tell, [b" "], [listener])
+    os.close(listener)
+
+
+def _become(request: Request, stdin: int, output: int, tell: socket.socket) -> None:
+    """Turn this process into the session's leader; comes back only by an error."""
+    cwd, argv, env, confinement = request
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (*_ignored(), signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    for source, to in ((stdin, 0), (output, 1), (output, 2)):
+        os.dup2(source, to)
+    stage = STAGE_GUARD
+    try:
+        confine(confinement)
+        _filter(confinement, tell)
+        stage = STAGE_FOLDER
+        os.chdir(cwd)
+    except OSError as error:
+        raise SpawnError(error.errno or errno.EPERM, stage) from error
+    failure = errno.ENOENT
+    for path in _candidates(argv[0], env):
+        try:
+            os.execve(path, argv, env)  # noqa: S606  what to start is what we were asked for
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError:
+            failure = errno.EACCES
+        except OSError as error:
+            raise SpawnError(error.errno, STAGE_PROGRAM) from error
+    raise SpawnError(failure, STAGE_PROGRAM)
+
+
+def _ignored() -> list[int]:
+    return [number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN]
+
+
+def _candidates(program: bytes, env: dict[bytes, bytes]) -> list[bytes]:
+    """List where a program may be, by the session's own PATH, as a shell would."""
+    if b"/" in program:
+        return [program]
+    folders = env.get(b"PATH", os.defpath.encode()).split(b":")
+    return [(folder or b".") + b"/" + program for folder in folders]

@@ -1,0 +1,138 @@
+"""What the coordinator writes to a keeper, and what a keeper's answers mean to a user.
+
+Pure: from a `SessionSpec` to bytes, from a line to a value or to the `KeeperError` that explains it.
+`keeper_server` has the other side, and the form of each line.
+"""
+
+import errno
+import os
+import signal
+from collections.abc import Sequence
+
+from isolation.errors import KeeperError
+from isolation.keeper.server import HEADER, TRIED
+from isolation.keeper.spawn import (
+    CLOSED,
+    OPEN,
+    STAGE_FOLDER,
+    STAGE_FORK,
+    STAGE_GUARD,
+    TARGET,
+    UPPER,
+    WITNESSED,
+    WORK,
+)
+from isolation.model import Attempt, Attempts, Confinement, Exit, SessionSpec
+
+
+def encode(spec: SessionSpec) -> bytes:
+    """Put a request on the wire; what no kernel could execute is refused here."""
+    entries = [f"{name}={value}" for name, value in spec.env.items()]
+    texts = [str(spec.cwd.absolute()), *spec.argv, *entries]
+    names_valid = all(name and "=" not in name for name in spec.env)
+    if not spec.argv or not names_valid or any("\0" in text for text in texts):
+        raise KeeperError(
+            f"cannot start {' '.join(spec.argv[:1]) or 'a session'}: no program, a NUL character in an "
+            "argument, or a variable without a usable name",
+            hint="correct the command and the environment of the story",
+        )
+    confinement = confinement_texts(spec.confinement) if spec.confinement else []
+    body = b"\0".join((*map(os.fsencode, texts), *confinement))
+    return HEADER.pack(len(body), len(spec.argv), len(entries)) + body
+
+
+def confinement_texts(confinement: Confinement) -> list[bytes]:
+    """Give the form in which a keeper takes a confinement: its means, then marked paths."""
+    layer = confinement.layer
+    marked = [(CLOSED, path) for path in confinement.read_only]
+    marked += [(OPEN, path) for path in confinement.writable]
+    if layer is not None:
+        marked += [(TARGET, layer.target), (UPPER, layer.upper), (WORK, layer.work)]
+    if confinement.witnessed is not None:
+        marked.append((WITNESSED, confinement.witnessed))
+    return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]
+
+
+def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:
+    """Give the pids of leader and keeper, from a keeper's first line (empty: it left without one)."""
+    match line.split():
+        case ["pid", pid, keeper_pid]:
+            return int(pid), int(keeper_pid)
+        case ["error", number, stage]:
+            raise _spawn_error(int(number), stage, spec)
+        case ["lost", code]:
+            raise KeeperError(f"the keeper of {spec.argv[0]} {_describe_end(int(code))} before it started")
+        case _:
+            raise server_gone()
+
+
+def read_report(line: str, pid: int) -> Exit:
+    """Give a session's end, from a keeper's last line (empty: it left without one)."""
+    match line.split():
+        case ["exit", code, stopped, *rest]:
+            pids = rest[: rest.index(TRIED)] if TRIED in rest else rest
+            return Exit(
+                returncode=int(code),
+                stopped=stopped == "1",
+                survivors=tuple(map(int, pids)),
+                attempts=read_attempts(rest[len(pids) + 1 :]),
+            )
+        case ["lost", code]:
+            raise KeeperError(
+                f"the keeper of process {pid} {_describe_end(int(code))}; the session was ended with it",
+                hint="something killed it from outside (out of memory?); run the story again",
+            )
+        case _:
+            raise KeeperError(
+                f"the keeper of process {pid} and the fork server are gone; its end is not known",
+                hint=f"look for processes that are left (ps -s {pid}), end them, then resume the run",
+            )
+
+
+def read_attempts(words: Sequence[str]) -> Attempts | None:
+    """Give what a witness saw, from the words of its report; None when there was none."""
+    if not words:
+        return None
+    unnamed, *tried = words
+    pairs = (word.partition(":") for word in tried)
+    named = (Attempt(act=act, path=os.fsdecode(bytes.fromhex(path))) for act, _, path in pairs)
+    return Attempts(named=tuple(named), unnamed=int(unnamed))
+
+
+def server_gone() -> KeeperError:
+    """Explain that nothing more can be started."""
+    return KeeperError(
+        "the fork server died, so no session can be started",
+        hint="something killed it from outside (out of memory?); resume the run",
+    )
+
+
+def _describe_end(code: int) -> str:
+    return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"failed (exit code {code})"
+
+
+def _spawn_error(number: int, stage: str, spec: SessionSpec) -> KeeperError:
+    reason = os.strerror(number)
+    if stage == STAGE_FOLDER:
+        return KeeperError(
+            f"cannot start {spec.argv[0]}: its folder {spec.cwd}: {reason}",
+            hint="the workspace was removed or cannot be entered; run the story again",
+        )
+    if stage == STAGE_FORK:
+        return KeeperError(
+            f"cannot start {spec.argv[0]}: no new process: {reason}",
+            hint="lower --max-stories, or raise the limit on processes (ulimit -u)",
+        )
+    if stage == STAGE_GUARD:
+        return KeeperError(
+            f"cannot start {spec.argv[0]}: the write guard could not be put up: {reason}",
+            hint="`autopilot-multi doctor` shows what this machine offers; --no-guard does without",
+        )
+    hints = {
+        errno.ENOENT: "check that the program (and, for a script, its interpreter) is installed and on PATH",
+        errno.EACCES: "make the program executable (chmod +x)",
+        errno.ENOEXEC: "a script needs a first line such as #!/bin/sh",
+        errno.E2BIG: "arguments or environment are too long; hand large texts over in files",
+    }
+    hint = hints.get(number, "run the command by hand to see why")
+    return KeeperError(f"cannot start {spec.argv[0]} in {spec.cwd}: {reason}", hint=hint)

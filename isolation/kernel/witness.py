@@ -1,0 +1,333 @@
+"""Who tries to change what in a tree that is closed to them: told by the kernel, call by call.
+
+Standard library only: a keeper looks at what its session is about to do, and lets it go on. The witness
+enforces nothing, mounts and Landlock do that. So it does no harm that what a call names can change
+between the look and the act.
+
+Names are looked up from the folder of the session's own process, but in the keeper's view: a session has
+the same paths. A process that has another root, or has put the tree somewhere else in a further sandbox
+of its own, is not understood, and calls through io_uring are not seen.
+
+Invariants:
+
+- Every notice is answered, whatever the look at it comes to. Without a witness a filtered call fails
+  (ENOSYS), so the witness lives until all that is filtered has ended.
+- What is remembered is bounded: the first names, and the number of the others.
+"""
+
+# Without pathlib and contextlib: paths are bytes here, and each look must be fast.
+# ruff: noqa: PTH112, PTH115, PTH116, PTH118, PTH120, SIM105
+
+import _thread
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import signal
+import struct
+from collections.abc import Sequence
+
+from isolation.kernel.syscall_effects import PROBE, acts
+from isolation.kernel.syscall_filter import (
+    CREAT,
+    FOLDER_OF_PROCESS,
+    LINK,
+    MAKE,
+    NEVER_FOLLOWS,
+    NO_ARGUMENT,
+    NO_NAME,
+    OPEN,
+    OPEN_HOW,
+    OWNER,
+    REMOVE,
+    RENAME,
+    Call,
+    calls,
+)
+
+MOST_NAMES = 1000
+MOST_PROBES = 100
+MOST_BYTES = 1 << 18
+MOST_FOLDERS = 4096
+
+_RECEIVE, _ANSWER, _STILL_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
+_SAME_PROCESSOR = 1
+_CONTINUE = 1
+_NOTICE = struct.Struct("=QIIiIQ6Q")
+_REPLY = struct.Struct("=QqiI")
+_PAGE = 4096
+_LONGEST = 4096
+_CURRENT_FOLDER = -100
+_NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
+_LOOK = os.O_PATH | os.O_CLOEXEC
+_NOT_FOLLOWING = {MAKE, REMOVE, RENAME, LINK}
+_NEW = os.O_CREAT | os.O_EXCL
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Witness:
+    """Stands over one session's calls; `closed` and `opened` are the paths of its confinement.
+
+    Only what is closed because it lies in `top` counts: a closed path within decides for itself.
+    """
+
+    def __init__(self, listener: int, top: bytes, closed: Sequence[bytes], opened: Sequence[bytes]) -> None:
+        self._listener = listener
+        self._top = top.rstrip(b"/")
+        self._within = self._top + b"/"
+        self._places = {*closed, *opened} - {top}
+        self._calls = calls()
+        self._memory = _Memory()
+        self._folders = _Folders()
+        self._changes: dict[tuple[str, bytes], None] = {}
+        self._probes: dict[tuple[str, bytes], None] = {}
+        self._bytes = 0
+        self._unnamed = 0
+        try:
+            fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
+        except OSError:
+            pass  # an older kernel: slower, no more
+
+    def start(self) -> None:
+        """Look on from now on, in a thread of its own: nothing that it waits for holds the keeper up."""
+        _thread.start_new_thread(self.look_on, ())
+
+    def look_on(self) -> None:
+        """Look at every call until nobody is left to make any; on older kernels it waits on for one."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+        notice, poll = bytearray(_NOTICE.size), select.poll()
+        poll.register(self._listener, select.POLLIN)
+        while True:
+            notice[:] = bytes(_NOTICE.size)  # the kernel insists
+            try:
+                fcntl.ioctl(self._listener, _RECEIVE, notice)
+            except OSError:  # the caller has been killed, or all have ended
+                if any(events & select.POLLHUP for _, events in poll.poll(0)):
+                    return
+                continue
+            self._attend(*_NOTICE.unpack(notice))
+
+    def report(self) -> str:
+        """Give the number of attempts without a name, then the others; no word has a space in it."""
+        named = (f"{act}:{path.hex()}" for act, path in (*self._changes, *self._probes))
+        return " ".join((str(self._unnamed), *named))
+
+    def _attend(self, number: int, tid: int, _: int, call: int, __: int, ___: int, *arguments: int) -> None:
+        """Look at one call, and let it go on."""
+        try:
+            tried = self._look(tid, self._calls[call], arguments)
+            if tried and self._still_waits(number):
+                self._remember(tried)
+        except Exception:  # noqa: BLE001, S110  a witness that stumbles must not hold up the story
+            pass
+        try:
+            fcntl.ioctl(self._listener, _ANSWER, _REPLY.pack(number, 0, 0, _CONTINUE))
+        except OSError:
+            pass  # killed meanwhile
+
+    def _still_waits(self, number: int) -> bool:
+        """Tell whether what was looked at is sure to have been the caller, and no later process."""
+        try:
+            fcntl.ioctl(self._listener, _STILL_VALID, struct.pack("=Q", number))
+        except OSError:
+            return False
+        return True
+
+    def _remember(self, tried: Sequence[tuple[str, bytes]]) -> None:
+        for each in tried:
+            kind, most = (self._probes, MOST_PROBES) if each[0] == PROBE else (self._changes, MOST_NAMES)
+            if each in kind:
+                continue
+            if len(kind) < most and self._bytes < MOST_BYTES:
+                kind[each] = None
+                self._bytes += len(each[1])
+            elif kind is self._changes:
+                self._unnamed += 1
+
+    def _look(self, tid: int, call: Call, arguments: Sequence[int]) -> list[tuple[str, bytes]]:
+        """Say what a call would change of what is closed."""
+        what, where, value, at = call
+        what, value = self._value(tid, what, value, arguments)
+        flags = arguments[at] if at >= 0 else 0
+        follows = what not in _NOT_FOLLOWING and at != NEVER_FOLLOWS and not flags & _NO_FOLLOW
+        if what == OPEN and (value & os.O_NOFOLLOW or value & _NEW == _NEW):
+            follows = False
+        caller = _Caller(tid, arguments, nameless=bool(flags & _EMPTY_PATH))
+        found = [self._find(caller, place, follows=follows) for place in where]
+        closed = [self._is_closed(path) for path in found]
+        if not any(closed):
+            return []
+        done = acts(what, value, [_entry(path) for path in found])
+        return [
+            (act, path[len(self._within) :] or b".")
+            for path, shut, act in zip(found, closed, done, strict=True)
+            if shut and act and path
+        ]
+
+    def _value(self, tid: int, what: int, value: int, arguments: Sequence[int]) -> tuple[int, int]:
+        """Give what a call does, all ways to open a file being one, and its flags, mode or owners."""
+        if what == CREAT:
+            return OPEN, os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+        if what == OPEN_HOW:
+            return OPEN, int.from_bytes(self._memory.read(tid, arguments[value], 8), "little")
+        if what == OWNER:
+            return what, arguments[value] & 0xFFFFFFFF | (arguments[value + 1] & 0xFFFFFFFF) << 32
+        return what, 0 if value == NO_ARGUMENT else arguments[value]
+
+    def _is_closed(self, path: bytes | None) -> bool:
+        """Tell whether the tree itself decides about a path, and nothing deeper."""
+        while path and path.startswith(self._within):
+            if path in self._places:
+                return False
+            path = path.rpartition(b"/")[0]
+        return path == self._top
+
+    def _find(self, caller: "_Caller", place: tuple[int, int], *, follows: bool) -> bytes | None:
+        """Give the real path that a call means; None where there is not even a folder for it."""
+        folder, name = place
+        address = 0 if name == NO_NAME else caller.arguments[name]
+        try:
+            path = self._memory.text(caller.tid, address) if address else b""
+            if path[:1] == b"/":
+                return self._folders.real(b"", path, follows=follows)
+            if not path and address and not caller.nameless:
+                return None
+            base = caller.base(folder)
+            return self._folders.real(base, path, follows=follows) if path else base
+        except OSError:
+            return None
+
+
+class _Caller:
+    """Who makes a call, and the folders that its names are relative to, as far as they were asked for.
+
+    `nameless` tells that an empty name stands for the descriptor itself.
+    """
+
+    def __init__(self, tid: int, arguments: Sequence[int], *, nameless: bool) -> None:
+        self.tid = tid
+        self.arguments = arguments
+        self.nameless = nameless
+        self._bases: dict[int, bytes] = {}
+
+    def base(self, folder: int) -> bytes:
+        """Give the folder that an argument holds, or that the process is in."""
+        at = _CURRENT_FOLDER if folder == FOLDER_OF_PROCESS else _signed(self.arguments[folder])
+        if at not in self._bases:
+            link = b"/proc/%d/cwd" if at == _CURRENT_FOLDER else b"/proc/%d/fd/%d"
+            self._bases[at] = os.readlink(link % ((self.tid,) if at == _CURRENT_FOLDER else (self.tid, at)))
+        return self._bases[at]
+
+
+class _Folders:
+    """Finds the real path that a name leads to, links and all; what it names need not be there.
+
+    The way through the folders is remembered, and taken again as long as it leads to the same folder.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[int, int, bytes]] = {}
+
+    def real(self, base: bytes, path: bytes, *, follows: bool) -> bytes:
+        """Look a name up; `follows` tells whether a link at its end is followed."""
+        folder, _, name = path.rstrip(b"/").rpartition(b"/")
+        if name in {b"", b".", b".."}:
+            return self._folder(base, path)
+        found = self._folder(base, folder) + b"/" + name
+        if follows:
+            try:
+                link = os.readlink(found)
+            except OSError:
+                return found  # no link
+            return _led_to(os.path.join(os.path.dirname(found), link))
+        return found
+
+    def _folder(self, base: bytes, path: bytes) -> bytes:
+        """Give the real path of a folder, without a slash at its end."""
+        way = base + b"/" + path
+        try:
+            seen = os.stat(way)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return _path_of(base, path)
+        known = self._known.get(way)
+        if known is not None and known[0] == seen.st_ino and known[1] == seen.st_dev:
+            return known[2]
+        real = _path_of(base, path)
+        if len(self._known) >= MOST_FOLDERS:
+            self._known.clear()
+        self._known[way] = seen.st_ino, seen.st_dev, real
+        return real
+
+
+class _Memory:
+    """Reads what other processes have in memory."""
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(_PAGE)
+        self._ours = _Span(ctypes.addressof(self._buffer), _PAGE)
+        self._theirs = _Span(0, 0)
+        self._from_to = ctypes.byref(self._ours), 1, ctypes.byref(self._theirs), 1, 0
+
+    def text(self, tid: int, address: int) -> bytes:
+        """Give the text up to its NUL, of which there must be one within the length of a path."""
+        found = b""
+        while len(found) < _LONGEST:
+            # Not across the end of a page: the next one may not be there.
+            part = self.read(tid, address, _PAGE - address % _PAGE)
+            text, end, _ = part.partition(b"\0")
+            found += text
+            if end:
+                return found
+            address += len(part)
+        raise OSError(errno.ENAMETOOLONG, "no end")
+
+    def read(self, tid: int, address: int, size: int) -> bytes:
+        """Give at most one page."""
+        self._ours.length = self._theirs.length = size
+        self._theirs.base = address
+        got = _libc.process_vm_readv(tid, *self._from_to)
+        if got <= 0:
+            raise OSError(ctypes.get_errno(), "memory of another process")
+        return self._buffer.raw[:got]
+
+
+class _Span(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def _led_to(path: bytes) -> bytes:
+    """Follow a link that leads to nothing yet, to where a file would be made."""
+    real = os.path.realpath(path)
+    if not os.path.isdir(os.path.dirname(real)):
+        raise FileNotFoundError(errno.ENOENT, "the link leads nowhere")
+    return real
+
+
+def _path_of(base: bytes, path: bytes) -> bytes:
+    """Ask the kernel for the real path of a folder, in two steps: both parts may be as long as can be."""
+    start = os.open(base or b"/", _LOOK)
+    try:
+        descriptor = os.open(path.lstrip(b"/") or b".", _LOOK | os.O_DIRECTORY, dir_fd=start)
+    finally:
+        os.close(start)
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % descriptor).rstrip(b"/")
+    finally:
+        os.close(descriptor)
+
+
+def _entry(path: bytes | None) -> os.stat_result | None:
+    try:
+        return os.lstat(path) if path else None
+    except OSError:
+        return None
+
+
+def _signed(argument: int) -> int:
+    """Read an argument as the kernel reads a descriptor: 32 bits with a sign."""
+    number = argument & 0xFFFFFFFF
+    return number - (1 << 32) if number >> 31 else number

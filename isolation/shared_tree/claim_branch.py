@@ -1,0 +1,180 @@
+"""A story's place in the shared working tree: its claim in the user's checkout, a branch of its own.
+
+The checkout stays on its branch. Its index and everything outside the claim are never written here;
+a story's commits go to `autopilot/<id>`, each built from its parent with nothing but paths of the claim
+changed. So the work shows in the checkout as changes that are not staged, and the commits hold it too.
+
+A story begins on clean paths: what somebody else left in its claim would get into its commit. What the
+story itself left when it failed is known by a ref and taken up again.
+"""
+
+import time
+from pathlib import Path
+
+from isolation.claims.globs import Claim
+from isolation.claims.owners import roots
+from isolation.errors import GitCommandError, WorkspaceError
+from isolation.git.branches import (
+    fast_forward,
+    require_branch_name,
+    require_creatable,
+    require_free_branch,
+    start_of,
+)
+from isolation.git.commits import Checkpoint, commit_tree, merge_parents, named, operation_in_progress
+from isolation.git.metadata_lock import metadata_lock
+from isolation.git.private_index import ClaimTree, claim_tree, differing
+from isolation.git.registrations import load_registrations
+from isolation.git.repository import Repository
+from isolation.model import Workspace, WorkspaceRequest
+from isolation.paths import claim_index_path, own_git_dir, require_component
+
+LEFT = "refs/autopilot/left/"
+_NOBODY = "0" * 40
+
+
+def enter(repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool) -> Workspace:
+    """Give a story its claim in the checkout, on a branch that starts from the base; blocking.
+
+    `resumed` tells that the story has worked here before in this run, so that what lies there is its own.
+    """
+    require_component(request.story_id, "story id")
+    require_branch_name(request.branch)
+    try:
+        return _enter(repository, request, claim, resumed=resumed)
+    except GitCommandError as error:
+        raise WorkspaceError(error.message, hint=error.hint) from error
+
+
+def _enter(repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool) -> Workspace:
+    git_dir = own_git_dir(request.path)
+    if git_dir is not None and (operation := operation_in_progress(git_dir)):
+        raise WorkspaceError(
+            f"{request.path} is in the middle of {operation}", hint="finish or abort it, then run again"
+        )
+    base = merge_parents(repository, request.parents, f"Merge the dependencies of {request.story_id}")
+    before = repository.branch_tip(request.branch)
+    _require_dependencies(repository, request, base)
+    _require_checked_out(repository, request.path, claim)
+    if not resumed:
+        begun = before is not None and not repository.is_ancestor(before, base)
+        _require_clean(repository, request, claim, before if before and begun else base)
+    with metadata_lock(repository.common_dir):
+        require_free_branch(request, load_registrations(repository))
+        if before is None:
+            require_creatable(repository, request.branch)
+            repository.run("update-ref", f"refs/heads/{request.branch}", base, _nobody(base))
+        tip = fast_forward(repository, request.branch, before, base) if before else base
+    return Workspace(
+        path=request.path,
+        branch=request.branch,
+        base=start_of(repository, base, tip),
+        head=tip,
+        reattached=before is not None,
+    )
+
+
+def commit_claim(
+    repository: Repository,
+    workspace: Workspace,
+    claim: Claim,
+    message: str,
+    date: float,
+    *,
+    since: str,
+) -> Checkpoint:
+    """Commit what the claim owns to the story's branch; where nothing changed, the branch stays.
+
+    The same content on the same parent at the same `date` is the same commit, so a repeat is harmless.
+    """
+    tip = repository.branch_tip(workspace.branch)
+    if tip is None:
+        raise WorkspaceError(
+            f"branch {workspace.branch} is gone",
+            hint=f"`git branch {workspace.branch} {since[:12]}` brings it back; then resume the run",
+        )
+    index = claim_index_path(repository.common_dir, workspace.branch)
+    built = claim_tree(repository, workspace.path, index=index, tip=tip, claim=claim)
+    if built.changed:
+        commit = commit_tree(repository, built.tree, (tip,), message, date)
+        with metadata_lock(repository.common_dir):
+            move = ("update-ref", "-m", "autopilot-multi: checkpoint", f"refs/heads/{workspace.branch}")
+            repository.run(*move, commit, tip)
+        tip = commit
+    return Checkpoint(
+        tip=tip,
+        commits=repository.count_commits(workspace.base, tip),
+        files=len(repository.changed_paths(since, tip)) if tip != since else 0,
+    )
+
+
+def keep_left(repository: Repository, request: WorkspaceRequest, claim: Claim) -> None:
+    """Remember what an unfinished story leaves in its claim, so that it can be told from others' changes."""
+    tip = repository.resolve(f"refs/heads/{request.branch}")
+    built = _built(repository, request, claim, tip)
+    if built.changed:
+        message = f"What story {request.story_id} left unfinished\n\nAutopilot-Run: {request.run_id}\n"
+        commit = commit_tree(repository, built.tree, (tip,), message, time.time())
+        repository.run("update-ref", f"{LEFT}{request.story_id}", commit)
+
+
+def _built(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> ClaimTree:
+    index = claim_index_path(repository.common_dir, request.branch)
+    return claim_tree(repository, request.path, index=index, tip=tip, claim=claim)
+
+
+def _require_clean(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> None:
+    """Refuse to begin over changes that nobody has committed; those that the story left are its own."""
+    found = _built(repository, request, claim, tip)
+    if not found.changed:
+        return
+    left = f"{LEFT}{request.story_id}"
+    kept = repository.run("rev-parse", "--verify", "--quiet", f"{left}^{{tree}}", check=False)
+    if kept.returncode == 0 and kept.stdout.strip() == found.tree:
+        return
+    count = len(found.changed)
+    files = f"{count} file{'s' * (count != 1)}"
+    if not repository.branch_tip(request.branch):
+        raise WorkspaceError(
+            f"{files} in its claim {'are' if count != 1 else 'is'} not committed: {named(found.changed)}",
+            hint="commit or stash them, then run again",
+        )
+    raise WorkspaceError(
+        f"{files} in its claim differ{'s' * (count == 1)} from its branch {request.branch}: "
+        f"{named(found.changed)}",
+        hint=f"to go on from the branch: git restore --source {request.branch} -- <paths>; "
+        f"to begin anew: git branch -m {request.branch} <another-name>",
+    )
+
+
+def _require_dependencies(repository: Repository, request: WorkspaceRequest, base: str) -> None:
+    """Refuse a tree that does not hold what the story's dependencies made, on which it is to build."""
+    head = repository.head(request.path)
+    if head is None or head == base:
+        return
+    made = repository.changed_paths(start_of(repository, head, base), base)
+    index = claim_index_path(repository.common_dir, request.branch)
+    missing = differing(repository, request.path, index=index, tip=base, paths=made) if made else ()
+    if missing:
+        raise WorkspaceError(
+            f"the checkout does not hold what the story depends on: {named(missing)}",
+            hint=f"`git restore --source {base[:12]} -- PATH` brings it in",
+        )
+
+
+def _require_checked_out(repository: Repository, cwd: Path, claim: Claim) -> None:
+    """Refuse a claim with files that a sparse checkout leaves out: they would be committed as deleted."""
+    listing = ("--literal-pathspecs", "ls-files", "-z", "-t", "--", *roots(claim))
+    hidden = [entry[2:] for entry in repository.run(*listing, cwd=cwd).fields() if entry.startswith("S ")]
+    missing = [path for path in hidden if claim.owns(path) and not (cwd / path).is_symlink()]
+    missing = [path for path in missing if not (cwd / path).exists()]
+    if missing:
+        raise WorkspaceError(
+            f"its claim holds files that are not checked out: {named(missing)}",
+            hint="`git sparse-checkout add` brings them in",
+        )
+
+
+def _nobody(commit: str) -> str:
+    """Give the id that stands for no commit, in the length of this repository's ids."""
+    return _NOBODY.ljust(len(commit), "0")

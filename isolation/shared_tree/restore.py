@@ -1,0 +1,101 @@
+"""What is kept in quarantine: read again, and brought out without overwriting anything."""
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from isolation.errors import WorkspaceError
+from isolation.git.checkout import look
+from isolation.git.commits import named
+from isolation.git.repository import Repository
+from isolation.shared_tree.contents import read_blobs
+from isolation.shared_tree.quarantine import MANIFEST, REFS, Foreign, Quarantine, from_json
+
+
+def load_all(repository: Repository) -> tuple[Quarantine, ...]:
+    """Read every quarantine of the repository, oldest run first."""
+    refs = repository.run("for-each-ref", "--format=%(refname)", REFS).stdout.split()
+    return tuple(load(repository, ref) for ref in sorted(refs, key=_by_number))
+
+
+def load(repository: Repository, ref: str) -> Quarantine:
+    """Read one quarantine; a short name counts from the common beginning of their refs."""
+    full = ref if ref.startswith(REFS) else f"{REFS}{ref}"
+    output = repository.run("cat-file", "blob", f"{full}:{MANIFEST}", check=False)
+    if output.returncode != 0:
+        raise WorkspaceError(
+            f"there is no quarantine {ref!r}", hint="`autopilot-multi quarantine list` names them"
+        )
+    read: dict[str, Any] = json.loads(output.stdout)
+    return Quarantine(
+        ref=full,
+        run_id=str(read["run_id"]),
+        story_ids=tuple(read["story_ids"]),
+        changes=tuple(from_json(each) for each in read["changes"]),
+    )
+
+
+def bring_out(repository: Repository, quarantine: Quarantine, into: Path) -> tuple[str, ...]:
+    """Write what a quarantine holds to a folder; where anything stands in the way, nothing is written."""
+    kept = _kept(quarantine)
+    taken = [change.path for change in kept if os.path.lexists(into / change.path)]
+    if taken:
+        raise WorkspaceError(
+            f"{into} has these already, and nothing is overwritten: {named(taken)}",
+            hint="name an empty folder with --to",
+        )
+    return _write(repository, kept, into)
+
+
+def apply(repository: Repository, quarantine: Quarantine) -> tuple[str, ...]:
+    """Write what a quarantine holds to the checkout, where it is free or as it was committed."""
+    top = repository.top
+    kept = _kept(quarantine)
+    there = [change.path for change in kept if os.path.lexists(top / change.path)]
+    listing = ("--literal-pathspecs", "ls-files", "-z", "--", *there)
+    tracked = set(repository.run(*listing, cwd=top).fields()) if there else set()
+    clean = tracked - set(look(repository, top).dirty)
+    taken = [path for path in there if path not in clean]
+    if taken:
+        raise WorkspaceError(
+            f"the checkout has changes of its own, and nothing is overwritten: {named(taken)}",
+            hint="commit or stash them, or bring the files out to a folder with --to",
+        )
+    for path in there:
+        (top / path).unlink()
+    return _write(repository, kept, top)
+
+
+def _kept(quarantine: Quarantine) -> list[Foreign]:
+    kept = [change for change in quarantine.changes if change.blob is not None and change.after is not None]
+    # Links come last, so that no file is written through one.
+    return sorted(kept, key=lambda change: bool(change.after and change.after.is_link))
+
+
+def _write(repository: Repository, kept: Sequence[Foreign], into: Path) -> tuple[str, ...]:
+    changes = {change.path: change for change in kept}
+    blobs = {change.path: change.blob for change in kept if change.blob is not None}
+    for path, data in read_blobs(repository, blobs):
+        change, place = changes[path], into / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not Path(os.path.realpath(place.parent)).is_relative_to(os.path.realpath(into)):
+            raise WorkspaceError(f"{place} leads out of {into}", hint="name an empty folder with --to")
+        if data is None:
+            raise WorkspaceError(
+                f"what was kept of {named([path])} cannot be read any more",
+                hint="`git fsck` shows what is wrong with the repository",
+            )
+        if change.after is not None and change.after.is_link:
+            place.symlink_to(os.fsdecode(data))
+        else:
+            place.write_bytes(data)
+            place.chmod(stat.S_IMODE(change.after.mode) if change.after else 0o644)
+    return tuple(change.path for change in kept)
+
+
+def _by_number(ref: str) -> tuple[str, int]:
+    prefix, _, number = ref.rpartition("/")
+    return prefix, int(number) if number.isdigit() else 0

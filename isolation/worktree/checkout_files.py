@@ -1,0 +1,156 @@
+"""Filling a registered worktree with its files, completing one that was left half-filled, and the proof.
+
+All of it happens outside the metadata lock, since it is nearly all of the cost. git writes the index
+last: a tree without one was never filled to the end, so what differs in it is a torn write and not
+anybody's work, as long as it is the beginning of what belongs there.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from isolation.errors import WorkspaceError
+from isolation.git.checkout import admin_dir, look
+from isolation.git.commits import named, retried
+from isolation.git.repository import GitOutput, Repository, failure
+
+_LOCK_PATIENCE = 5.0
+_ORPHAN_PATIENCE = 60.0
+
+
+def populate(repository: Repository, path: Path, branch: str) -> GitOutput:
+    """Check the branch out, its hooks included; whether all came is for `require_complete` to say.
+
+    The exit code tells little: a failing hook makes git fail although every file is there.
+    """
+    args = ("checkout", "--force", "--quiet", "--no-recurse-submodules", branch, "--")
+    return retried(repository, args, path)
+
+
+def is_half_filled(repository: Repository, path: Path) -> bool:
+    """Tell whether the first checkout never reached its end."""
+    git_dir = admin_dir(repository, path)
+    return git_dir is not None and not (git_dir / "index").exists()
+
+
+def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
+    """Bring what is missing; a file that somebody changed is left as it is."""
+    git_dir = admin_dir(repository, path)
+    if git_dir is None:
+        raise not_registered(path)
+    _outwait_index_lock(git_dir, path)
+    if not (git_dir / "index").exists():
+        read = ("read-tree", "HEAD")
+        output = retried(repository, read, path)
+        if output.returncode != 0:
+            raise failure(read, output)
+    missing, changed = _differences(repository, path)
+    if all(_is_torn_write(repository, path, name) for name in changed):
+        return populate(repository, path, branch)
+    names = "".join(f"{name}\0" for name in missing).encode(errors="surrogateescape")
+    return repository.run("checkout-index", "-z", "--stdin", cwd=path, check=False, stdin=names)
+
+
+def require_complete(
+    repository: Repository, path: Path, *, branch: str, tip: str, filled: GitOutput | None
+) -> None:
+    """Raise unless the worktree is registered here, on its branch, at its commit, with its files.
+
+    Without `filled` nothing was checked out by this call and missing files are the story's own doing.
+    """
+    if admin_dir(repository, path) is None:
+        raise not_registered(path)
+    seen = look(repository, path)
+    if (seen.branch, seen.head) != (branch, tip):
+        raise WorkspaceError(
+            f"{path} is at {(seen.head or 'no commit')[:10]} on {seen.branch}, not at {tip[:10]} on {branch}",
+            hint="does another process work there, or a post-checkout hook? run again without it",
+        )
+    if filled is None:
+        return
+    lacking = seen.missing or seen.staged or _cut_off(repository, path, filled)
+    if lacking:
+        why = filled.stderr.strip().splitlines()[-1:] or ["git did not say why"]
+        raise WorkspaceError(
+            f"{path} was not filled: {named(lacking)} missing or cut off ({why[0]})",
+            hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone out of "
+            "reach? mend that, then run again",
+        )
+
+
+def not_registered(path: Path) -> WorkspaceError:
+    """Say that a folder and git do not know of each other; only a person can tell what is worth keeping."""
+    return WorkspaceError(
+        f"{path} is not connected with the repository any more",
+        hint="`git worktree repair` mends a lost .git file; else move the folder away, then run again",
+    )
+
+
+def _differences(repository: Repository, path: Path) -> tuple[list[str], list[str]]:
+    """Give the tracked paths that are missing, and those that are there but differ."""
+    args = ("status", "--porcelain=v2", "-z", "--untracked-files=no", "--no-renames")
+    missing: list[str] = []
+    changed: list[str] = []
+    for entry in repository.run(*args, cwd=path).fields():
+        kind, state, *_ = entry.split(" ", 2)
+        name = entry.split(" ", 10 if kind == "u" else 8)[-1]
+        (missing if state.endswith("D") else changed).append(name)
+    return missing, changed
+
+
+def _cut_off(repository: Repository, path: Path, filled: GitOutput) -> tuple[str, ...]:
+    """Name the files that a checkout which failed left short: a full disk leaves no other trace in the tree.
+
+    git has them in its index as if they were whole, so the next checkpoint would commit what is left.
+    """
+    if filled.returncode == 0:
+        return ()
+    _, changed = _differences(repository, path)
+    return tuple(name for name in changed if _is_torn_write(repository, path, name, whole_too=False))
+
+
+def _is_torn_write(repository: Repository, path: Path, name: str, *, whole_too: bool = True) -> bool:
+    """Tell whether a file holds just the beginning of what checkout would write, or all of it."""
+    file = path / name
+    if file.is_symlink() or not file.is_file():
+        return False
+    whole = repository.run("cat-file", "--filters", f"HEAD:{name}", cwd=path, check=False)
+    content, there = whole.stdout.encode(errors="surrogateescape"), file.read_bytes()
+    return whole.returncode == 0 and content.startswith(there) and (whole_too or content != there)
+
+
+def _outwait_index_lock(git_dir: Path, path: Path) -> None:
+    """Wait for a git command that outlived its coordinator; clear the lock of one that was killed.
+
+    Only for a tree that no session has worked in yet: its lock can be nobody's but checkout's.
+    """
+    lock = git_dir / "index.lock"
+    started = time.monotonic()
+    while lock.exists():
+        waited = time.monotonic() - started
+        occupied = _is_occupied(path)
+        if waited > (_ORPHAN_PATIENCE if occupied else _LOCK_PATIENCE):
+            raise WorkspaceError(
+                f"a git command seems to be at work in {path}: {lock} exists",
+                hint="if none runs there, remove the lock file, then run again",
+            )
+        if occupied is False and not (git_dir / "index").exists():
+            lock.unlink(missing_ok=True)
+            return
+        time.sleep(0.05)
+
+
+def _is_occupied(path: Path) -> bool | None:
+    """Tell whether a process lives in the tree; None where the machine cannot say."""
+    processes = Path("/proc")
+    if not (processes / "self" / "cwd").exists():
+        return None
+    for process in processes.iterdir():
+        if process.name.isdigit():
+            try:
+                cwd = Path(os.readlink(process / "cwd"))  # noqa: PTH115  a link of procfs, not a path
+            except OSError:
+                continue
+            if cwd.is_relative_to(path):
+                return True
+    return False

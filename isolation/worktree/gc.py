@@ -1,0 +1,92 @@
+"""What `gc` needs: every worktree of ours and every stray folder, each with a verdict and its reason.
+
+A verdict is made by the same rules as a story's close, and `remove` applies those rules once more,
+so nothing that changed in between is lost.
+"""
+
+from pathlib import Path
+
+from isolation.files.lease import holder_is_alive, read_holder
+from isolation.frozen import frozen
+from isolation.git.registrations import Registration, load_registrations
+from isolation.git.repository import Repository, offload
+from isolation.model import Closing
+from isolation.worktree.removal import TRASH, close_path, reason_to_keep
+
+BRANCHES = "autopilot/"
+
+
+@frozen
+class Finding:
+    """One folder below the worktree root, or one worktree of ours elsewhere."""
+
+    path: Path
+    branch: str | None
+    run_id: str | None
+    removable: bool
+    reason: str
+
+
+async def survey(repository: Repository, root: Path) -> tuple[Finding, ...]:
+    """Judge everything that stories may have left; changes nothing."""
+    return await offload(survey_root, repository, root)
+
+
+async def remove(repository: Repository, finding: Finding) -> Closing:
+    """Remove what was found removable, unless there is a reason against it by now."""
+    return await offload(_remove, repository, finding)
+
+
+def survey_root(repository: Repository, root: Path) -> tuple[Finding, ...]:
+    """Judge everything that stories may have left, blocking."""
+    main, *entries = load_registrations(repository)
+    live_run = _live_run(repository)
+    ours = [entry for entry in entries if _is_ours(entry, root)]
+    findings = [_judge(repository, entry, live_run) for entry in ours]
+    known = {entry.path for entry in (main, *ours)}
+    registered = {entry.path: entry for entry in entries}
+    if root.is_dir():
+        strays = (path for path in root.iterdir() if path not in known and path.name != TRASH)
+        findings += [_foreign(path, registered.get(path)) for path in strays]
+    return tuple(sorted(findings, key=lambda finding: finding.path))
+
+
+def _is_ours(entry: Registration, root: Path) -> bool:
+    on_our_branch = (entry.branch or "").startswith(BRANCHES) and entry.path.is_relative_to(root)
+    return entry.run_id is not None or on_our_branch
+
+
+def _live_run(repository: Repository) -> str | None:
+    holder = read_holder(repository.common_dir)
+    return holder.run_id if holder and holder_is_alive(repository.common_dir) else None
+
+
+def _judge(repository: Repository, entry: Registration, live_run: str | None) -> Finding:
+    if live_run is not None and entry.run_id == live_run:
+        reason = f"run {live_run} is at work"
+    elif not entry.path.exists():
+        reason = ""
+    else:
+        reason = reason_to_keep(repository, entry.path, entry.branch)
+    gone = "its folder is gone" if not entry.path.exists() else "clean, and its commits are on a branch"
+    return Finding(
+        path=entry.path,
+        branch=entry.branch,
+        run_id=entry.run_id,
+        removable=not reason,
+        reason=reason or gone,
+    )
+
+
+def _foreign(path: Path, entry: Registration | None) -> Finding:
+    what = "a worktree that autopilot-multi did not make" if entry else "not a worktree of this repository"
+    branch = entry.branch if entry else None
+    return Finding(path=path, branch=branch, run_id=None, removable=False, reason=what)
+
+
+def _remove(repository: Repository, finding: Finding) -> Closing:
+    if not finding.removable:
+        return Closing(removed=False, reason=finding.reason)
+    if finding.run_id is not None and finding.run_id == _live_run(repository):
+        return Closing(removed=False, reason=f"run {finding.run_id} is at work")
+    return close_path(repository, finding.path, finding.branch)

@@ -1,0 +1,325 @@
+"""A worktree for a story: created, found again, or refused; never at the cost of somebody's work.
+
+What changes shared metadata happens in one thread under the metadata lock; filling the tree happens
+outside it. Until the tree is verified and its story's turn has come, a failure or a cancellation takes
+back what this very call made, and nothing else: a branch only while it still points where this call
+put it, a folder only while it holds nothing but what git checked out.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isolation.errors import GitCommandError, WorkspaceError
+from isolation.frozen import frozen
+from isolation.git.branches import (
+    delete_branch,
+    move_on,
+    require_branch_name,
+    require_creatable,
+    require_free_branch,
+    start_of,
+)
+from isolation.git.checkout import admin_dir, look
+from isolation.git.commits import merge_parents, named, retried
+from isolation.git.metadata_lock import metadata_lock
+from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
+from isolation.git.repository import GitOutput, Repository, failure, offload
+from isolation.model import Workspace, WorkspaceRequest
+from isolation.paths import require_component
+from isolation.worktree.checkout_files import (
+    complete,
+    is_half_filled,
+    not_registered,
+    populate,
+    require_complete,
+)
+from isolation.worktree.removal import discard
+
+if TYPE_CHECKING:
+    import trio
+
+_GRACE = 60.0
+_ATTEMPTS = 4
+_PASSING = re.compile(r"failed to read .*commondir|locked' for writing")
+
+
+@frozen
+class _Place:
+    """A registered worktree before it is filled, and what of it this call made."""
+
+    base: str
+    tip: str
+    made_branch: bool = False
+    made_tree: bool = False
+    existed: bool = False
+    half_filled: bool = False
+    behind: bool = False
+
+
+async def create_or_attach(
+    repository: Repository,
+    request: WorkspaceRequest,
+    populate_limiter: "trio.CapacityLimiter",
+    *,
+    torn: bool = False,
+    turn: Callable[[], Awaitable[None]] | None = None,
+) -> Workspace:
+    """Give the story its worktree: a new one, one on its existing branch, or the one it had.
+
+    `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
+    its end is recognised without it. `turn` is waited for once the tree is there; when it raises
+    instead, what was made is taken back.
+    """
+    import trio
+
+    try:
+        place = await offload(_register, repository, request, torn)
+    except GitCommandError as error:
+        raise WorkspaceError(error.message, hint=error.hint) from error
+    try:
+        await offload(_fill, repository, request, place, limiter=populate_limiter)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if turn is not None:
+            await turn()
+    except BaseException as error:
+        with trio.move_on_after(_GRACE, shield=True):
+            await offload(_roll_back, repository, request, place)
+        if isinstance(error, GitCommandError):
+            raise WorkspaceError(error.message, hint=error.hint) from error
+        raise
+    return Workspace(
+        path=request.path,
+        branch=request.branch,
+        base=place.base,
+        head=place.tip,
+        reattached=place.existed,
+    )
+
+
+def require_there(repository: Repository, path: Path) -> None:
+    """Refuse to work in a worktree that somebody took away: a bare folder there would be nobody's."""
+    if admin_dir(repository, path) is not None:
+        return
+    if not path.exists():
+        raise WorkspaceError(
+            f"its worktree {path} is gone", hint="run again; it is made anew from its branch"
+        )
+    raise not_registered(path)
+
+
+def _register(repository: Repository, request: WorkspaceRequest, torn: bool) -> _Place:  # noqa: FBT001  threads take positions
+    _require_sane(repository, request)
+    base = merge_parents(repository, request.parents, _merge_message(request))
+    with metadata_lock(repository.common_dir):
+        entries = load_registrations(repository)
+        _require_outside(request.path, entries)
+        here = next((entry for entry in entries if entry.path == request.path), None)
+        if here is not None and os.path.lexists(request.path) and not _clear_torn(repository, here):
+            return _adopt(repository, request, here, base, torn=torn)
+        require_free_branch(request, entries)
+        if here is not None:
+            clear_missing(repository, request.path)
+        else:
+            _require_free_path(repository, request.path)
+        return _add(repository, request, base)
+
+
+def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
+    """Refuse, before anything is written, what could lead out of the story's own place."""
+    require_component(request.story_id, "story id")
+    require_component(request.run_id, "run id")
+    require_component(request.path.name, "worktree folder")
+    require_branch_name(request.branch)
+    root = request.path.parent
+    real = Path(os.path.realpath(root))
+    if real != root or request.path.is_symlink():
+        link = request.path if request.path.is_symlink() else root
+        raise WorkspaceError(
+            f"{link} is a symbolic link that leads to {os.path.realpath(link)}",
+            hint="move it away, or set another worktree root",
+        )
+    for inside in (repository.common_dir, repository.main_checkout):
+        if inside is not None and request.path.is_relative_to(inside):
+            raise WorkspaceError(
+                f"{request.path} lies inside {inside}, where a worktree would show up as files of it",
+                hint="set a worktree root outside the repository",
+            )
+
+
+def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
+    for entry in entries:
+        if path != entry.path and path.is_relative_to(entry.path):
+            raise WorkspaceError(
+                f"{path} lies inside the worktree {entry.path}",
+                hint="set a worktree root outside the repository's worktrees",
+            )
+
+
+def _require_free_path(repository: Repository, path: Path) -> None:
+    """Refuse a path where something is that git does not know; an empty folder is nothing."""
+    if not os.path.lexists(path):
+        return
+    if path.is_dir():
+        _drop_dead_pointer(repository, path)
+        if not any(path.iterdir()):
+            return
+    raise WorkspaceError(
+        f"{path} exists and is not a worktree of this repository",
+        hint="move it away, then run again; it is never deleted",
+    )
+
+
+def _drop_dead_pointer(repository: Repository, path: Path) -> None:
+    """Empty a folder that holds only the `.git` file of a creation that was killed half-way."""
+    pointer = path / ".git"
+    if [entry.name for entry in path.iterdir()] != [".git"] or not pointer.is_file():
+        return
+    git_dir = Path(os.fsdecode(pointer.read_bytes()).removeprefix("gitdir:").strip())
+    if git_dir.parent == repository.common_dir / "worktrees" and not (git_dir / "index").exists():
+        pointer.unlink()
+
+
+def _clear_torn(repository: Repository, here: Registration) -> bool:
+    """Undo a registration that was killed before it had a HEAD; it can hold no work."""
+    if here.is_torn and here.path.is_dir():
+        _drop_dead_pointer(repository, here.path)
+        if not any(here.path.iterdir()):
+            here.path.rmdir()
+            return True
+    return False
+
+
+def _adopt(
+    repository: Repository, request: WorkspaceRequest, here: Registration, base: str, *, torn: bool
+) -> _Place:
+    """Take the worktree that the story already has, with the work that is in it."""
+    if here.branch != request.branch:
+        on = f"on branch {here.branch}" if here.branch else f"on no branch, at {here.head[:10]}"
+        raise WorkspaceError(
+            f"the worktree {here.path} is {on}, not on {request.branch}",
+            hint=f"`git switch {request.branch}` there, or move it away with `git worktree move`",
+        )
+    reason = lock_reason(request.run_id, request.story_id)
+    if here.lock_reason != reason:
+        if here.lock_reason is not None:
+            repository.run("worktree", "unlock", str(here.path))
+        repository.run("worktree", "lock", "--reason", reason, str(here.path))
+    half_filled = torn or is_half_filled(repository, here.path)
+    tip = repository.resolve(f"refs/heads/{request.branch}")
+    target = _advanced(repository, request, tip, base)
+    if target != tip and not request.needs_parents and look(repository, here.path).dirty:
+        target = tip  # whoever left that began at the old base
+    start = start_of(repository, base, target)
+    return _Place(base=start, tip=target, existed=True, half_filled=half_filled, behind=target != tip)
+
+
+def _advanced(repository: Repository, request: WorkspaceRequest, tip: str, base: str) -> str:
+    """Give the commit that a story's branch goes on from.
+
+    Without commits of its own that is the base. Else it is its tip, merged with the parents that it needs.
+    """
+    if tip == base or repository.is_ancestor(tip, base):
+        return base
+    if not request.needs_parents:
+        return tip
+    return merge_parents(repository, (tip, *request.parents), _merge_message(request))
+
+
+def _merge_message(request: WorkspaceRequest) -> str:
+    return f"Merge the dependencies of {request.story_id}"
+
+
+def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place:
+    """Register a worktree on a new branch at the base, or on the story's branch if there is one."""
+    _make_root(request.path.parent)
+    made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
+    if made.returncode == 0:
+        return _Place(base=base, tip=base, made_branch=True, made_tree=True)
+    before = repository.branch_tip(request.branch)
+    if before is None:
+        require_creatable(repository, request.branch)
+        raise failure(("worktree", "add", str(request.path)), made)
+    # A failed attempt may have left the new branch behind; then it is ours, and else the user's.
+    ours = before == base and _PASSING.search(made.stderr) is not None
+    tip = _advanced(repository, request, before, base)
+    move_on(repository, request.branch, before, tip)
+    attached = _try_to_add(repository, request, (str(request.path), request.branch))
+    if attached.returncode != 0:
+        if ours:
+            delete_branch(repository, request.branch, base)
+        raise failure(("worktree", "add", str(request.path)), attached)
+    start = start_of(repository, base, tip)
+    return _Place(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
+
+
+def _make_root(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+        raise WorkspaceError(
+            f"the folder for worktrees cannot be made: {root}: {error.strerror}",
+            hint="the setting `worktree-root` puts it elsewhere",
+        ) from error
+
+
+def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[str, ...]) -> GitOutput:
+    """Ask git for the worktree; what is known to pass is tried again."""
+    reason = lock_reason(request.run_id, request.story_id)
+    for attempt in range(_ATTEMPTS):
+        output = repository.run(
+            "worktree", "add", "--no-checkout", "--lock", "--reason", reason, *what, check=False
+        )
+        if output.returncode == 0 or attempt == _ATTEMPTS - 1 or not _PASSING.search(output.stderr):
+            break
+        if "-b" in what and repository.branch_tip(request.branch) is not None:
+            break  # the attempt left its new branch behind, so the next one must attach to it
+    return output
+
+
+def _fill(repository: Repository, request: WorkspaceRequest, place: _Place) -> None:
+    """Put everything into the tree that belongs there, and see that it is there."""
+    filled = _filled(repository, request, place)
+    require_complete(repository, request.path, branch=request.branch, tip=place.tip, filled=filled)
+
+
+def _filled(repository: Repository, request: WorkspaceRequest, place: _Place) -> GitOutput | None:
+    if place.made_tree:
+        return populate(repository, request.path, request.branch)
+    completed = complete(repository, request.path, request.branch) if place.half_filled else None
+    if place.behind:
+        _catch_up(repository, request, place.tip)
+    return completed
+
+
+def _catch_up(repository: Repository, request: WorkspaceRequest, tip: str) -> None:
+    """Move a worktree and its branch on; git refuses where that would touch what is uncommitted in it."""
+    path = request.path
+    if retried(repository, ("reset", "--keep", "--quiet", tip), path).returncode != 0:
+        raise WorkspaceError(
+            f"{path} has changes in the way of what {request.story_id} depends on: "
+            f"{named(look(repository, path).dirty)}",
+            hint="commit, stash or remove them there, then run again",
+        )
+
+
+def _roll_back(repository: Repository, request: WorkspaceRequest, place: _Place) -> None:
+    if not place.made_tree or not _holds_only_checkout(repository, request.path, place.tip):
+        return
+    if discard(repository, request.path) == "" and place.made_branch:
+        delete_branch(repository, request.branch, place.tip)
+
+
+def _holds_only_checkout(repository: Repository, path: Path, tip: str) -> bool:
+    """Compare by name only: it needs no room on a full disk, and nobody has worked here yet."""
+    tracked = set(repository.run("ls-tree", "-r", "-z", "--name-only", tip).fields()) | {".git"}
+    return all(
+        os.path.relpath(Path(folder, name), path) in tracked
+        for folder, folders, names in os.walk(path)
+        for name in (*names, *(each for each in folders if Path(folder, each).is_symlink()))
+    )

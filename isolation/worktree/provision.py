@@ -1,0 +1,157 @@
+"""What a fresh worktree lacks although a story needs it: ignored files and shared directories.
+
+Only what git ignores, in the main checkout and on the story's branch alike, is brought in, so a
+secret that was copied can never be committed. Copies are real, never wider in mode, and overwrite
+nothing; what cannot be brought is skipped with its reason.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from isolation.errors import WorkspaceError
+from isolation.frozen import frozen
+from isolation.git.repository import Repository
+
+INCLUDE_FILE = ".worktreeinclude"
+
+
+@frozen
+class Skipped:
+    """Something that was asked for and not brought."""
+
+    path: str
+    reason: str
+
+
+@frozen
+class ProvisionReport:
+    """What was brought into a worktree."""
+
+    copied: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+
+def require_inside(names: Sequence[str]) -> None:
+    """Refuse names of shared directories that would lead out of the checkout."""
+    for name in names:
+        parts = PurePosixPath(name).parts
+        if not parts or name.startswith("/") or {"..", ".git"} & set(parts) or not name.isprintable():
+            raise WorkspaceError(
+                f"symlink-directories: {name!r} does not name a folder of the checkout",
+                hint="give a path relative to the checkout's top, such as node_modules",
+            )
+
+
+def provision(
+    repository: Repository, worktree: Path, symlink_directories: Sequence[str] = ()
+) -> ProvisionReport:
+    """Copy what `.worktreeinclude` names and link the shared directories; blocks."""
+    require_inside(symlink_directories)
+    main = repository.main_checkout
+    if main is None or main == worktree:
+        reason = "a bare repository has no main checkout"
+        return ProvisionReport(
+            skipped=tuple(Skipped(path=each, reason=reason) for each in symlink_directories)
+        )
+    skipped: list[Skipped] = []
+    linked = [name for name in symlink_directories if _link(repository, main, worktree, name, skipped)]
+    copied = [
+        name
+        for name in _included(repository, main, worktree, skipped)
+        if _copy(main, worktree, name, skipped)
+    ]
+    return ProvisionReport(copied=tuple(copied), linked=tuple(linked), skipped=tuple(skipped))
+
+
+def _included(repository: Repository, main: Path, worktree: Path, skipped: list[Skipped]) -> list[str]:
+    """List the files that match `.worktreeinclude` and are ignored on both sides."""
+    patterns = main / INCLUDE_FILE
+    if not patterns.is_file():
+        return []
+    listing = ("ls-files", "-z", "--others", "--ignored", f"--exclude-from={patterns}")
+    matching = [name for name in repository.run(*listing, cwd=main).fields() if not name.endswith("/")]
+    ignored = _ignored(repository, main, matching)
+    safe = _ignored(repository, worktree, ignored)
+    reasons = {"git does not ignore it": set(matching) - set(ignored)}
+    reasons["git does not ignore it on this branch"] = set(ignored) - set(safe)
+    for reason, names in reasons.items():
+        skipped.extend(Skipped(path=name, reason=reason) for name in sorted(names))
+    return safe
+
+
+def _ignored(repository: Repository, checkout: Path, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    stdin = "".join(f"{name}\0" for name in names).encode(errors="surrogateescape")
+    answer = repository.run("check-ignore", "-z", "--stdin", cwd=checkout, check=False, stdin=stdin)
+    return list(answer.fields())
+
+
+def _copy(main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool:
+    source, target = main / name, worktree / name
+    try:
+        reason = _obstacle(main, worktree, source, target)
+        if not reason:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_symlink():
+                target.symlink_to(source.readlink())
+            else:
+                _copy_file(source, target)
+    except OSError as error:
+        reason = f"it could not be copied: {error.strerror}"
+    if reason:
+        skipped.append(Skipped(path=name, reason=reason))
+    return not reason
+
+
+def _obstacle(main: Path, worktree: Path, source: Path, target: Path) -> str:
+    if os.path.lexists(target):
+        return "it is already there"
+    if not Path(os.path.realpath(target.parent)).is_relative_to(worktree):
+        return "its folder is a symbolic link that leads out of the worktree"
+    if source.is_symlink():
+        leads_to = source.readlink()
+        inside = Path(os.path.realpath(source)).is_relative_to(main)
+        return "" if inside and not leads_to.is_absolute() else "it is a symbolic link that leads out"
+    return "" if source.is_file() else "it is not a regular file"
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Copy bytes and mode; nobody sees the copy who could not see the original."""
+    with source.open("rb") as reader:
+        mode = stat.S_IMODE(os.fstat(reader.fileno()).st_mode) & 0o777
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as writer:
+            shutil.copyfileobj(reader, writer)
+            os.fchmod(writer.fileno(), mode)
+
+
+def _link(repository: Repository, main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool:
+    relative = str(PurePosixPath(name))
+    source, target = main / relative, worktree / relative
+    reason = ""
+    if not source.is_dir():
+        reason = "the main checkout has no such folder"
+    elif not _ignored(repository, main, [relative]):
+        reason = "git does not ignore it"
+    elif os.path.lexists(target):
+        reason = "it is already there"
+    elif not Path(os.path.realpath(target.parent)).is_relative_to(worktree):
+        reason = "its folder is a symbolic link that leads out of the worktree"
+    if reason:
+        skipped.append(Skipped(path=name, reason=reason))
+        return False
+    # A pattern such as `node_modules/` matches folders only, and the link is none.
+    repository.exclude("/" + _escaped(relative))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.symlink_to(source, target_is_directory=True)
+    return True
+
+
+def _escaped(path: str) -> str:
+    escaped = "".join(f"\\{char}" if char in "\\*?[" else char for char in path)
+    return f"{escaped[:-1]}\\ " if escaped.endswith(" ") else escaped

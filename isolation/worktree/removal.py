@@ -1,0 +1,189 @@
+"""The end of a worktree: gone when nothing can be lost with it, else kept with the reason named.
+
+A tree is never deleted in place: it is renamed aside in one step, its registration is cleared, and
+only then is it deleted, outside the lock. A crash at any point leaves a whole tree, or a registered
+path without a tree, or trash; each is put right later. Branches are never deleted here.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from isolation.errors import IsolationError, RepositoryError
+from isolation.files.deletion import delete_tree
+from isolation.git.checkout import Look, admin_dir, look
+from isolation.git.commits import named, operation_in_progress
+from isolation.git.metadata_lock import metadata_lock
+from isolation.git.registrations import clear_missing
+from isolation.git.repository import Repository, offload
+from isolation.model import Closing, Workspace
+
+TRASH = ".trash"
+_GITLINK = "160000"
+
+
+async def close(repository: Repository, workspace: Workspace, *, sweep: bool = True) -> Closing:
+    """Remove a finished story's worktree, unless something in it exists nowhere else.
+
+    Without `sweep` the tree is only moved to the trash, which costs next to nothing.
+    """
+    return await offload(partial(close_path, sweep=sweep), repository, workspace.path, workspace.branch)
+
+
+def close_path(repository: Repository, path: Path, branch: str | None, *, sweep: bool = True) -> Closing:
+    """Do the same, blocking; without a branch, what HEAD is at must be in some branch or tag."""
+    try:
+        if not path.exists():
+            with metadata_lock(repository.common_dir):
+                clear_missing(repository, path)
+            return Closing(removed=True, reason="its folder was already gone")
+        reason = reason_to_keep(repository, path, branch) or discard(repository, path, sweep=sweep)
+    except IsolationError as error:
+        reason = error.message
+    return Closing(removed=not reason, reason=reason)
+
+
+def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> str:
+    """Say what would be lost with a worktree, or why it cannot be told; empty when nothing would."""
+    git_dir = admin_dir(repository, path)
+    if git_dir is None:
+        return "it is not a worktree of this repository"
+    if operation := operation_in_progress(git_dir):
+        return f"it is in the middle of {operation}"
+    if (git_dir / "index.lock").exists():
+        return f"a git command is at work in it, or was killed there: {git_dir / 'index.lock'} exists"
+    seen = look(repository, path)
+    return (
+        _unreachable(repository, seen, branch)
+        or _uncommitted(seen)
+        or _invisible(repository, path)
+        or _private(repository, git_dir, branch)
+    )
+
+
+def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
+    """Take a worktree away without another look at its content; say why when it had to stay."""
+    trash = path.parent / TRASH
+    aside = trash / f"{path.name}-{secrets.token_hex(6)}"
+    with metadata_lock(repository.common_dir):
+        try:
+            if trash.is_symlink():
+                return f"{trash} is a symbolic link"
+            trash.mkdir(exist_ok=True)
+            path.rename(aside)
+        except OSError as error:
+            return f"it could not be moved aside: {error.strerror}"
+        try:
+            clear_missing(repository, path)
+        except RepositoryError as error:
+            aside.rename(path)
+            return error.message
+    if sweep:
+        sweep_trash(path.parent, only=aside)
+    return ""
+
+
+def sweep_trash(root: Path, *, only: Path | None = None) -> None:
+    """Delete what was moved aside below a worktree root, and the root itself once it is empty."""
+    trash = root / TRASH
+    if trash.is_symlink() or not trash.is_dir():
+        return
+    for tree in [only] if only else list(trash.iterdir()):
+        delete_tree(tree)
+    with suppress(OSError):
+        trash.rmdir()
+        root.rmdir()
+
+
+def thin_trash(root: Path, *, most: int) -> None:
+    """Delete what was moved aside once there is more of it than `most`; the folder itself stays."""
+    trash = root / TRASH
+    if trash.is_symlink() or not trash.is_dir():
+        return
+    trees = list(trash.iterdir())
+    for tree in trees if len(trees) > most else []:
+        delete_tree(tree)
+
+
+def _unreachable(repository: Repository, seen: Look, branch: str | None) -> str:
+    on, head = seen.branch, seen.head
+    if branch is not None and on is not None and on != branch:
+        return f"it is on branch {on}, not on {branch}"
+    if on is None and head is not None:
+        if branch is not None and not repository.is_ancestor(head, f"refs/heads/{branch}"):
+            return f"its HEAD is detached at {head[:10]}, which is not reachable from {branch}"
+        if branch is not None:
+            return f"its HEAD is detached at {head[:10]}, not on {branch}"
+        if not repository.run("for-each-ref", "--count=1", f"--contains={head}").stdout:
+            return f"its HEAD is detached at {head[:10]}, which no branch or tag reaches"
+    return ""
+
+
+def _uncommitted(seen: Look) -> str:
+    dirty = seen.dirty
+    return f"{len(dirty)} uncommitted file{'s' * (len(dirty) != 1)}: {named(dirty)}" if dirty else ""
+
+
+def _invisible(repository: Repository, path: Path) -> str:
+    """Find what `git status` does not show: flagged files, and repositories inside this one."""
+    entries = repository.run("ls-files", "--stage", "-v", "-z", cwd=path).fields()
+    hidden, nested = [], []
+    for entry in entries:
+        words, _, name = entry.partition("\t")
+        flag, mode = words.split(" ")[:2]
+        if mode == _GITLINK and (path / name / ".git").exists():
+            nested.append(name)
+        elif (flag == "S" or flag.islower()) and os.path.lexists(path / name):
+            hidden.append(name)
+    if nested:
+        return f"it holds other git repositories: {named(nested)}"
+    if hidden:
+        return f"changes may hide behind skip-worktree or assume-unchanged: {named(hidden)}"
+    return ""
+
+
+def _private(repository: Repository, git_dir: Path, branch: str | None) -> str:
+    """Find what goes with the worktree's own git directory: refs, submodules, the log of its HEAD."""
+    if any(path.is_file() for path in (git_dir / "refs").rglob("*")):
+        return "it has refs of its own"
+    if (git_dir / "modules").exists():
+        return "it holds initialised submodules"
+    if branch is not None and (stashed := _stashes(repository, branch)):
+        return f"its branch has {stashed} stash entr{'y' if stashed == 1 else 'ies'}"
+    elsewhere = _logged(repository.common_dir / "logs" / "refs" / "heads" / branch) if branch else set()
+    own = _logged(git_dir / "logs" / "HEAD") - elsewhere
+    if not own:
+        return ""
+    commits = "".join(f"{commit}\n" for commit in sorted(own)) + "".join(f"^{c}\n" for c in sorted(elsewhere))
+    args = ("rev-list", "--ignore-missing", "--stdin", "--not", "--all")
+    lost = repository.run(*args, stdin=commits.encode()).stdout.split()
+    if lost:
+        return (
+            f"{len(lost)} commit{'s' * (len(lost) != 1)} made in it are on no branch, such as {lost[0][:10]}"
+        )
+    return ""
+
+
+def _stashes(repository: Repository, branch: str) -> int:
+    if not _may_have_stashes(repository.common_dir):
+        return 0
+    log = repository.run("log", "--walk-reflogs", "--format=%gs", "refs/stash", "--", check=False)
+    prefixes = (f"On {branch}:", f"WIP on {branch}:")
+    return sum(line.startswith(prefixes) for line in log.stdout.splitlines()) if not log.returncode else 0
+
+
+def _may_have_stashes(common_dir: Path) -> bool:
+    """Tell cheaply whether there can be a stash; a store of refs without files must be asked."""
+    return (common_dir / "logs" / "refs" / "stash").exists() or (common_dir / "reftable").exists()
+
+
+def _logged(path: Path) -> set[str]:
+    """Read the commits that a reflog names."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return set()
+    commits = {word.decode("ascii", "replace") for line in lines for word in line.split(b" ", 2)[:2]}
+    return {commit for commit in commits if set(commit) <= set("0123456789abcdef") and set(commit) != {"0"}}

@@ -1,0 +1,95 @@
+"""Aider, headless: plain text, commits of its own, and no conversation to go on with.
+
+It ends with 0 whatever its service did, so its errors are read from its lines. A reply may quote such a line;
+the count of tokens that follows every reply takes it back.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+
+from runner.agents import faults
+from runner.agents.json_line import last_line
+from runner.agents.protocol import Job, Launch, Traits
+from runner.core.limits.agent_output import Final, Seen
+from runner.core.limits.stall import announced_wait
+from runner.core.model import Usage
+from runner.core.settings import AgentSettings
+
+_TOKENS = re.compile(rb"Tokens: ([\d.,]+)(k|M)? sent.*?([\d.,]+)(k|M)? received(?:.*?\$([\d.]+) message)?")
+_SCALE = {b"k": 1e3, b"M": 1e6}
+_ERROR = re.compile(r"litellm\.(?:\w+\.)*(\w+(?:Error|Timeout)|Timeout)\b")
+_STATUS: Mapping[str, int] = {
+    "AuthenticationError": 401,
+    "PermissionDeniedError": 403,
+    "NotFoundError": 404,
+    "BadRequestError": 400,
+    "RateLimitError": 429,
+    "Timeout": 408,
+}
+"""Its errors are named after the status that they stand for; all others may pass."""
+_PASSES = 500
+_QUIET = 600.0
+"""It says nothing while the model thinks."""
+
+
+class AiderAgent:
+    """Starts and reads `aider`."""
+
+    name = "aider"
+    traits = Traits(
+        streams=True,
+        sums=True,
+        quiet_seconds=_QUIET,
+        litter=("/.aider.tags.cache.v*/",),
+        names_user=True,
+    )
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+
+    def launch(self, job: Job) -> Launch:
+        """Begin a session; it takes its message from a file, since it asks on standard input.
+
+        Whatever it asks is answered with yes, but for commands that it suggests: those it never runs unseen.
+        """
+        argv = ["aider", "--yes-always", "--no-pretty", "--no-stream", "--no-gitignore", "--no-check-update"]
+        argv += ["--no-analytics", "--no-show-release-notes", "--disable-playwright"]
+        argv += ["--no-suggest-shell-commands", "--message-file", str(job.prompt)]
+        # In the worktree these would be taken for work.
+        argv += ["--chat-history-file", str(job.prompt.with_name("aider.chat.history.md"))]
+        argv += ["--input-history-file", str(job.prompt.with_name("aider.input.history"))]
+        argv += ["--model", job.model] if job.model else []
+        return Launch(argv=(*argv, *self._settings.args), env=self._settings.env)
+
+    def parse(self, line: bytes) -> Seen | None:
+        """Read one line of text; some tell what a message has used, or what went wrong."""
+        found = _TOKENS.search(line[:4096])
+        if found is None:
+            return _words(last_line(line[:4096].decode("utf-8", "replace")))
+        usage = Usage(
+            input_tokens=_count(found[1], found[2]),
+            output_tokens=_count(found[3], found[4]),
+            cost_usd=_amount(found[5]) if found[5] else None,
+        )
+        return Seen(usage=usage, final=Final(ok=True))
+
+
+def _words(shown: str) -> Seen | None:
+    error = _ERROR.match(shown)
+    if error is not None:
+        status = _STATUS.get(error[1], _PASSES)
+        return Seen(message=shown, final=faults.failed(shown, at=time.time(), status=status))
+    waits = announced_wait(shown) if shown.startswith("Retrying in ") else None
+    return Seen(message=shown, retry_seconds=waits) if shown else None
+
+
+def _count(digits: bytes, unit: bytes | None) -> int:
+    return int(_amount(digits) * _SCALE.get(unit or b"", 1.0))
+
+
+def _amount(digits: bytes) -> float:
+    try:
+        return float(digits.replace(b",", b""))
+    except ValueError:
+        return 0.0

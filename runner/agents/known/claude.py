@@ -1,0 +1,134 @@
+"""Claude Code, headless: `claude -p` with a stream of JSON events.
+
+Its exit code and its `result` prove nothing: an error of the service is a `success` with `is_error`, and an
+interrupted session may end with 0. A `result` that is no error, and exit code 0, is the best it can say.
+"""
+
+import re
+import time
+import uuid
+from typing import Any
+
+from runner.agents import faults
+from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
+from runner.agents.permissions import Permissions
+from runner.agents.protocol import Job, Launch, Traits
+from runner.core.limits.agent_output import Fault, Final, Seen
+from runner.core.model import Usage
+from runner.core.settings import AgentSettings
+
+_GIT = ("add", "commit", "status", "diff", "log", "show", "rm", "mv", "restore")
+_HOPELESS = frozenset({401, 403})
+_OWN_IDS = uuid.UUID("7d0c1f5e-5d0e-4a55-9a39-6a3f8f1c2b10")
+QUIET = 330.0
+"""A stream that its service has stalled is silent for 300 s and then goes on."""
+
+
+class ClaudeAgent:
+    """Starts and reads `claude`."""
+
+    name = "claude"
+    traits = Traits(streams=True, says_end=True, quiet_seconds=QUIET)
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+
+    def launch(self, job: Job) -> Launch:
+        """Begin a conversation under an id of our choice, or go on with one; always under the same model."""
+        conversation = job.conversation or str(uuid.uuid5(_OWN_IDS, job.session_id))
+        argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
+        argv += ["--resume" if job.conversation else "--session-id", conversation]
+        argv += ["--model", job.model] if job.model else []
+        argv += ["--max-budget-usd", f"{job.cost:.4f}"] if job.cost else []
+        argv += self._permissions(job)
+        # Worktrees share what claude remembers of a repository, and nobody is here to be updated or measured.
+        env = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1", **self._settings.env}
+        return Launch(argv=(*argv, *self._settings.args), env=env, conversation=conversation)
+
+    def _permissions(self, job: Job) -> list[str]:
+        if self._settings.permissions == Permissions.BYPASS:
+            return ["--permission-mode", "bypassPermissions"]
+        allowed = [f"Bash(git {name}:*)" for name in _GIT]
+        # Its rules have no way to quote these; such a command is left to the runner.
+        allowed += [f"Bash({command})" for command in job.verify if not re.search(r"[(),\n*]", command)]
+        return ["--permission-mode", "acceptEdits", "--allowedTools", ",".join(allowed)]
+
+    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+        """Read one event."""
+        event = load(line)
+        if event is None:
+            return None
+        match event.get("type"):
+            case "assistant":
+                return _assistant(event)
+            case "user":
+                blocks = objects(event, "message", "content")
+                ended = tuple(text(b, "tool_use_id") for b in blocks if b.get("type") == "tool_result")
+                return Seen(ended=ended) if ended else None
+            case "system":
+                return _system(event)
+            case "rate_limit_event":
+                rejected = text(event, "rate_limit_info", "status") == "rejected"
+                resets = number(event, "rate_limit_info", "resetsAt") or 0.0
+                return Seen(resets_at=resets) if rejected else None
+            case "result":
+                return result(event)
+            case _:
+                return None
+
+
+def _assistant(event: dict[str, Any]) -> Seen:
+    blocks = objects(event, "message", "content")
+    tools = [block for block in blocks if block.get("type") == "tool_use"]
+    said = "\n".join(text(block, "text") for block in blocks if block.get("type") == "text")
+    shown = tool_line(text(tools[-1], "name"), at(tools[-1], "input")) if tools else last_line(said)
+    return Seen(begun=tuple(text(block, "id") for block in tools), message=shown)
+
+
+def _system(event: dict[str, Any]) -> Seen | None:
+    match event.get("subtype"):
+        case "init":
+            return Seen(conversation=text(event, "session_id"))
+        case "api_retry":
+            status, words = whole(event, "error_status"), text(event, "error") or "the service failed"
+            seconds = (number(event, "retry_delay_ms") or 0.0) / 1000
+            # A key that was refused twice is asked ten times all the same; nobody need wait for that.
+            hopeless = status in _HOPELESS and (whole(event, "attempt") or 0) > 1
+            final = Final(ok=False, words=f"{words} (status {status})", fault=Fault.PERMANENT)
+            shown = f"retrying in {seconds:.0f} s: {words}" + (f" (status {status})" if status else "")
+            return Seen(retry_seconds=seconds, message=shown, final=final if hopeless else None)
+        case _:
+            return None
+
+
+def result(event: dict[str, Any]) -> Seen:
+    """Read the last event of a session; other agents have the same."""
+    words = text(event, "result") or " ".join(str(item) for item in at(event, "errors") or ())
+    subtype = text(event, "subtype")
+    if subtype == "success" and event.get("is_error") is False:
+        denied = tuple(sorted({text(item, "tool_name") for item in objects(event, "permission_denials")}))
+        final = Final(ok=True, words=last_line(words), denied=denied)
+    else:
+        reason = words or subtype.replace("_", " ")
+        final = faults.failed(reason, at=time.time(), status=whole(event, "api_error_status"))
+    return Seen(
+        conversation=text(event, "session_id"),
+        message=last_line(words),
+        usage=_usage(event),
+        final=final,
+    )
+
+
+def _usage(event: dict[str, Any]) -> Usage | None:
+    spent = at(event, "usage")
+    fresh, output = whole(spent, "input_tokens"), whole(spent, "output_tokens")
+    if fresh is None and output is None:
+        return None
+    cached = whole(spent, "cache_read_input_tokens")
+    made = whole(spent, "cache_creation_input_tokens") or 0
+    return Usage(
+        input_tokens=(fresh or 0) + (cached or 0) + made,
+        output_tokens=output,
+        cached_tokens=cached,
+        cost_usd=number(event, "total_cost_usd"),
+    )

@@ -1,0 +1,136 @@
+"""Codex, headless: `codex exec --json`.
+
+A turn that completed says nothing of its commands: it also completes when each of them failed. Errors are
+words alone. Tokens are those of the whole thread, and there is no cost.
+"""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.agents import faults
+from runner.agents.json_line import at, last_line, load, text, tool_line, whole
+from runner.agents.permissions import Permissions
+from runner.agents.protocol import Job, Launch, Traits
+from runner.core.limits.agent_output import Fault, Final, Seen
+from runner.core.model import Usage
+from runner.core.settings import AgentSettings
+
+_TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search"})
+_RECONNECTING = re.compile(r"Reconnecting\.* *(\d+)/")
+RECONNECTING_SECONDS = 120.0
+"""It does not say how long it waits before it asks again."""
+QUIET = 330.0
+"""It waits 300 s for a stream that is stalled before it says a word, unless its settings say otherwise."""
+
+
+PROFILE = "autopilot"
+"""Under this name it keeps what it may do in a shared tree, so that arguments can add to it."""
+
+
+class CodexAgent:
+    """Starts and reads `codex`."""
+
+    name = "codex"
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        free = settings.permissions == Permissions.BYPASS or any("danger" in word for word in settings.args)
+        self.traits = Traits(
+            streams=True, says_end=True, whole_thread=True, quiet_seconds=QUIET, own_sandbox=not free
+        )
+
+    def launch(self, job: Job) -> Launch:
+        """Begin a thread, or go on with one; `resume` takes the sandbox of the command before it."""
+        argv = ["codex", "exec", "--json", *self._sandbox(job), *(["-m", job.model] if job.model else [])]
+        argv += ["-c", "analytics.enabled=false", *self._settings.args]
+        argv += ["resume", job.conversation, "-"] if job.conversation else ["-"]
+        return Launch(argv=tuple(argv), env=self._settings.env, conversation=job.conversation)
+
+    def _sandbox(self, job: Job) -> list[str]:
+        if self._settings.permissions == Permissions.BYPASS:
+            return ["-s", "danger-full-access"]
+        if job.folders:
+            return _profile(job.folders)
+        # What a commit writes to lies outside of a worktree. Not the whole git directory: codex makes marks
+        # in each of its roots, which the write guard would refuse.
+        roots = json.dumps([str(folder) for folder in job.git_dirs], ensure_ascii=False)
+        return [
+            "-s",
+            "workspace-write",
+            "-c",
+            f"sandbox_workspace_write.writable_roots={roots}",
+            "-c",
+            "sandbox_workspace_write.exclude_slash_tmp=true",
+        ]
+
+    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+        """Read one event."""
+        event = load(line)
+        if event is None:
+            return None
+        match event.get("type"):
+            case "thread.started":
+                return Seen(conversation=text(event, "thread_id"))
+            case "item.started":
+                return _item(at(event, "item"), begins=True)
+            case "item.completed":
+                return _item(at(event, "item"), begins=False)
+            case "turn.completed":
+                return Seen(usage=_usage(event), final=Final(ok=True))
+            case "turn.failed":
+                words = text(event, "error", "message")
+                return Seen(message=last_line(words), final=faults.failed(words, at=time.time()))
+            case "error":
+                return _error(text(event, "message"))
+            case _:
+                return None
+
+
+def _profile(folders: Sequence[Path]) -> list[str]:
+    """Let it write to these folders alone; its older settings always open the whole working folder.
+
+    It makes marks in each folder that it may write to. In a shared tree these would be foreign changes, or
+    be refused, and then no command of its would run.
+    """
+    rules = {":root": "read", ":tmpdir": "write", **{str(folder): "write" for folder in folders}}
+    table = ", ".join(f"{_quoted(place)} = {_quoted(access)}" for place, access in rules.items())
+    chosen = ["-c", f"default_permissions={_quoted(PROFILE)}"]
+    return [*chosen, "-c", f"permissions.{PROFILE}.filesystem={{{table}}}"]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _item(item: Any, *, begins: bool) -> Seen | None:
+    kind, name = text(item, "type"), text(item, "id")
+    if kind in _TOOLS:
+        shown = tool_line(kind.replace("_", " "), item)
+        return Seen(begun=(name,), message=shown) if begins else Seen(ended=(name,), message=shown)
+    if kind == "agent_message" and not begins:
+        return Seen(message=last_line(text(item, "text")))
+    return None
+
+
+def _error(words: str) -> Seen:
+    """Take an error that is not the last word; a key that was refused twice is asked in vain."""
+    tries = _RECONNECTING.search(words)
+    hopeless = tries and int(tries[1]) > 1 and faults.fault_of(words) is Fault.PERMANENT
+    final = faults.failed(words, at=time.time()) if hopeless else None
+    return Seen(message=last_line(words), retry_seconds=RECONNECTING_SECONDS if tries else None, final=final)
+
+
+def _usage(event: dict[str, Any]) -> Usage | None:
+    spent = at(event, "usage")
+    tokens = whole(spent, "input_tokens")
+    if tokens is None:
+        return None
+    return Usage(
+        input_tokens=tokens,
+        output_tokens=whole(spent, "output_tokens"),
+        cached_tokens=whole(spent, "cached_input_tokens"),
+    )

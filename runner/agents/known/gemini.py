@@ -1,0 +1,61 @@
+"""Gemini CLI, headless: `gemini -o stream-json`. Its help names positions to resume by; it takes ids too."""
+
+import time
+
+from runner.agents import faults
+from runner.agents.json_line import at, last_line, load, text, tool_line, whole
+from runner.agents.permissions import Permissions
+from runner.agents.protocol import Job, Launch, Traits
+from runner.core.limits.agent_output import Final, Seen
+from runner.core.model import Usage
+from runner.core.settings import AgentSettings
+
+
+class GeminiAgent:
+    """Starts and reads `gemini`."""
+
+    name = "gemini"
+    traits = Traits(streams=True, says_end=True)
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+
+    def launch(self, job: Job) -> Launch:
+        """Begin a session, or go on with one; its folder is trusted, since it is a worktree of the user's."""
+        mode = "yolo" if self._settings.permissions == Permissions.BYPASS else "auto_edit"
+        argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", mode]
+        argv += ["-m", job.model] if job.model else []
+        argv += ["--resume", job.conversation] if job.conversation else []
+        return Launch(
+            argv=(*argv, *self._settings.args), env=self._settings.env, conversation=job.conversation
+        )
+
+    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+        """Read one event."""
+        event = load(line)
+        if event is None:
+            return None
+        match event.get("type"):
+            case "init":
+                return Seen(conversation=text(event, "session_id"))
+            case "message" if event.get("role") != "user":
+                return Seen(message=last_line(text(event, "content")))
+            case "tool_use":
+                shown = tool_line(text(event, "tool_name"), at(event, "parameters"))
+                return Seen(begun=(text(event, "tool_id"),), message=shown)
+            case "tool_result":
+                return Seen(ended=(text(event, "tool_id"),))
+            case "error":
+                return Seen(message=last_line(text(event, "message")))
+            case "result":
+                stats = at(event, "stats")
+                usage = Usage(
+                    input_tokens=whole(stats, "input_tokens"),
+                    output_tokens=whole(stats, "output_tokens"),
+                    cached_tokens=whole(stats, "cached"),
+                )
+                words = text(event, "error", "message") or text(event, "status")
+                ok = text(event, "status") == "success"
+                return Seen(usage=usage, final=Final(ok=True) if ok else faults.failed(words, at=time.time()))
+            case _:
+                return None

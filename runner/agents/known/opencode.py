@@ -1,0 +1,70 @@
+"""OpenCode, headless: `opencode run --format json`. Every step tells its own tokens and cost.
+
+A tool is told of when it has ended, so that a long one is silence.
+"""
+
+import time
+
+from runner.agents import faults
+from runner.agents.json_line import at, last_line, load, number, text, tool_line, whole
+from runner.agents.permissions import Permissions
+from runner.agents.protocol import Job, Launch, Traits
+from runner.core.limits.agent_output import Final, Seen
+from runner.core.model import Usage
+from runner.core.settings import AgentSettings
+
+_QUIET = 600.0
+
+
+class OpencodeAgent:
+    """Starts and reads `opencode`."""
+
+    name = "opencode"
+    traits = Traits(streams=True, says_end=True, sums=True, quiet_seconds=_QUIET)
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+
+    def launch(self, job: Job) -> Launch:
+        """Begin a session, or go on with one; what it may do is in its own settings, but for `bypass`."""
+        argv = ["opencode", "run", "--format", "json"]
+        argv += ["--auto"] if self._settings.permissions == Permissions.BYPASS else []
+        argv += ["--model", job.model] if job.model else []
+        argv += ["--session", job.conversation] if job.conversation else []
+        env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._settings.env}
+        return Launch(argv=(*argv, *self._settings.args), env=env, conversation=job.conversation)
+
+    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+        """Read one event."""
+        event = load(line)
+        if event is None:
+            return None
+        conversation, part = text(event, "sessionID"), at(event, "part")
+        match event.get("type"):
+            case "tool_use":
+                shown = tool_line(text(part, "tool"), at(part, "state", "input"))
+                return Seen(conversation=conversation, ended=(text(part, "id"),), message=shown)
+            case "text":
+                return Seen(conversation=conversation, message=last_line(text(part, "text")))
+            case "step_start":
+                return Seen(conversation=conversation)
+            case "step_finish":
+                usage = Usage(
+                    input_tokens=whole(part, "tokens", "input"),
+                    output_tokens=whole(part, "tokens", "output"),
+                    cached_tokens=whole(part, "tokens", "cache", "read"),
+                    cost_usd=number(part, "cost"),
+                )
+                final = Final(ok=True) if text(part, "reason") == "stop" else None
+                return Seen(conversation=conversation, usage=usage, final=final)
+            case "error":
+                error = at(event, "error")
+                words = text(error, "data", "message") or text(error, "message") or text(error, "name")
+                status = whole(error, "data", "statusCode") or whole(error, "statusCode")
+                return Seen(
+                    conversation=conversation,
+                    message=last_line(words),
+                    final=faults.failed(words, at=time.time(), status=status),
+                )
+            case _:
+                return None

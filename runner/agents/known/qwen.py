@@ -1,0 +1,41 @@
+"""Qwen Code, headless: claude's events without a cost. An error of its service looks like a success."""
+
+import time
+from dataclasses import replace
+
+from runner.agents import faults
+from runner.agents.known.claude import ClaudeAgent
+from runner.agents.permissions import Permissions
+from runner.agents.protocol import Job, Launch, Traits
+from runner.core.limits.agent_output import Seen
+from runner.core.settings import AgentSettings
+
+_ERROR = "[API Error"
+
+
+class QwenAgent:
+    """Starts and reads `qwen`."""
+
+    name = "qwen"
+    traits = Traits(streams=True, says_end=True, whole_thread=True)
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self._events = ClaudeAgent(settings)
+
+    def launch(self, job: Job) -> Launch:
+        """Begin a session, or go on with one."""
+        mode = "yolo" if self._settings.permissions == Permissions.BYPASS else "auto-edit"
+        argv = ["qwen", "-o", "stream-json", "--approval-mode", mode]
+        argv += ["-m", job.model] if job.model else []
+        argv += ["--resume", job.conversation] if job.conversation else []
+        return Launch(
+            argv=(*argv, *self._settings.args), env=self._settings.env, conversation=job.conversation
+        )
+
+    def parse(self, line: bytes) -> Seen | None:
+        """Read one event."""
+        seen = self._events.parse(line)
+        if seen is None or seen.final is None or not seen.final.words.startswith(_ERROR):
+            return seen
+        return replace(seen, final=faults.failed(seen.final.words, at=time.time()))

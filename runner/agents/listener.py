@@ -1,0 +1,71 @@
+"""Listens to a running agent: its output in, what it has told so far out."""
+
+from runner.agents import faults
+from runner.agents.protocol import Agent, Traits
+from runner.core.limits.agent_output import Fault, Final, Lines, Tally
+from runner.core.text.screen import neutral
+
+_LONGEST_COMPLAINT = 500
+
+
+class Hearing:
+    """Follows one session's output; for a program that says nothing of itself it costs nothing."""
+
+    def __init__(self, agent: Agent | None = None) -> None:
+        self._agent = agent
+        self._lines = Lines()
+        self._left_out = 0
+        self._complaint = ""
+        self.traits = agent.traits if agent else Traits()
+        self.tally = Tally(sums=self.traits.sums)
+
+    def feed(self, chunk: bytes, at: float) -> None:
+        """Take the next bytes, at a time of the caller's clock."""
+        if self._agent is None or not self.traits.streams:
+            return
+        for line in self._lines.feed(chunk):
+            self._take(line, at)
+        if self._lines.left_out > self._left_out:
+            self._left_out = self._lines.left_out
+            self.tally.forget_tools()
+
+    def end(self, at: float) -> None:
+        """Take the last line, which may lack its end."""
+        if self._lines.rest():
+            self.feed(b"\n", at)
+
+    @property
+    def line(self) -> str:
+        """Give its newest message, as harmless text."""
+        return neutral(self.tally.message)
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether it has said that it will never get through, and yet goes on trying.
+
+        A program of plain text is let be: what looks like its last word may be a quotation.
+        """
+        final = self.tally.final
+        return self.traits.says_end and final is not None and final.fault is Fault.PERMANENT
+
+    def verdict(self, returncode: int, last_line: str, at: float) -> Final | None:
+        """Give its last word about itself; None leaves the judgement to the exit code."""
+        final = self.tally.final
+        if final is None and self.traits.says_end:
+            if returncode:
+                # What it printed in plain words is all that there is; a trace of its own may stand below.
+                found = faults.failed(self._complaint or last_line, at=at)
+                return found if found.fault is not None else None
+            return Final(ok=False, words=f"it ended without its last word: {last_line}")
+        if final is not None and not final.ok and final.fault in {Fault.LIMIT, Fault.TRANSIENT}:
+            until = max(final.until, self.tally.resets_at)
+            return Final(ok=False, words=final.words, fault=final.fault, until=until)
+        return final
+
+    def _take(self, line: bytes, at: float) -> None:
+        seen = self._agent.parse(line) if self._agent else None
+        if seen is not None:
+            self.tally.add(seen, at)
+        elif self.traits.says_end and not line.startswith(b"{"):
+            words = line[:_LONGEST_COMPLAINT].decode("utf-8", "replace")
+            self._complaint = words if faults.fault_of(words) else self._complaint

@@ -1,0 +1,282 @@
+"""Many shards, one run: which of them counts for which story, what is missing, and what contradicts what.
+
+Pure. The same shards give the same run, whatever the order. What is missing or does not fit is said and
+never green; what cannot be one run at all is refused.
+"""
+
+import hashlib
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from isolation.frozen import frozen
+from runner.core.events import events as ev
+from runner.core.events.fold import EXIT_SYSTEM, apply, exit_code, fold
+from runner.core.events.story_json import from_json, to_json
+from runner.core.model import RunId, RunSnapshot, Status, StoryId
+from runner.core.schedule.graph import ordered
+from runner.core.text.names import did_you_mean
+from runner.records.shards import NO_SHARD, Shard, ShardError, backlog_of, newest
+
+_LEFT_BEHIND = "it was on the machine of its job"
+
+
+@frozen
+class Joined:
+    """One run out of shards. `problems` keep it from being green, `remarks` are only told.
+
+    `sources` names the shard that counts for each story, `missing` the stories that have none.
+    """
+
+    run: RunSnapshot
+    events: tuple[ev.Event, ...]
+    sources: Mapping[StoryId, Shard]
+    missing: tuple[StoryId, ...]
+    problems: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code that a single run would have, and never 0 where something is wrong."""
+        return EXIT_SYSTEM if self.run.exit_code is None else self.run.exit_code
+
+
+def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None) -> Joined:
+    """Join shards; `expected` are the stories that must be there, by default the whole backlog."""
+    distinct, remarks = _distinct(shards)
+    _require_one_run(distinct)
+    sources, backlog = newest(distinct), backlog_of(distinct)
+    remarks += _repeated(distinct, sources)
+    wanted = dict.fromkeys(expected if expected is not None else backlog)
+    missing = tuple(name for name in wanted if name not in sources)
+    told = _told(distinct, sources)
+    problems = [*(_absence(name, told) for name in missing), *_contradictions(sources)]
+    run_id = _run_id(distinct)
+    entries = _entries(distinct, backlog, [*sources, *told, *missing])
+    others = {**dict.fromkeys(missing), **told}
+    bodies = sorted(_bodies(run_id, distinct, sources, others), key=lambda event: event.at)
+    events = [_begin(run_id, distinct, entries), *bodies]
+    run = fold(run_id, events)
+    code = exit_code(run)
+    last = ev.Event(
+        run_id=run_id,
+        at=max(shard.ended_at for shard in distinct),
+        body=ev.RunEnded(exit_code=EXIT_SYSTEM if problems and code == 0 else code),
+    )
+    return Joined(
+        run=apply(run, last),
+        events=(*events, last),
+        sources=sources,
+        missing=missing,
+        problems=tuple(problems),
+        remarks=tuple(remarks),
+    )
+
+
+def narrowed(shards: Sequence[Shard], only: Iterable[str]) -> tuple[StoryId, ...]:
+    """Give the stories that must be there when only some of the backlog was to run."""
+    known = backlog_of(shards)
+    for name in only:
+        if name not in known:
+            raise ShardError(
+                f"no shard knows a story '{name}'",
+                hint=did_you_mean(name, known) or f"they know: {', '.join(known)}.",
+            )
+    return tuple(StoryId(name) for name in only)
+
+
+def known_part(joined: Joined) -> list[ev.Event]:
+    """Give the events without the stories that nobody can tell of, fit to be resumed."""
+    found = []
+    for event in joined.events:
+        body = event.body
+        if ev.story_of(body) in joined.missing:
+            continue
+        if isinstance(body, ev.RunStarted):
+            kept = tuple(entry for entry in body.stories if entry["id"] not in joined.missing)
+            body = replace(body, stories=kept)
+        if isinstance(body, ev.RunEnded):
+            found += [replace(event, body=ev.Noted(message=line)) for line in joined.problems]
+        found.append(replace(event, body=body))
+    return found
+
+
+def _distinct(shards: Sequence[Shard]) -> tuple[list[Shard], list[str]]:
+    """Take a shard that was found in two places once."""
+    found: dict[RunId, Shard] = {}
+    remarks = []
+    for shard in sorted(shards, key=lambda shard: (shard.run_id, str(shard.path))):
+        first = found.setdefault(shard.run_id, shard)
+        if first is shard:
+            continue
+        if first.files != shard.files:
+            raise ShardError(
+                f"{first.path} and {shard.path} both claim to be run {shard.run_id}, and differ",
+                hint="fetch the artifacts again into an empty folder.",
+            )
+        remarks.append(f"the shard of run {shard.run_id} is there twice: {first.path} and {shard.path}")
+    if not found:
+        raise ShardError("there is no shard here", hint="did the jobs write theirs, with `--shard-out`?")
+    return list(found.values()), remarks
+
+
+def _require_one_run(shards: Sequence[Shard]) -> None:
+    first = shards[0]
+    digests: dict[StoryId, tuple[str | None, Shard]] = {}
+    for shard in shards:
+        if shard.base != first.base:
+            raise ShardError(
+                f"{first.path} starts from commit {first.base[:12]}, and {shard.path} from {shard.base[:12]}",
+                hint="they belong to different runs; aggregate each on its own.",
+            )
+        for entry in shard.started.stories:
+            name = StoryId(entry["id"])
+            known, earlier = digests.setdefault(name, (shard.digest_of(name), shard))
+            if known != shard.digest_of(name):
+                raise ShardError(
+                    f"story {name} is not the same work in {earlier.path} and {shard.path}",
+                    hint="they come from different backlogs; aggregate each on its own.",
+                )
+
+
+def _repeated(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> list[str]:
+    told = []
+    counted = Counter(name for shard in shards for name in shard.stories)
+    for name in (name for name, times in counted.items() if times > 1):
+        older = [
+            f"{shard.run_id} ({_verdict(shard, name)})"
+            for shard in shards
+            if name in shard.stories and shard is not sources[name]
+        ]
+        counts = f"{sources[name].run_id} ({_verdict(sources[name], name)})"
+        told.append(
+            f"story {name} ran more than once: run {counts} is the newest and counts, not {', '.join(older)}"
+        )
+    return told
+
+
+def _verdict(shard: Shard, name: StoryId) -> str:
+    found = shard.verdicts.get(name)
+    return found.verdict if found else "no verdict"
+
+
+def _told(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> dict[StoryId, ev.Event]:
+    """Find what jobs knew of stories that have no shard here."""
+    found: dict[StoryId, ev.Event] = {}
+    for shard in shards:
+        for event in shard.events:
+            body = event.body
+            if (
+                isinstance(body, ev.StoryFinished)
+                and body.story_id not in sources
+                and body.reason != NO_SHARD
+            ):
+                found.setdefault(body.story_id, event)
+    return found
+
+
+def _absence(name: StoryId, told: Mapping[StoryId, ev.Event]) -> str:
+    if name in told:
+        return f"story {name} has no shard here; what another job was told of it counts"
+    return (
+        f"story {name} has no shard: its job was ended before it could leave one, or the artifact is missing"
+    )
+
+
+def _contradictions(sources: Mapping[StoryId, Shard]) -> Iterator[str]:
+    """Find stories that were judged by another end of their dependency than the one that counts."""
+    for name, shard in sources.items():
+        entry = next(entry for entry in shard.started.stories if entry["id"] == name)
+        for dependency in entry["depends_on"]:
+            told, counts = shard.verdicts.get(dependency), sources.get(dependency)
+            if told is None or counts is None or counts is shard:
+                continue
+            actual = counts.verdicts.get(dependency)
+            if actual is not None and (actual.verdict, actual.commit) != (told.verdict, told.commit):
+                yield (
+                    f"story {name} was told that {dependency} is {_end(told)}, and its shard says "
+                    f"{_end(actual)}: run the job of {name} again"
+                )
+
+
+def _end(verdict: ev.StoryFinished) -> str:
+    return f"{verdict.verdict} at {verdict.commit[:12]}" if verdict.commit else str(verdict.verdict)
+
+
+def _entries(
+    shards: Sequence[Shard], backlog: Mapping[StoryId, Mapping[str, Any]], names: Iterable[StoryId]
+) -> tuple[Mapping[str, Any], ...]:
+    """Give the joined backlog, in start order; of a story without a shard only its title is known."""
+    plans = {StoryId(entry["id"]): entry for shard in shards for entry in shard.started.stories}
+    known = {**backlog, **plans}
+    wanted = (known[name] for name in dict.fromkeys(names) if name in known)
+    stories = {story.id: story for story in (from_json({"prompt": "", **entry}) for entry in wanted)}
+    kept = [
+        replace(story, depends_on=tuple(name for name in story.depends_on if name in stories))
+        for story in stories.values()
+    ]
+    return tuple(to_json(story) for story in ordered(kept))
+
+
+def _begin(run_id: RunId, shards: Sequence[Shard], entries: tuple[Mapping[str, Any], ...]) -> ev.Event:
+    first = min(shards, key=lambda shard: shard.events[0].at)
+    digests = {
+        entry["id"]: shard.digest_of(StoryId(entry["id"]))
+        for shard in shards
+        for entry in shard.started.stories
+    }
+    options = {**first.started.options, "digests": digests}
+    body = replace(first.started, stories=entries, options=options)
+    return ev.Event(run_id=run_id, at=first.events[0].at, body=body)
+
+
+def _bodies(
+    run_id: RunId,
+    shards: Sequence[Shard],
+    sources: Mapping[StoryId, Shard],
+    others: Mapping[StoryId, ev.Event | None],
+) -> Iterator[ev.Event]:
+    """Give what happened, each shard's in its order even where a clock stepped back."""
+    own: dict[RunId, set[StoryId]] = defaultdict(set)
+    for name, shard in sources.items():
+        own[shard.run_id].add(name)
+    for shard in shards:
+        for at, body in _of_shard(shard, own[shard.run_id]):
+            yield ev.Event(run_id=run_id, at=at, body=body)
+    ended = max(shard.ended_at for shard in shards)
+    for name, event in others.items():
+        unknown = ev.StoryFinished(
+            story_id=name, verdict=Status.STOPPED, reason=NO_SHARD, next="run its job again"
+        )
+        at, body = (event.at, event.body) if event else (ended, unknown)
+        yield ev.Event(run_id=run_id, at=at, body=body)
+
+
+def _of_shard(shard: Shard, own: Collection[StoryId]) -> Iterator[tuple[float, ev.Body]]:
+    at = shard.events[0].at
+    rooms: dict[StoryId, bool] = {}
+    for event in shard.events:
+        at = max(at, event.at)
+        body = event.body
+        name = ev.story_of(body)
+        if name is None:
+            if own and isinstance(body, ev.Noted | ev.AdmissionEnded):
+                yield at, body
+        elif name in own:
+            yield at, body
+            if isinstance(body, ev.WorkspacePlanned):
+                rooms[name] = True
+            elif isinstance(body, ev.WorkspaceClosed):
+                rooms[name] = not body.removed
+    for name in (name for name, stands in rooms.items() if stands):
+        yield at, ev.WorkspaceClosed(story_id=name, removed=True, reason=_LEFT_BEHIND)
+
+
+def _run_id(shards: Sequence[Shard]) -> RunId:
+    """Name the joined run after its beginning and its parts."""
+    begun = min(shard.events[0].at for shard in shards)
+    parts = "\n".join(sorted(shard.run_id for shard in shards))
+    mark = hashlib.sha256(parts.encode()).hexdigest()[:8]
+    return RunId(time.strftime("%Y%m%d-%H%M%S", time.gmtime(begun)) + f"-{mark}")

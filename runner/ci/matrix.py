@@ -1,0 +1,147 @@
+"""The backlog as the jobs of a CI pipeline, in the words of the system that starts them. Writes nothing.
+
+GitHub takes a matrix a stage, as outputs of a job; GitLab takes a whole pipeline. Both give each job
+the flags by which `run` carries its stories out.
+"""
+
+import json
+from typing import Any
+
+from isolation.frozen import frozen
+from runner.core.errors import RunnerError
+from runner.core.model import ContinuePolicy, Status, StoryId
+from runner.core.schedule.fanout import Job, fan_out
+from runner.plan.plan import Backlog
+from runner.records.telemetry import load_loops
+
+GITHUB_JOBS = 256
+"""How many jobs GitHub makes of one matrix."""
+
+GITLAB_INCLUDE = "/.gitlab/autopilot.yml"
+JOIN = "join"
+SECONDS_A_MINUTE = 60
+
+
+class MatrixError(RunnerError):
+    """The backlog does not fit into the jobs that were asked for."""
+
+    code = "matrix"
+
+
+@frozen
+class Matrix:
+    """The stages of jobs, and how the system is to run them."""
+
+    base: str
+    fail_fast: bool
+    max_parallel: int
+    stages: tuple[tuple[Job, ...], ...]
+
+    @property
+    def stories(self) -> tuple[StoryId, ...]:
+        """Every story that some job carries."""
+        return tuple(name for stage in self.stages for job in stage for name in job.stories)
+
+
+def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | None = None) -> Matrix:
+    """Spread what is not done yet over jobs, balanced by how long the stories took before."""
+    done = {name for name, told in backlog.told.items() if told.verdict == Status.DONE}
+    todo = [story for story in backlog.stories if story.id not in backlog.finished and story.id not in done]
+    settings = backlog.settings
+    return Matrix(
+        base=backlog.base,
+        fail_fast=settings.continue_ is ContinuePolicy.NEVER,
+        max_parallel=settings.max_stories,
+        stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog)),
+    )
+
+
+def matrix_document(matrix: Matrix) -> dict[str, Any]:
+    """Give the matrix as JSON values, for any other system and for `aggregate --matrix`."""
+    return {
+        "base": matrix.base,
+        "fail_fast": matrix.fail_fast,
+        "max_parallel": matrix.max_parallel,
+        "stories": list(matrix.stories),
+        "stages": [[_entry(job) for job in stage] for stage in matrix.stages],
+    }
+
+
+def github_outputs(matrix: Matrix) -> str:
+    """Give the lines that a step adds to its outputs: one strategy a stage, how many, and the base."""
+    for number, stage in enumerate(matrix.stages, 1):
+        if len(stage) > GITHUB_JOBS:
+            raise MatrixError(
+                f"stage {number} has {len(stage)} jobs, and GitHub makes at most {GITHUB_JOBS} of a matrix",
+                hint=f"`--shards {GITHUB_JOBS}` puts several stories into a job.",
+            )
+    stages = [
+        {
+            "fail-fast": matrix.fail_fast,
+            "max-parallel": matrix.max_parallel,
+            "matrix": {"include": [_entry(job) for job in stage]},
+        }
+        for stage in matrix.stages
+    ]
+    lines = {"stages": _compact(stages), "count": str(len(stages)), "base": matrix.base}
+    return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
+    """Give a child pipeline, whose jobs extend `.autopilot-story` of the included file.
+
+    GitLab has no limit for the jobs that run at once: the jobs share as many resource groups.
+    """
+    import yaml
+
+    stages = [f"stage-{number}" for number in range(1, len(matrix.stages) + 1)]
+    pipeline: dict[str, Any] = {"include": [{"local": include}], "stages": [*stages, JOIN]}
+    slot = 0
+    for stage in matrix.stages:
+        for job in stage:
+            slot = slot % matrix.max_parallel + 1
+            pipeline[f"story {job.name}"] = {
+                "extends": ".autopilot-story",
+                "stage": f"stage-{job.stage}",
+                "resource_group": f"autopilot-{slot}",
+                "variables": {"AUTOPILOT_JOB": job.name, "AUTOPILOT_ONLY": _only(job)},
+            }
+    if not matrix.stages:
+        # A pipeline without a job is an error there.
+        pipeline["nothing to do"] = {"stage": JOIN, "script": ["echo every story is done"]}
+    else:
+        pipeline[JOIN] = {"extends": ".autopilot-join", "stage": JOIN}
+    return yaml.safe_dump(pipeline, sort_keys=False, width=110)
+
+
+def _seconds(backlog: Backlog) -> dict[StoryId, float]:
+    """Give how long stories take: by their own estimate, else as when they last ran, as the records tell."""
+    found: dict[StoryId, float] = {}
+    repository = backlog.repository
+    for record in load_loops(repository.main_checkout or repository.top):
+        seconds, story = record.get("duration_seconds"), record.get("story_id")
+        if record.get("kind") == "story" and isinstance(seconds, int | float) and isinstance(story, str):
+            found[StoryId(story)] = float(seconds)
+    estimates = {
+        story.id: story.estimate * SECONDS_A_MINUTE for story in backlog.stories if story.estimate is not None
+    }
+    return {**found, **estimates}
+
+
+def _entry(job: Job) -> dict[str, Any]:
+    return {
+        "name": job.name,
+        "stage": job.stage,
+        "stories": list(job.stories),
+        "only": _only(job),
+        "seconds": job.seconds,
+    }
+
+
+def _only(job: Job) -> str:
+    """Give the flags that choose a job's stories; ids need no quotes."""
+    return " ".join(f"--only={name}" for name in job.stories)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

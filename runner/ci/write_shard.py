@@ -1,0 +1,177 @@
+"""A job's part of the run, written for the other jobs: complete under its name, or not there at all.
+
+Everything is made in a folder beside the place, flushed to the disk, and moved there in one step.
+Secrets of the environment are left out of every text.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from isolation.frozen import frozen
+from isolation.git.bundles import commits_since, write_bundle
+from isolation.git.diffstat import changes
+from isolation.git.repository import Repository
+from isolation.paths import autopilot_dir
+from runner.core.errors import SystemFaultError
+from runner.core.events.events import Event, encode
+from runner.core.model import RunSnapshot, Story, StoryId, StorySnapshot
+from runner.core.text.names import branch_of
+from runner.core.text.redaction import Redactor
+from runner.records import telemetry
+from runner.records.shards import (
+    BACKLOG,
+    BUNDLE,
+    CHANGES,
+    EVENTS,
+    KIND,
+    LOGS,
+    LOOPS,
+    MANIFEST,
+    PARTIAL,
+    SCHEMA,
+    SESSIONS,
+    STATE,
+    ShardError,
+)
+from runner.report.document import document
+
+
+@frozen
+class Handover:
+    """What goes into a shard: the run as it ended, its events, whose it is, and what it is a part of."""
+
+    repository: Repository
+    run: RunSnapshot
+    events: Sequence[Event]
+    own: Sequence[StoryId]
+    backlog: Sequence[Story]
+    redactor: Redactor
+
+
+def require_free(out: Path) -> None:
+    """Refuse a place that is taken, before a long run would find that out."""
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise ShardError(
+            f"{out} is there already, and a shard replaces nothing",
+            hint="name another folder, or remove it first.",
+        )
+
+
+def write_shard(out: Path, handover: Handover) -> None:
+    """Write the shard to `out`."""
+    require_free(out)
+    draft = out.with_name(f".{out.name}.{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
+    try:
+        draft.mkdir(parents=True)
+        _fill(draft, handover)
+        for folder, _, _ in os.walk(draft):
+            _flush(Path(folder))
+        draft.rename(out)
+    except OSError as error:
+        raise SystemFaultError(
+            f"the shard {out} cannot be written: {error.strerror or error}",
+            hint="check the permissions and the free space there; the run itself is not affected.",
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    _flush(out.parent)
+
+
+def _fill(draft: Path, handover: Handover) -> None:
+    run, redactor, repository = handover.run, handover.redactor, handover.repository
+    own = [run.stories[name] for name in handover.own]
+    files = _Files(draft)
+    files.write(STATE, _json(redactor.value(document(run))))
+    files.write(EVENTS, b"".join(_line(event, redactor) for event in handover.events))
+    loops = [telemetry.story_record(run, story, top=repository.top) for story in own]
+    files.write(LOOPS, _lines([*loops, telemetry.run_record(run)], redactor))
+    sessions = [(story, session) for story in own for session in story.sessions]
+    records = [telemetry.session_record(run, story, one, top=repository.top) for story, one in sessions]
+    files.write(SESSIONS, _lines(records, redactor))
+    backlog = [
+        {"id": story.id, "title": story.title, "depends_on": list(story.depends_on)}
+        for story in handover.backlog
+    ]
+    files.write(BACKLOG, _json(backlog))
+    files.write(CHANGES, _json({story.id: _changes(repository, story) for story in own}))
+    for name in dict.fromkeys(session.log for _, session in sessions):
+        with suppress(FileNotFoundError):
+            log = (autopilot_dir(repository.common_dir) / name).read_bytes()
+            files.write(f"{LOGS}/{name}", redactor.data(log))
+    branches = commits_since(repository, run.base, [branch_of(name) for name in handover.own])
+    if branches:
+        write_bundle(repository, draft / BUNDLE, run.base, list(branches))
+        files.add(BUNDLE)
+    manifest = {
+        "kind": KIND,
+        "schema": SCHEMA,
+        "run_id": run.run_id,
+        "base": run.base,
+        "exit_code": run.exit_code,
+        "stories": list(handover.own),
+        "branches": branches,
+        "files": dict(files.entries),
+    }
+    files.write(MANIFEST, _json(manifest))
+
+
+class _Files:
+    """Writes the files of a shard and remembers what they are."""
+
+    def __init__(self, draft: Path) -> None:
+        self._draft = draft
+        self.entries: dict[str, dict[str, Any]] = {}
+
+    def write(self, name: str, data: bytes) -> None:
+        place = self._draft / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        self.entries[name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+    def add(self, name: str) -> None:
+        with (self._draft / name).open("rb") as file:
+            os.fsync(file.fileno())
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            self.entries[name] = {"size": file.tell(), "sha256": found}
+
+
+def _changes(repository: Repository, story: StorySnapshot) -> list[dict[str, Any]]:
+    if not (story.base and story.commit):
+        return []
+    return [asdict(change) for change in changes(repository, story.base, story.commit)]
+
+
+def _line(event: Event, redactor: Redactor) -> bytes:
+    kind, data = encode(event.body)
+    return _compact({"run_id": event.run_id, "at": event.at, "kind": kind, "data": redactor.value(data)})
+
+
+def _lines(records: Sequence[Mapping[str, Any]], redactor: Redactor) -> bytes:
+    return b"".join(_compact(redactor.value(dict(record))) for record in records)
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=True).encode() + b"\n"
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,63 @@
+"""Go on with a run after a crash, an interruption or a decision.
+
+What is finished stays finished; sessions that had ended are not run again. Failed stories stay
+failed unless --retry-failed is given.
+"""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.run.coordinator import Ended
+
+EXAMPLE = "autopilot-multi resume"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `resume`."""
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="a run's id or its beginning; default: the newest"
+    )
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="give failed stories a new set of attempts"
+    )
+    parser.add_argument("--events", action="store_true", help="print every event as a JSON line on stdout")
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Find the run and go on with it."""
+    import trio
+
+    from isolation.git.repository import Repository
+    from isolation.paths import journal_path
+    from runner.cli.desk import choose_desk
+    from runner.cli.ending import show_end
+    from runner.cli.view import choose_view
+    from runner.records.journal import Journal
+    from runner.run.coordinator import resume_run
+
+    repository = Repository.open(Path(arguments.directory))
+    with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+        run_id = journal.find_run(arguments.run) if arguments.run else journal.newest_run()
+    view = choose_view(
+        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+    )
+
+    desk = choose_desk(output, events=arguments.events)
+
+    async def go_on() -> "Ended":
+        return await resume_run(
+            repository, run_id, view, retry_failed=arguments.retry_failed, desk=desk, quiet=output.quiet
+        )
+
+    ended = trio.run(go_on)
+    if not ended.went_on:
+        output.say(f"run {run_id} has nothing left to do")
+    code = show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)
+    output.say_where(arguments.directory)
+    return code

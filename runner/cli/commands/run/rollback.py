@@ -1,0 +1,218 @@
+"""Take back a step of a story and everything after it, in a new commit on the story's branch.
+
+STEP is a number or a name of the story's flow. History is never rewritten: what the step changed in
+code is reversed, the documents it wrote are restored as they were before it, and the state file
+stands at the step again. It is refused while a run is going on, and while the story's worktree
+holds something that is not committed. `autopilot-multi resume` then does the step anew.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from isolation.git.repository import Repository
+    from runner.core.model import RunSnapshot, StorySnapshot
+    from runner.flows.rollback import Rollback
+
+EXAMPLE = "autopilot-multi rollback checkout-17 Plan"
+
+RUNS_LOOKED_AT = 50
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `rollback`."""
+    parser.add_argument("story", metavar="STORY", help="a story's id")
+    parser.add_argument("step", metavar="STEP", help="the first step to take back: its number or its name")
+    parser.add_argument("--run", metavar="RUN", help="default: the newest run that has the story")
+    parser.add_argument("--yes", action="store_true", help="do it without asking")
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Plan, ask, and carry out, while no run can start."""
+    from isolation.files.lease import acquire
+    from isolation.git.repository import Repository
+    from isolation.model import IsolationMode
+    from runner.core.errors import UsageError
+    from runner.flows.rollback import make_plan
+
+    run, story = _find(arguments)
+    repository = Repository.open(Path(arguments.directory))
+    if run.isolation == IsolationMode.NONE:
+        branch = repository.name_of_branch(story.branch or "")
+        raise UsageError(
+            f"story {story.id} worked in the checkout itself, where nothing is taken back by this command",
+            hint=f"`git log {branch}` shows its commits, and `git restore --source` brings files back",
+        )
+    with acquire(repository.common_dir, f"rollback-{run.run_id}"):
+        repository.exclude("/.orchestrator/")
+        with _worktree(repository, run, story, output) as worktree:
+            plan = make_plan(repository, worktree, run, story, arguments.step)
+            for commit in plan.kept:
+                output.say(f"stays: {commit.id[:10]} {_plain(commit.subject)} (no step made it)")
+            if not _agreed(plan, output, yes=arguments.yes):
+                output.answer("nothing was taken back")
+                return 0
+            data = _carry_out(repository, worktree, plan)
+    output.document(data)
+    step, count = plan.step, len(plan.undone)
+    taken = f"{count} checkpoint{'s' * (count != 1)} taken back"
+    output.answer(
+        f"{story.id} is at step {step.number} ({step.name}) again: {taken}, {data['commit'][:10]} on"
+        f" {plan.branch}\nnext: {data['next']}"
+    )
+    return 0
+
+
+def _find(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapshot]":
+    """Find the story in the named run, or in the newest that has it."""
+    from runner.cli.observer import Observer
+    from runner.core.errors import NotFoundError
+    from runner.core.model import StoryId
+    from runner.core.text.names import did_you_mean
+
+    name = StoryId(arguments.story)
+    with Observer(arguments.directory, arguments.run) as observer:
+        first = observer.look().run
+        others = () if arguments.run else observer.journal.runs()[:RUNS_LOOKED_AT]
+        run = first
+        for run_id in others:
+            if name in run.stories:
+                break
+            observer.follow(run_id)
+            run = observer.look().run
+    story = run.stories.get(name)
+    if story is None:
+        hint = did_you_mean(name, first.stories) or f"it has: {', '.join(first.stories) or 'none'}."
+        raise NotFoundError(f"run {first.run_id} has no story '{name}'", hint=hint)
+    return run, story
+
+
+@contextmanager
+def _worktree(
+    repository: "Repository", run: "RunSnapshot", story: "StorySnapshot", output: Output
+) -> Iterator[Path]:
+    """Give the checkout of the story's branch; where there is none, one is made and removed again."""
+    from isolation.git.registrations import load_registrations
+    from isolation.worktree.removal import close_path
+    from runner.core.errors import NotFoundError
+
+    branch = story.branch
+    tip = repository.branch_tip(branch) if branch else None
+    if branch is None or tip is None:
+        raise NotFoundError(
+            f"story {story.id} has no branch", hint="only what was committed to a branch can be taken back"
+        )
+    entries = load_registrations(repository)
+    there = [entry.path for entry in entries if entry.branch == branch and entry.path.exists()]
+    if there:
+        yield there[0]
+        return
+    path = _create(repository, run, story, branch, tip)
+    try:
+        yield path
+    finally:
+        closing = close_path(repository, path, branch)
+        if not closing.removed:
+            output.warn(f"{path} was kept: {closing.reason}")
+
+
+def _create(
+    repository: "Repository", run: "RunSnapshot", story: "StorySnapshot", branch: str, tip: str
+) -> Path:
+    import trio
+
+    from isolation.model import WorkspaceRequest
+    from isolation.paths import worktree_path
+    from isolation.worktree.opening import create_or_attach
+    from runner.plan.plan import root_of
+    from runner.plan.settings.load import load_settings
+
+    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    request = WorkspaceRequest(
+        run_id=run.run_id,
+        story_id=story.id,
+        branch=branch,
+        path=worktree_path(root_of(repository, settings), story.id),
+        parents=(tip,),
+    )
+
+    async def create() -> Path:
+        return (await create_or_attach(repository, request, trio.CapacityLimiter(1))).path
+
+    return trio.run(create)
+
+
+def _agreed(plan: "Rollback", output: Output, *, yes: bool) -> bool:
+    """Ask first: only a person, here or by --yes, lets files be overwritten."""
+    from runner.core import choose
+    from runner.core.errors import UsageError
+    from runner.flows.rollback import question
+
+    if yes:
+        return True
+    asked = question(plan)
+    if output.as_json or sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"story {plan.story.id}: taking back {plan.step.name} must be confirmed. {_plain(asked.warning)}",
+            hint="look first, then add --yes.",
+        )
+    sys.stderr.write(choose.render(asked) + "\n")
+    while text := _typed("answer [A/B, Enter for B]: "):
+        try:
+            letter = choose.parse_answer(asked, text)
+        except choose.AnswerError as error:
+            sys.stderr.write(f"{error.message}; {error.hint}\n")
+            continue
+        if not choose.must_confirm(asked, letter):
+            return False
+        return _typed(f"{_plain(asked.warning)}. Really? [y/N]: ").lower() in {"y", "yes"}
+    return False
+
+
+def _typed(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+def _carry_out(repository: "Repository", worktree: Path, plan: "Rollback") -> dict[str, Any]:
+    """Move the branch, then let the journal know where the story stands."""
+    from isolation.paths import journal_path
+    from runner.core.events.events import Event
+    from runner.core.model import RunId
+    from runner.flows.rollback import carry_out, events
+    from runner.records.journal import Journal
+
+    at = time.time()
+    commit = carry_out(repository, worktree, plan, at=at)
+    commits = repository.count_commits(plan.story.base or plan.before, commit)
+    run_id = RunId(plan.run_id)
+    with Journal.open(journal_path(repository.common_dir)) as journal:
+        journal.append([Event(run_id=run_id, at=at, body=body) for body in events(plan, commit, commits)])
+    return {
+        "run_id": run_id,
+        "story_id": plan.story.id,
+        "step": {"number": plan.step.number, "name": plan.step.name},
+        "branch": plan.branch,
+        "commit": commit,
+        "undone": [one.id for one in plan.undone],
+        "restored": list(plan.restored),
+        "kept": [{"commit": one.id, "subject": _plain(one.subject)} for one in plan.kept],
+        "next": f"autopilot-multi resume {run_id}",
+    }
+
+
+def _plain(text: str) -> str:
+    from runner.core.text.names import one_line
+
+    return one_line(text)

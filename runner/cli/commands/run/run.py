@@ -1,0 +1,106 @@
+"""Carry the backlog out: several stories at once, each in its own worktree, to verified commits.
+
+STORY_OR_PATH is a story file, a folder, a list of stories (TOML, YAML, JSON), the id of a story in
+`stories/`, or a prompt in quotes. Without any, the stories in `stories/` run. What follows `--` is never
+an option, in this command and in all others.
+"""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+from runner.cli.run_options import add_run_flags, flags_of, shard_folders
+
+if TYPE_CHECKING:
+    from runner.plan.plan import Plan
+
+EXAMPLE = "autopilot-multi --max-stories=3"
+
+EXIT_SYSTEM = 2
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `run`."""
+    add_run_flags(parser)
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Plan, then run; with --dry-run only plan."""
+    from runner.plan.plan import RunRequest, make_plan
+
+    request = RunRequest(
+        directory=Path(arguments.directory),
+        sources=tuple(arguments.sources),
+        flags=flags_of(arguments),
+        only=tuple(arguments.only or ()),
+        retry_failed=arguments.retry_failed,
+        again=arguments.again,
+        shard_in=shard_folders(arguments),
+    )
+    plan = make_plan(request)
+    for note in plan.notes:
+        output.warn(note)
+    if arguments.dry_run:
+        return _show(plan, output, no_color=arguments.no_color)
+    return _run(plan, arguments, output)
+
+
+def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
+    from runner.plan.agent_conflicts import crowding, frictions
+    from runner.plan.plan import view
+    from runner.plan.shared_tree import warning_of
+    from runner.report.terminal.plan import plan_document, plan_text
+    from runner.report.terminal.table import look_for
+
+    shown = view(plan)
+    if warning := warning_of(plan.repository, plan.settings, plan.worktree_root):
+        output.warn(warning)
+    rubs = frictions(plan.agents.values(), plan.repository, plan.settings, plan.worktree_root)
+    for friction in (*rubs, *crowding(plan.stories, plan.agents, plan.settings)):
+        output.warn(friction.line)
+    output.document(plan_document(shown))
+    output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
+    return 0
+
+
+def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
+    from runner.plan.guard import ask_ahead
+
+    idle = all(story.id in plan.finished for story in plan.own)
+    if not idle:
+        ask_ahead(plan.repository, plan.settings)  # answered while the rest of the program is loaded
+    import trio
+
+    from runner.ci.handover import hand_over, prepare
+    from runner.cli.desk import choose_desk
+    from runner.cli.ending import show_end
+    from runner.cli.view import choose_view
+    from runner.run.coordinator import nothing_to_do, start_run
+
+    out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None
+    for line in prepare(plan, out):
+        output.say(line)
+    if idle:
+        output.say("nothing to do: every story is done; --again runs them once more")
+        ended = nothing_to_do(plan)
+        silent = False
+    else:
+        if arguments.apply:
+            output.say("--apply: stories run for real, which is the default")
+        view = choose_view(
+            output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+        )
+        desk = choose_desk(output, events=arguments.events)
+        ended = trio.run(partial(start_run, plan, view, desk=desk, quiet=output.quiet))
+        silent = arguments.events
+    trouble = hand_over(plan, ended, out=out, push=arguments.remote if arguments.push else None)
+    code = show_end(ended, output, no_color=arguments.no_color, silent=silent)
+    output.say_where(arguments.directory)
+    for line in trouble:
+        output.warn(line)
+    return EXIT_SYSTEM if trouble and code == 0 else code

@@ -1,0 +1,55 @@
+"""Show what this machine and this repository offer, and what to do where something is amiss.
+
+Ends with 2 when something stands in the way of a run.
+"""
+
+import argparse
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.doctor import Finding
+    from runner.report.terminal.table import Look
+
+EXAMPLE = "autopilot-multi doctor"
+
+EXIT_SYSTEM = 2
+_LEVEL_WIDTH = 6
+_INDENT = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `doctor`."""
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Make every check, and print each as it is made."""
+    from runner.doctor import Level, examine
+    from runner.report.terminal.table import look_for
+
+    look = look_for(sys.stdout, no_color=arguments.no_color)
+    findings = []
+    for finding in examine(Path(arguments.directory), dict(os.environ)):
+        findings.append(finding)
+        output.answer("\n".join(_lines(finding, look)))
+    sound = all(finding.level is not Level.FAIL for finding in findings)
+    output.document({"checks": [asdict(finding) for finding in findings]}, success=sound)
+    return 0 if sound else EXIT_SYSTEM
+
+
+def _lines(finding: "Finding", look: "Look") -> list[str]:
+    from runner.core.text.screen import neutral
+
+    colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
+    level = look.paint(finding.level, colour) + " " * (_LEVEL_WIDTH - len(finding.level))
+    name = finding.name.ljust(_INDENT - _LEVEL_WIDTH)
+    first, *rest = look.wrapped(neutral(finding.detail), _INDENT) or [" " * _INDENT]
+    hint = look.wrapped(f"hint: {neutral(finding.hint)}", _INDENT) if finding.hint else []
+    return [level + name + first[_INDENT:], *rest, *hint]

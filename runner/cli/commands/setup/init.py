@@ -1,0 +1,73 @@
+"""Write a settings file and a first story, where there are none yet.
+
+Nothing that exists is ever changed.
+"""
+
+import argparse
+from importlib import resources
+from pathlib import Path
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+EXAMPLE = "autopilot-multi init && autopilot-multi plan"
+
+SETTINGS = "autopilot-multi.toml"
+STORY = "001-hello.md"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `init`."""
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Write what is absent, and say what comes next."""
+    from isolation.paths import find_repository
+
+    top = find_repository(Path(arguments.directory)).top
+    wanted, kept = _wanted(top)
+    written = [name for name, template in wanted.items() if _write(top / name, template)]
+    kept += [name for name in wanted if name not in written]
+    output.document({"written": written, "kept": kept})
+    for name in written:
+        output.answer(f"wrote {name}")
+    for name in kept:
+        output.answer(f"kept {name}, which was there")
+    output.answer("next: `autopilot-multi plan` shows what would run, `autopilot-multi` runs it.")
+    return 0
+
+
+def _wanted(top: Path) -> tuple[dict[str, str], list[str]]:
+    """Tell which files are to be written from which template, and what is there already."""
+    wanted, kept = {}, []
+    settings = next((name for name in (SETTINGS, f".config/{SETTINGS}") if (top / name).exists()), None)
+    if settings:
+        kept.append(settings)
+    else:
+        wanted[SETTINGS] = SETTINGS
+    # Any file there may be a backlog already, which a sample must not join.
+    if (top / "stories").is_dir() and any((top / "stories").iterdir()):
+        kept.append("stories/")
+    else:
+        wanted[f"stories/{STORY}"] = STORY
+    return wanted, kept
+
+
+def _write(path: Path, template: str) -> bool:
+    """Write a new file; one that has come meanwhile is left as it is."""
+    from runner.core.errors import SystemFaultError
+
+    text = resources.files("runner").joinpath("data", "templates", template).read_text(encoding="utf-8")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            return False
+    except OSError as error:
+        raise SystemFaultError(
+            f"{path} cannot be written: {error.strerror}", hint="check the permissions of its folder."
+        ) from error
+    return True

@@ -1,0 +1,105 @@
+"""Show past runs, newest first, and what they come to together.
+
+A story counts once it has started; success is the share of those that are done. A limit that you set
+yourself (`max-sessions`) is no kill.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.core.past_runs import PastRun, PastStory
+
+EXAMPLE = "autopilot-multi history --limit 5"
+
+USUAL_LIMIT = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `history`."""
+    limit = f"at most N, the newest ones; default {USUAL_LIMIT}"
+    parser.add_argument("--limit", metavar="N", type=_positive, default=USUAL_LIMIT, help=limit)
+    parser.add_argument("--story", metavar="ID", help="one story, in all runs that had it")
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Read the records and show what they tell."""
+    from isolation.paths import find_repository
+    from runner.core.past_runs import past_runs
+    from runner.records.telemetry import load_loops
+
+    paths = find_repository(Path(arguments.directory))
+    if present := _going_on(arguments.directory):
+        output.say(f"run {present} is going on; `autopilot-multi status` shows it")
+    runs = past_runs(load_loops(paths.main_checkout or paths.top))
+    if arguments.story is None:
+        _show_runs(runs, arguments, output)
+    else:
+        _show_story(runs, arguments, output)
+    return 0
+
+
+def _going_on(directory: str) -> str | None:
+    """Name the run that has no record yet, because it goes on."""
+    from runner.cli.observer import Observer
+    from runner.core.errors import RunnerError
+
+    try:
+        with Observer(directory) as observer:
+            return None if observer.look().over else observer.run_id
+    except RunnerError:  # the records alone tell of the past
+        return None
+
+
+def _show_runs(runs: "tuple[PastRun, ...]", arguments: argparse.Namespace, output: Output) -> None:
+    from runner.core.past_runs import summary
+    from runner.report.terminal.history import runs_document, runs_text
+    from runner.report.terminal.table import look_for
+
+    shown = runs[: arguments.limit]
+    total = summary(shown)
+    output.document(runs_document(shown, total))
+    if not runs:
+        output.answer("no run has ended yet in this repository")
+        return
+    look = look_for(sys.stdout, no_color=arguments.no_color)
+    output.answer(runs_text(shown, total, left_out=len(runs) - len(shown), look=look))
+
+
+def _show_story(runs: "tuple[PastRun, ...]", arguments: argparse.Namespace, output: Output) -> None:
+    from runner.core.past_runs import of_story, summary_of_story
+    from runner.report.terminal.history import story_document, story_text
+    from runner.report.terminal.table import look_for
+
+    parts = of_story(runs, arguments.story)
+    if runs and not parts:
+        raise _unknown(runs, arguments.story)
+    shown: tuple[PastStory, ...] = parts[: arguments.limit]
+    total = summary_of_story(shown)
+    output.document(story_document(arguments.story, shown, total))
+    if not runs:
+        output.answer("no run has ended yet in this repository")
+        return
+    look = look_for(sys.stdout, no_color=arguments.no_color)
+    output.answer(story_text(shown, total, left_out=len(parts) - len(shown), look=look))
+
+
+def _unknown(runs: "tuple[PastRun, ...]", name: str) -> Exception:
+    from runner.core.errors import NotFoundError
+    from runner.core.text.names import did_you_mean
+
+    known = {story.id for run in runs for story in run.stories}
+    hint = did_you_mean(name, sorted(known)) or "`autopilot-multi history` without --story shows all runs."
+    return NotFoundError(f"no recorded run had a story '{name}'", hint=hint)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, not '{text}'")
+    return int(text)

@@ -1,0 +1,22 @@
+"""Show what would run: start order, waves, what waits for what and why, claims, window and tier.
+
+Starts nothing and writes nothing.
+"""
+
+import argparse
+
+from runner.cli.commands.run import run
+from runner.cli.output import Output
+
+EXAMPLE = "autopilot-multi plan --max-stories=3"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Take the same flags as `run`."""
+    run.configure(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Plan as `run --dry-run` does."""
+    arguments.dry_run = True
+    return run.execute(arguments, output)

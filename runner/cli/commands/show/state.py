@@ -1,0 +1,299 @@
+"""Show, check or convert the state files of stories.
+
+show [PATH…]               what the files say; without a path, those under `_docs/`
+check PATH…                every problem, with its line; exit code 1 when there is one
+convert --to DIALECT PATH  the same state as `rich`, `pointer` or `autodev`, on stdout or in --output
+sub-step PHASE NAME [TEXT] within a session: note in its story's file how far the sub-skill is
+install-merge-driver       have git join the state files of story branches, in this repository
+uninstall-merge-driver     take that back
+
+show, check and convert change nothing: a converted file is a new one. What the target dialect cannot
+hold is named on stderr and kept word for word in the new file's `## Imported` section.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.flows.state.disk.collection import Found
+    from runner.flows.state.model import Dialect, StateFile
+    from runner.flows.state.vocabulary import Vocabulary
+
+EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
+
+ACTIONS = (
+    *("show", "check", "convert", "sub-step"),
+    *("install-merge-driver", "uninstall-merge-driver", "merge-driver"),
+)
+_VERSIONS = 3
+_PARTS = (2, 3)
+USUAL = (
+    "_docs/_autodev_state.md",
+    "_docs/_autopilot_state.md",
+    "_docs/stories/*/_autodev_state.md",
+    "_docs/stories/*/_autopilot_state.md",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `state`."""
+    # The merge driver is for git, so it is accepted and not shown.
+    parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help="what to do, as above")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="state files; for sub-step its parts")
+    parser.add_argument("--to", choices=("rich", "pointer", "autodev"), help="convert: the target dialect")
+    parser.add_argument("--output", metavar="FILE", help="convert: write a new file instead of stdout")
+    parser.add_argument("--flow", help="convert: the flow, which a rich file does not name")
+    parser.add_argument("--step", help="convert: the step in the target, where its name does not tell")
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Do what was asked for."""
+    from runner.core.errors import UsageError
+
+    folder = Path(arguments.directory)
+    paths = [folder / path for path in arguments.paths]
+    match arguments.action:
+        case "show":
+            return _show(paths or _usual(folder), _vocabulary(folder), output)
+        case "check" if paths:
+            return _check(paths, _vocabulary(folder), output)
+        case "install-merge-driver" | "uninstall-merge-driver" if not paths:
+            return _configure_git(arguments.action, folder, output)
+        case "convert" if len(paths) == 1 and arguments.to:
+            return _convert(arguments, paths[0], output)
+        case "sub-step" if len(paths) in _PARTS:
+            return _sub_step(*arguments.paths, output=output)
+        case "merge-driver" if len(paths) == _VERSIONS:
+            return _merge(paths)
+        case _:
+            wants = {
+                "check": "PATH…",
+                "convert": "--to DIALECT PATH",
+                "sub-step": "PHASE NAME [TEXT]",
+                "merge-driver": "%O %A %B",
+            }
+            raise UsageError(
+                f"`state {arguments.action}` needs {wants.get(arguments.action, 'no PATH')}",
+                hint="`autopilot-multi state --help` shows how it is used.",
+            )
+
+
+def _usual(folder: Path) -> list[Path]:
+    from runner.core.errors import NotFoundError
+
+    found = [path for pattern in USUAL for path in sorted(folder.glob(pattern))]
+    if not found:
+        raise NotFoundError(
+            f"no state file under {folder / '_docs'}",
+            hint="name the files: `autopilot-multi state show PATH…`",
+        )
+    return found
+
+
+def _vocabulary(folder: Path) -> "Vocabulary":
+    """Give what the dialects allow, and the user's own flows with it."""
+    from runner.flows.state.vocabulary import STANDARD, Vocabulary
+
+    if not any(folder.glob("flows/*.toml")):
+        return STANDARD
+    from runner.flows.catalogue import list_flows
+
+    own = [flow for listed in list_flows(folder) if listed.file for flow in listed.flows]
+    last: dict[str, int] = {}
+    for flow in own:
+        numbers = (int(step.number) for step in flow.steps if step.number.isdigit())
+        last[flow.name] = max(last.get(flow.name, 1), *numbers)
+    return Vocabulary(flows=last, names=frozenset(step.name for flow in own for step in flow.steps))
+
+
+def _configure_git(action: str, folder: Path, output: Output) -> int:
+    from runner.flows.merge_driver import execute as configure_git
+
+    told = configure_git(action, folder)
+    output.document(told.data)
+    output.answer(told.text)
+    return 0
+
+
+def _show(paths: Sequence[Path], vocabulary: "Vocabulary", output: Output) -> int:
+    from runner.flows.state.aggregate import state_json
+    from runner.flows.state.disk.collection import collect
+
+    found = collect(paths, vocabulary=vocabulary)
+    readable = all(item.state is not None for item in found)
+    output.document({"states": [state_json(item) for item in found]}, success=readable)
+    output.answer("\n\n".join(_text(item) for item in found))
+    return 0 if readable else 1
+
+
+def _text(found: "Found") -> str:
+    """Give one file for people: its place in a line, then what needs attention."""
+    from runner.core.text.names import one_line
+
+    state = found.state
+    if state is None:
+        return f"{found.path}\n  unreadable: {found.problem}"
+    flow = f", {state.flow}" if state.flow else ""
+    cycle = f", cycle {state.cycle}" if (state.cycle or 1) > 1 else ""
+    lines = [
+        f"{found.path} ({state.dialect}{flow}{cycle})",
+        f"  step {state.step} {state.name}: {state.status.replace('_', ' ')}, retry {state.retry_count} of 3",
+        f"  sub-step {state.sub_step if state.sub_step is not None else 'unknown; the folders tell'}",
+    ]
+    lines += [f"  blocker: {text}" for text in state.blockers]
+    lines += [f"  attempt {row.attempt} at step {row.step} failed: {row.reason}" for row in state.retry_log]
+    lines += [f"  decided: {text}" for text in state.decisions]
+    lines += [f"  problem: {problem}" for problem in state.problems]
+    return "\n".join("  " * line.startswith("  ") + one_line(line) for line in lines)
+
+
+def _check(paths: Sequence[Path], vocabulary: "Vocabulary", output: Output) -> int:
+    from runner.core.text.names import one_line
+    from runner.flows.state.reading import find_problems
+
+    rows = []
+    for path in paths:
+        try:
+            problems = find_problems(path.read_bytes(), vocabulary=vocabulary)
+        except OSError as error:
+            rows.append({"path": str(path), "line": 0, "key": "", "message": error.strerror or str(error)})
+            continue
+        rows += [
+            {"path": str(path), "line": item.line, "key": item.key, "message": one_line(str(item))}
+            for item in problems
+        ]
+    output.document({"problems": rows}, success=not rows)
+    output.answer("\n".join(f"{row['path']}: {row['message']}" for row in rows))
+    if not rows:
+        output.say("no problems")
+    return 1 if rows else 0
+
+
+def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
+    from runner.core.errors import UsageError
+    from runner.flows.state.conversion import IMPORTED, convert_state
+    from runner.flows.state.model import Dialect
+
+    folder, to = Path(arguments.directory), Dialect(arguments.to)
+    vocabulary = _vocabulary(folder)
+    state = _require_state(path, vocabulary)
+    flow, step = arguments.flow or state.flow, arguments.step
+    if step is None and flow is not None and state.dialect is not to and not state.done:
+        step = _same_step(state, to, flow, folder)
+    made = convert_state(state, to, flow=arguments.flow, step=step, vocabulary=vocabulary)
+    for name in made.unheld:
+        output.warn(f"{to} has no place for: {name}; it is kept under '## {IMPORTED}'")
+    if arguments.output is None:
+        output.answer(made.state.text)
+    else:
+        target = folder / arguments.output
+        try:
+            with target.open("xb") as file:
+                file.write(made.state.text.encode())
+        except FileExistsError:
+            raise UsageError(
+                f"{target} exists", hint="name a file that does not, or remove it first"
+            ) from None
+    output.document({"text": made.state.text, "output": arguments.output, "unheld": list(made.unheld)})
+    return 0
+
+
+def _require_state(path: Path, vocabulary: "Vocabulary") -> "StateFile":
+    from runner.core.errors import NotFoundError
+    from runner.flows.state.errors import UnreadableStateError
+    from runner.flows.state.reading import decode, parse_state
+
+    try:
+        return parse_state(decode(path.read_bytes()), vocabulary=vocabulary)
+    except OSError as error:
+        raise NotFoundError(f"{path} cannot be read: {error.strerror}", hint="name a state file") from None
+    except UnreadableStateError as error:
+        raise UnreadableStateError(
+            f"{path} cannot be converted: {error.message}", problems=error.problems, hint=error.hint
+        ) from None
+
+
+def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> str | None:
+    """Find the step again in the target's edition of the flow; None when the flow cannot tell.
+
+    The same step has the same artifacts in every edition, while one name may stand for two steps.
+    """
+    from runner.core.flow import Edition
+    from runner.flows.catalogue import FlowError, load_flow
+    from runner.flows.state.errors import StateError
+
+    try:
+        source, target = (load_flow(flow, Edition(dialect), folder) for dialect in (state.dialect, to))
+    except FlowError:
+        return None
+    here = next((step for step in source.steps if step.number == state.step), None)
+    if here is None or source.edition is target.edition:
+        return None if here is None else here.number
+    same = [step.number for step in target.steps if here.artifacts and step.artifacts == here.artifacts]
+    if len(same) != 1:
+        raise StateError(
+            f"{to} has no step for step {here.number} ({here.name}) of {flow}", hint="name one with --step"
+        )
+    return same[0]
+
+
+def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> int:
+    """Note a sub-skill's progress under the file's lock; all else in the file stays the runner's."""
+    from runner.core.errors import UsageError
+    from runner.flows.state.disk.files import LOCK_NAME, load_state, save_sub_step
+    from runner.flows.state.model import Dialect, Phase, Position
+
+    if not (number.isascii() and number.isdigit()):
+        raise UsageError(f"phase '{number}' is not an integer from 0", hint="count save points: 0, 1, 2 …")
+    path, exchange = _place_of_session()
+    vocabulary = _vocabulary(_top_of(exchange))
+    state = load_state(path, vocabulary=vocabulary)
+    phase = Phase(phase=int(number), name=name, detail=detail)
+    older = state is not None and state.dialect is not Dialect.AUTODEV
+    sub_step = Position(text=str(phase)) if older else phase
+    saved = save_sub_step(path, sub_step, lock=exchange / LOCK_NAME, vocabulary=vocabulary)
+    output.document({"path": str(path), "sub_step": str(saved.sub_step)})
+    output.answer(f"{path}: sub-step {saved.sub_step}")
+    return 0
+
+
+def _place_of_session() -> tuple[Path, Path]:
+    """Give a session's state file and the folder of its exchange, as its environment tells them."""
+    from runner.core.errors import UsageError
+    from runner.plan.shared_tree import EXCHANGE
+
+    file, result = os.environ.get("AUTOPILOT_STATE_FILE"), os.environ.get("AUTOPILOT_RESULT_FILE")
+    exchange = Path(result).parent if result else Path()
+    above = next((folder for folder in (exchange, *exchange.parents) if folder.name == EXCHANGE), None)
+    if not file or above is None:
+        raise UsageError(
+            "`state sub-step` is for a story's own session, and this is none that has a state file",
+            hint="a session finds its file in AUTOPILOT_STATE_FILE; stories of the flow 'quick' have none",
+        )
+    return above.parent / file, exchange
+
+
+def _top_of(folder: Path) -> Path:
+    """Give the main checkout, which holds the user's own flows."""
+    from isolation.paths import find_repository, main_checkout
+
+    return main_checkout(find_repository(folder).common_dir) or folder
+
+
+def _merge(paths: Sequence[Path]) -> int:
+    """Join three versions as git hands them over; the result replaces ours, without a conflict."""
+    from isolation.files.disk import replace_file
+    from runner.flows.state.merging import merge_states
+
+    base, ours, theirs = (path.read_bytes().decode("utf-8", "surrogateescape") for path in paths)
+    merged = merge_states(base, ours, theirs)
+    mode = paths[1].stat().st_mode & 0o777
+    replace_file(paths[1], merged.encode("utf-8", "surrogateescape"), mode=mode)
+    return 0

@@ -1,0 +1,420 @@
+"""What happens in a run, as values, and their form in the journal.
+
+Every change of a run's state is one of these; nothing else changes a snapshot. Fields are
+JSON values or tuples and enums of such. Decoding ignores fields that it does not know and
+refuses kinds that it does not know, so that an older program never misreads a newer journal.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, TypeAlias
+
+from isolation.frozen import frozen
+from runner.core.events.agent_events import AgentPaused, AgentRefused, ConversationSeen
+from runner.core.model import RunId, StoryId
+
+
+@frozen
+class RunStarted:
+    """The plan, complete: a resume needs nothing else."""
+
+    base: str
+    isolation: str
+    enforcement: str
+    max_stories: int
+    options: Mapping[str, Any]
+    stories: tuple[Mapping[str, Any], ...]
+
+
+@frozen
+class RunResumed:
+    """The run goes on; verdicts that a person may want retried are named in `requeued`."""
+
+    requeued: tuple[str, ...] = ()
+
+
+@frozen
+class RunEnded:
+    """Every story has its verdict."""
+
+    exit_code: int
+
+
+@frozen
+class AdmissionEnded:
+    """Nothing new starts any more, because of one named reason."""
+
+    name: str
+    detail: str
+    hint: str
+
+
+@frozen
+class WindowChanged:
+    """How many stories may run now, and why."""
+
+    window: int
+    tier: str
+    reason: str
+
+
+@frozen
+class StoryQueued:
+    """Its dependencies are done; it waits for a place in the window."""
+
+    story_id: StoryId
+
+
+@frozen
+class StoryStarted:
+    """The story has a place in the window."""
+
+    story_id: StoryId
+
+
+@frozen
+class WorkspacePlanned:
+    """Intent: a workspace is about to be made here."""
+
+    story_id: StoryId
+    branch: str
+    path: str
+
+
+@frozen
+class WorkspaceOpened:
+    """Done: the workspace exists and was verified."""
+
+    story_id: StoryId
+    branch: str
+    path: str
+    base: str
+    head: str
+
+
+@frozen
+class WorkspaceClosed:
+    """The worktree is gone, or was kept and why."""
+
+    story_id: StoryId
+    removed: bool
+    reason: str
+
+
+@frozen
+class SessionStarted:
+    """Intent: a session is about to run."""
+
+    story_id: StoryId
+    session_id: str
+    kind: str
+    step_number: str
+    step_name: str
+    attempt: int
+    agent: str
+    log: str
+    agents_per_wave: int | None = None
+    conversation: str = ""
+
+
+@frozen
+class SessionEnded:
+    """Acknowledged: this session ran to its end and is never run again."""
+
+    story_id: StoryId
+    session_id: str
+    outcome: str
+    exit_code: int | None
+    detail: str = ""
+    reported: str = ""
+    last_line: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    summary: Mapping[str, int] = field(default_factory=dict)
+    effectiveness: Mapping[str, float] = field(default_factory=dict)
+    peak_memory: int | None = None
+    total_waves: int | None = None
+    waves: tuple[Any, ...] | None = None
+    cached_tokens: int | None = None
+    cost_estimated: bool = False
+    tools: int | None = None
+
+
+@frozen
+class CheckpointPlanned:
+    """Intent: what the session changed is about to be committed; the event's time is the commit's."""
+
+    story_id: StoryId
+
+
+@frozen
+class Checkpointed:
+    """Done: the branch holds the work of this attempt; `files` is how many paths its session changed."""
+
+    story_id: StoryId
+    commit: str
+    commits: int
+    files: int | None = None
+
+
+@frozen
+class AttemptFailed:
+    """One attempt did not pass; `output` goes into the next attempt's prompt."""
+
+    story_id: StoryId
+    attempt: int
+    reason: str
+    output: str
+
+
+@frozen
+class SpiralSeen:
+    """A session went round in circles; with `retries` the step begins anew in a fresh one."""
+
+    story_id: StoryId
+    reason: str
+    retries: bool
+
+
+@frozen
+class StallSeen:
+    """A session has shown no sign of life for a whole window; after a second one it is ended."""
+
+    story_id: StoryId
+    session_id: str
+    seconds: float
+
+
+@frozen
+class SelectionMade:
+    """The user's selector said what comes next, and how sure it is."""
+
+    story_id: StoryId
+    mode: str
+    confidence: float
+    rationale: str = ""
+
+
+@frozen
+class LoopEnded:
+    """A kill-switch ends the story's loop; its work is still committed before its verdict."""
+
+    story_id: StoryId
+    name: str
+    detail: str
+    hint: str
+
+
+@frozen
+class StoryFinished:
+    """The story's verdict."""
+
+    story_id: StoryId
+    verdict: str
+    reason: str
+    next: str = ""
+    commit: str | None = None
+    commits: int = 0
+    kill_switch: Mapping[str, str] | None = None
+    blocked_by: tuple[str, ...] = ()
+    branch: str | None = None
+
+
+@frozen
+class PlaceFound:
+    """Where in its flow the story goes on, how sure that is, and what had to be corrected for it."""
+
+    story_id: StoryId
+    step_number: str
+    step_name: str
+    confidence: float
+    correction: str = ""
+
+
+@frozen
+class StepFinished:
+    """A step is over, completed or skipped, and the next one is where the story is now."""
+
+    story_id: StoryId
+    step_number: str
+    step_name: str
+    next_number: str
+    next_name: str
+    skipped: bool = False
+
+
+@frozen
+class DecisionAsked:
+    """A person must choose; the story is parked until then."""
+
+    story_id: StoryId
+    decision_id: str
+    question: Mapping[str, Any]
+
+
+@frozen
+class DecisionAnswered:
+    """A person has chosen, or the unattended default did; recorded once."""
+
+    story_id: StoryId
+    decision_id: str
+    letter: str
+    by: str
+
+
+@frozen
+class DecisionApplied:
+    """The answer has had its effect; `retry` gives the current step a new set of attempts."""
+
+    story_id: StoryId
+    decision_id: str
+    retry: bool = False
+
+
+@frozen
+class StoryRequeued:
+    """A parked story may go on, in this very run."""
+
+    story_id: StoryId
+
+
+@frozen
+class Remembered:
+    """What the story's state file has no section for: topic `decision`, `retry` or `blocker`."""
+
+    story_id: StoryId
+    topic: str
+    text: str
+
+
+@frozen
+class Noted:
+    """Something a person should read."""
+
+    message: str
+    story_id: StoryId | None = None
+
+
+@frozen
+class OutputSeen:
+    """The newest line of a running session, and its tool uses; shown, never journalled."""
+
+    story_id: StoryId
+    line: str
+    tools: int = 0
+
+
+Body: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | RunEnded
+    | AdmissionEnded
+    | WindowChanged
+    | StoryQueued
+    | StoryStarted
+    | WorkspacePlanned
+    | WorkspaceOpened
+    | WorkspaceClosed
+    | SessionStarted
+    | SessionEnded
+    | CheckpointPlanned
+    | Checkpointed
+    | AttemptFailed
+    | SpiralSeen
+    | StallSeen
+    | SelectionMade
+    | LoopEnded
+    | StoryFinished
+    | PlaceFound
+    | StepFinished
+    | DecisionAsked
+    | DecisionAnswered
+    | DecisionApplied
+    | StoryRequeued
+    | Remembered
+    | Noted
+    | OutputSeen
+    | ConversationSeen
+    | AgentPaused
+    | AgentRefused
+)
+
+# The journal's words for what happened. They outlive the classes: a class may be renamed, its kind may not,
+# or a journal that an earlier version wrote could no longer be read.
+_KINDS: dict[str, Any] = {
+    "RunStarted": RunStarted,
+    "RunResumed": RunResumed,
+    "RunEnded": RunEnded,
+    "AdmissionEnded": AdmissionEnded,
+    "WindowChanged": WindowChanged,
+    "StoryQueued": StoryQueued,
+    "StoryStarted": StoryStarted,
+    "WorkspacePlanned": WorkspacePlanned,
+    "WorkspaceOpened": WorkspaceOpened,
+    "WorkspaceClosed": WorkspaceClosed,
+    "SessionStarted": SessionStarted,
+    "SessionEnded": SessionEnded,
+    "CheckpointPlanned": CheckpointPlanned,
+    "Checkpointed": Checkpointed,
+    "AttemptFailed": AttemptFailed,
+    "SpiralSeen": SpiralSeen,
+    "StallSeen": StallSeen,
+    "SelectionMade": SelectionMade,
+    "LoopEnded": LoopEnded,
+    "StoryFinished": StoryFinished,
+    "PlaceFound": PlaceFound,
+    "StepFinished": StepFinished,
+    "DecisionAsked": DecisionAsked,
+    "DecisionAnswered": DecisionAnswered,
+    "DecisionApplied": DecisionApplied,
+    "StoryRequeued": StoryRequeued,
+    "Remembered": Remembered,
+    "Noted": Noted,
+    "OutputSeen": OutputSeen,
+    "ConversationSeen": ConversationSeen,
+    "AgentPaused": AgentPaused,
+    "AgentRefused": AgentRefused,
+}
+_KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
+_FIELDS = {kind: frozenset(item.name for item in dataclasses.fields(body)) for kind, body in _KINDS.items()}
+
+
+@frozen
+class Event:
+    """One thing that happened, when, in which run. `at` is seconds since the epoch."""
+
+    run_id: RunId
+    at: float
+    body: Body
+
+
+class UnknownEventError(ValueError):
+    """The journal holds a kind of event that this version does not know."""
+
+
+def encode(body: Body) -> tuple[str, dict[str, Any]]:
+    """Turn a body into its kind and a JSON object."""
+    fields = dataclasses.fields(body)
+    return _KIND_OF[type(body)], {item.name: getattr(body, item.name) for item in fields}
+
+
+def decode(kind: str, data: Mapping[str, Any]) -> Body:
+    """Turn what the journal holds into a body again."""
+    known = _KINDS.get(kind)
+    if known is None:
+        raise UnknownEventError(kind)
+    names = _FIELDS[kind]
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in data.items()
+        if name in names
+    }
+    body: Body = known(**values)
+    return body
+
+
+def story_of(body: Body) -> StoryId | None:
+    """Name the story that an event belongs to, if any."""
+    return getattr(body, "story_id", None)

@@ -1,0 +1,133 @@
+"""The one fold from events to state: dashboard, `status`, `resume` and the report all use it.
+
+Events of different stories commute; within one story their order is the journal's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from runner.core.events import agent_events as ae
+from runner.core.events import events as ev
+from runner.core.events.agent_fold import pauses_after
+from runner.core.events.story_fold import afresh, requeued, story_after
+from runner.core.model import KillSwitch, Note, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
+
+EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
+
+_OF_THE_RUN = (
+    *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
+    ae.AgentPaused,  # a story's, but a limit is the run's
+)
+
+
+def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
+    """Fold a run's events, oldest first, into its snapshot.
+
+    As `apply` does one by one, without a new run for every event of a story.
+    """
+    snapshot = RunSnapshot(run_id=run_id, started_at=0.0)
+    stories: dict[StoryId, StorySnapshot] = {}
+    spirals = 0
+    for event in events:
+        body = event.body
+        if isinstance(body, _OF_THE_RUN):
+            before = replace(snapshot, stories=stories, cohort_spirals=spirals)
+            snapshot = apply(before, event)
+            stories, spirals = dict(snapshot.stories), snapshot.cohort_spirals
+        elif (story := stories.get(body.story_id)) is not None:
+            stories[story.id] = story_after(story, body, event.at)
+            spirals += isinstance(body, ev.SpiralSeen)
+    return replace(snapshot, stories=stories, cohort_spirals=spirals)
+
+
+def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  one arm an event
+    """Give the snapshot after one more event."""
+    body = event.body
+    match body:
+        case ev.RunStarted():
+            return _started(run, body, event.at)
+        case ev.RunResumed():
+            return _resumed(run, body)
+        case ev.RunEnded():
+            return replace(run, ended_at=event.at, exit_code=body.exit_code)
+        case ev.AdmissionEnded():
+            switch = KillSwitch(name=body.name, detail=body.detail, hint=body.hint)
+            return replace(run, kill_switch=run.kill_switch or switch)
+        case ev.WindowChanged():
+            return replace(run, window=body.window, tier=Tier(body.tier), tier_reason=body.reason)
+        case ev.Noted():
+            note = Note(at=event.at, story_id=body.story_id, message=body.message)
+            return replace(run, notes=(*run.notes, note))
+        case _:
+            story = run.stories.get(body.story_id)
+            if story is None:
+                return run
+            spirals = run.cohort_spirals + isinstance(body, ev.SpiralSeen)
+            stories = {**run.stories, story.id: story_after(story, body, event.at)}
+            pauses = pauses_after(run.pauses, body) if isinstance(body, ae.AgentPaused) else run.pauses
+            return replace(run, stories=stories, cohort_spirals=spirals, pauses=pauses)
+
+
+def exit_code(run: RunSnapshot) -> int:
+    """Give the exit code that a finished run deserves; signals are the command line's matter."""
+    statuses = [story.status for story in run.stories.values() if not _held_back(run, story)]
+    if run.kill_switch is not None:
+        return EXIT_SYSTEM
+    if any(status in {Status.FAILED, Status.SKIPPED} for status in statuses):
+        return EXIT_SOME_FAILED if Status.DONE in statuses else EXIT_UNPRODUCTIVE
+    if Status.PARKED in statuses:
+        return EXIT_DECISIONS
+    if Status.STOPPED in statuses:
+        return EXIT_SYSTEM
+    if statuses and Status.DONE not in statuses:
+        return EXIT_UNPRODUCTIVE
+    return EXIT_DONE
+
+
+def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
+    stories = {}
+    for entry in body.stories:
+        depends_on = tuple(StoryId(item) for item in entry["depends_on"])
+        stories[StoryId(entry["id"])] = StorySnapshot(
+            id=StoryId(entry["id"]),
+            title=entry["title"],
+            status=Status.WAITING if depends_on else Status.QUEUED,
+            depends_on=depends_on,
+            flow=entry.get("flow", "quick"),
+        )
+    return replace(
+        run,
+        started_at=at,
+        base=body.base,
+        isolation=body.isolation,
+        enforcement=body.enforcement,
+        max_stories=body.max_stories,
+        window=body.max_stories,
+        options=body.options,
+        stories=stories,
+    )
+
+
+def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
+    stories = dict(run.stories)
+    for name in body.requeued:
+        story = stories.get(StoryId(name))
+        if story is None:
+            continue
+        # A story that had spent its attempts gets a new set; an interrupted one keeps its place.
+        again = replace(afresh(story), conversation=None) if story.status is Status.FAILED else story
+        stories[story.id] = requeued(again)
+    spirals = 0 if run.ended else run.cohort_spirals  # a person who resumes forgives; a crash does not
+    return replace(
+        run, stories=stories, ended_at=None, exit_code=None, kill_switch=None, cohort_spirals=spirals
+    )
+
+
+def _held_back(run: RunSnapshot, story: StorySnapshot) -> bool:
+    """Tell whether a skipped story only waits for others that may still go on, so that it is no failure."""
+    if story.status is not Status.SKIPPED or not story.blocked_by:
+        return False
+    blockers = [run.stories[name] for name in story.blocked_by if name in run.stories]
+    return all(
+        blocker.status in {Status.PARKED, Status.STOPPED} or _held_back(run, blocker) for blocker in blockers
+    )

@@ -1,0 +1,72 @@
+"""What follows when an agent's service fails: wait and ask again, begin anew, or give up at once.
+
+A failure of the service is nobody's work, so it costs none of a step's attempts. That is why it is
+bounded here, by a count and by a time. What the service says about waiting is honoured.
+"""
+
+from isolation.frozen import frozen
+from runner.core.limits.agent_output import Fault
+from runner.core.limits.stall import LONGEST_WAIT
+
+MOST_OUTAGES = 12
+LONGEST_OUTAGE = 6 * 3600.0
+FIRST_WAIT = 10.0
+LONGEST_BACKOFF = 600.0
+JITTER = 0.5
+"""Stories that fail together come back apart, by up to this share of the wait."""
+
+
+@frozen
+class OutageFacts:
+    """What is known of a session that its service let down.
+
+    `outages` and `since` count those in a row before it. `until` is the time of day that the service named,
+    0 when it named none; `chance` lies between 0 and 1.
+    """
+
+    fault: Fault
+    at: float
+    outages: int = 0
+    since: float | None = None
+    until: float = 0.0
+    chance: float = 0.0
+    resumed: bool = False
+
+
+@frozen
+class Pause:
+    """The session is repeated, not before `until`; `everyone` who uses this agent waits as long."""
+
+    until: float
+    everyone: bool = False
+    fresh: bool = False
+
+
+@frozen
+class Refusal:
+    """No repetition will help; `because` says so when the agent's own words do not."""
+
+    because: str = ""
+
+
+def after_outage(facts: OutageFacts) -> Pause | Refusal | None:
+    """Decide; None means that the failure is an ordinary one and costs an attempt."""
+    match facts.fault:
+        case Fault.PERMANENT:
+            return Refusal()
+        case Fault.LOST:
+            return Pause(until=facts.at, fresh=True) if facts.resumed else None
+        case Fault.TRANSIENT | Fault.LIMIT:
+            lasted = 0.0 if facts.since is None else facts.at - facts.since
+            if facts.outages >= MOST_OUTAGES or lasted > LONGEST_OUTAGE:
+                return Refusal(because=f"failed {facts.outages + 1} times in a row in {lasted / 60:.0f} min")
+            return Pause(until=facts.at + _wait(facts), everyone=facts.fault is Fault.LIMIT)
+
+
+def _wait(facts: OutageFacts) -> float:
+    backoff = min(LONGEST_BACKOFF, FIRST_WAIT * 2.0**facts.outages)
+    named = min(LONGEST_WAIT, facts.until - facts.at)
+    if named > 0:
+        # Nobody comes back before the named time, and all a little apart.
+        return named + facts.chance * JITTER * min(named, FIRST_WAIT)
+    return backoff * (1 - JITTER * facts.chance)

@@ -1,0 +1,114 @@
+"""Is a session getting anywhere? What it wrote, as values; time comes in as an argument.
+
+A session is stuck when it writes one artifact again and again without a change that means anything, or
+when it is active and yet leaves nothing new for long. One that asks what it was already told is found by
+the digest of its question. One that has fallen silent is not judged here: the stall limit is for that.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import field, replace
+from enum import StrEnum
+
+from isolation.frozen import frozen
+from runner.core.text.instants import span
+from runner.core.text.names import one_line
+
+REWRITES = 3
+"""An artifact that was written this often over itself, always the same, tells that nothing moves."""
+
+NOTHING_NEW_SECONDS = 30 * 60.0
+"""How long an active session may go on without a new artifact."""
+
+ACTIVE_WITHIN_SECONDS = 2 * 60.0
+"""A session that has shown a sign of life within this time is active."""
+
+FAILED_RETRIES = 2
+"""After this many recoveries that did not help, a person is asked."""
+
+_REMEMBERED = 8
+
+
+class Recovery(StrEnum):
+    """What to do with a stuck session, in the order in which it is tried."""
+
+    RE_READ = "re-read"
+    RETRY = "retry"
+    ASK = "ask"
+
+
+@frozen
+class Stuck:
+    """A session does not get anywhere; `reason` says why that is believed, in words."""
+
+    reason: str
+
+
+@frozen
+class Written:
+    """One artifact: the contents it has had, the newest last, and how often none of them was new."""
+
+    contents: tuple[str, ...]
+    repeats: int = 0
+
+    def again(self, content: str) -> "Written":
+        """Give the artifact after one more write; going back to an earlier content is no change either."""
+        if content in self.contents:
+            return replace(self, repeats=self.repeats + 1)
+        return Written(contents=(*self.contents, content)[-_REMEMBERED:])
+
+
+@frozen
+class Watch:
+    """What is known about one session; each method gives the next watch and changes nothing.
+
+    `new_at` is when something new was last written, at first when the watch began.
+    """
+
+    new_at: float
+    now: float = 0.0
+    activity_at: float = 0.0
+    artifacts: Mapping[str, Written] = field(default_factory=dict)
+
+    def seen_artifact(self, path: str, content_digest: str, at: float) -> "Watch":
+        """Note that an artifact was written."""
+        before = self.artifacts.get(path)
+        after = Written(contents=(content_digest,)) if before is None else before.again(content_digest)
+        artifacts = {**self.artifacts, path: after}
+        return replace(self, artifacts=artifacts, new_at=self.new_at if after.repeats else at)
+
+    def tick(self, at: float, activity_at: float) -> "Watch":
+        """Note the time, and when the session last showed a sign of life."""
+        return replace(self, now=at, activity_at=activity_at)
+
+    def verdict(self) -> Stuck | None:
+        """Tell whether the session is stuck, and why."""
+        for path, written in self.artifacts.items():
+            if written.repeats >= REWRITES:
+                times = f"{written.repeats} times"
+                return Stuck(reason=f"{one_line(path)} was rewritten {times} without a meaningful change")
+        quiet = self.now - self.new_at
+        if quiet >= NOTHING_NEW_SECONDS and self.now - self.activity_at <= ACTIVE_WITHIN_SECONDS:
+            return Stuck(reason=f"no new artifact for {span(quiet)}, though the session is active")
+        return None
+
+
+def recovery(failures: int) -> Recovery:
+    """Tell what comes next, after so many recoveries of the same sub-step that did not help.
+
+    The first one reads the state again, checks it against the folders and goes on from there; the
+    second begins the sub-step anew; after that a person is asked, with `choose.recovery`.
+    """
+    if failures >= FAILED_RETRIES:
+        return Recovery.ASK
+    return Recovery.RETRY if failures > 0 else Recovery.RE_READ
+
+
+def content_digest(content: bytes) -> str:
+    """Give what identifies a content whatever its white space looks like."""
+    return hashlib.sha256(b" ".join(content.split())).hexdigest()
+
+
+def question_digest(title: str) -> str:
+    """Give what identifies a question however it is spaced, capitalised or punctuated at its end."""
+    return hashlib.sha256(one_line(title).casefold().rstrip(" ?.!:").encode()).hexdigest()

@@ -1,0 +1,102 @@
+"""Who may work in one repository family beside whom: modes, their class, and the table over the classes.
+
+A mode that nobody knows counts as parallel, with a warning: a new kind of session must neither stop
+everyone else nor be stopped for its name. The outcome names who is in the way; what to do about them
+is a person's choice, and nothing of another's is ever ended for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import assert_never
+
+from isolation.frozen import frozen
+from runner.core.model import MULTI_STORY
+from runner.core.text.names import did_you_mean, shown
+
+
+class Exclusivity(StrEnum):
+    """What a mode asks of the others: to be alone, to be told apart, or nothing."""
+
+    EXCLUSIVE = "exclusive"
+    PARALLEL = "parallel"
+    ALWAYS = "always"
+
+
+class Verdict(StrEnum):
+    """What the table says to a session that wants to start."""
+
+    PASS = "pass"  # noqa: S105  no password
+    BLOCKED = "blocked"
+    PROMOTION_OFFER = "promotion-offer"
+
+
+MODES: Mapping[str, Exclusivity] = {
+    "bootstrap": Exclusivity.EXCLUSIVE,
+    "housekeeping": Exclusivity.EXCLUSIVE,
+    "memory-cleanup": Exclusivity.EXCLUSIVE,
+    "deep": Exclusivity.PARALLEL,
+    "feature": Exclusivity.PARALLEL,
+    MULTI_STORY: Exclusivity.PARALLEL,
+    "discovery": Exclusivity.ALWAYS,
+    "evolve": Exclusivity.ALWAYS,
+    "plan": Exclusivity.ALWAYS,
+    "status": Exclusivity.ALWAYS,
+}
+
+
+@frozen
+class Classified:
+    """The class of a mode; `warning` is empty for one that is known."""
+
+    exclusivity: Exclusivity
+    warning: str = ""
+
+
+@frozen
+class Active:
+    """A session that is at work: who it is, in words, and its mode."""
+
+    who: str
+    mode: str
+
+
+@frozen
+class Outcome:
+    """The table's answer; `by` are the sessions that stand in the way, in the order given."""
+
+    verdict: Verdict
+    by: tuple[Active, ...] = ()
+
+
+def classify(mode: str) -> Classified:
+    """Give the class of a mode."""
+    known = MODES.get(mode)
+    if known is not None:
+        return Classified(exclusivity=known)
+    warning = f"mode {shown(mode)} is unknown and counts as parallel; {did_you_mean(mode, MODES)}"
+    return Classified(exclusivity=Exclusivity.PARALLEL, warning=warning.rstrip("; "))
+
+
+def runs_alone(mode: str) -> bool:
+    """Tell whether a session of this mode must have the repository to itself."""
+    return MODES.get(mode) is Exclusivity.EXCLUSIVE
+
+
+def outcome(caller: str, active: Sequence[Active], *, own_workspace: bool) -> Outcome:
+    """Say whether a session of mode `caller` may start beside those that are active.
+
+    `own_workspace` tells that it works in a tree of its own, which is what a promotion would offer.
+    """
+    counting = tuple(one for one in active if classify(one.mode).exclusivity is not Exclusivity.ALWAYS)
+    alone = tuple(one for one in counting if runs_alone(one.mode))
+    match classify(caller).exclusivity:
+        case Exclusivity.EXCLUSIVE if counting:
+            return Outcome(verdict=Verdict.BLOCKED, by=counting)
+        case Exclusivity.PARALLEL if alone:
+            return Outcome(verdict=Verdict.BLOCKED, by=alone)
+        case Exclusivity.PARALLEL if counting and not own_workspace:
+            return Outcome(verdict=Verdict.PROMOTION_OFFER, by=counting)
+        case Exclusivity.EXCLUSIVE | Exclusivity.PARALLEL | Exclusivity.ALWAYS:
+            return Outcome(verdict=Verdict.PASS)
+        case never:
+            assert_never(never)

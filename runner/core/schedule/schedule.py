@@ -1,0 +1,219 @@
+"""Which stories may start now, which are ready, which never will be, and what the rest waits for.
+
+A dependency releases its dependants only by being done. One that failed, was skipped or had
+nothing to do blocks them at once; one that is parked or stopped may still come back, so its
+dependants wait as long as anything else can run. `--continue always` is the user's explicit wish
+to start dependants whatever the verdict. The window is never exceeded and nobody is ever evicted.
+
+A story of an exclusive mode runs alone: it starts when nothing runs, and nothing starts while it runs.
+The order stays a promise: once such a story is ready, what comes behind it waits for it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+
+from isolation.frozen import frozen
+from runner.core.model import ContinuePolicy, Status, Story, StoryId
+from runner.core.schedule.exclusivity import runs_alone
+
+_BLOCKS = frozenset({Status.FAILED, Status.SKIPPED, Status.NO_WORK})
+_MAY_RETURN = frozenset({Status.PARKED, Status.STOPPED})
+_IN_WORDS = {
+    Status.FAILED: "failed",
+    Status.SKIPPED: "was skipped",
+    Status.NO_WORK: "had nothing to commit",
+    Status.PARKED: "waits for a decision",
+    Status.STOPPED: "was stopped",
+}
+
+
+@frozen
+class Skip:
+    """A story that will not start, the dependencies (or the failed story) to blame, and why in words."""
+
+    story_id: StoryId
+    blocked_by: tuple[StoryId, ...]
+    reason: str
+
+
+@frozen
+class Decision:
+    """What to do now, in this order: `skip`, `queue`, `start`.
+
+    `queue` holds the stories that have just become ready; some of them may be in `start` too. `next` holds
+    those that want for nothing but a place in the window. `waiting_for` tells of every story that is left
+    over what it waits for.
+    """
+
+    start: tuple[StoryId, ...]
+    queue: tuple[StoryId, ...]
+    skip: tuple[Skip, ...]
+    waiting_for: Mapping[StoryId, str]
+    next: tuple[StoryId, ...] = ()
+
+
+def decide(
+    order: Sequence[Story],
+    statuses: Mapping[StoryId, Status],
+    window: int,
+    policy: ContinuePolicy,
+    *,
+    admitting: bool,
+    patient: bool = False,
+    leaving: Collection[StoryId] = (),
+    held: Mapping[StoryId, str] = MappingProxyType({}),
+    reasons: bool = True,
+) -> Decision:
+    """Decide from the start order and every story's status; `order` has dependencies first.
+
+    With `patient`, what waits for a parked story goes on waiting: a person may still answer. Those that are
+    `leaving` have their verdict and still tidy up: they take no place, but nobody is alone beside them. Those
+    that are `held` are ready and yet do not start, for the reason given. Without `reasons` nobody is told
+    what he waits for.
+    """
+    open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
+    if not admitting:
+        waiting_for = {story.id: "nothing new starts any more" for story in open_}
+        return Decision(start=(), queue=(), skip=(), waiting_for=waiting_for)
+    if policy is ContinuePolicy.NEVER:
+        failed = tuple(story.id for story in order if statuses[story.id] is Status.FAILED)
+        if failed:
+            reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
+            skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
+            return Decision(start=(), queue=(), skip=skip, waiting_for={})
+    decision = _Round(order, statuses, window, policy, leaving)
+    return decision.made(open_, patient=patient, held=held, reasons=reasons)
+
+
+class _Round:
+    """One decision in the making; `now` sees the skips of this very round, so they cascade."""
+
+    def __init__(
+        self,
+        order: Sequence[Story],
+        statuses: Mapping[StoryId, Status],
+        window: int,
+        policy: ContinuePolicy,
+        leaving: Collection[StoryId],
+    ) -> None:
+        self.by_id = {story.id: story for story in order}
+        self.now = dict(statuses)
+        self.window = window
+        self.policy = policy
+        self.running = [story for story in order if statuses[story.id] is Status.RUNNING]
+        inside = {*(story.id for story in self.running), *leaving}
+        self.inside = [story for story in order if story.id in inside]
+
+    def made(
+        self, open_: Sequence[Story], *, patient: bool, held: Mapping[StoryId, str], reasons: bool
+    ) -> Decision:
+        skip = self._skips(open_, _BLOCKS)
+        left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
+        ready = [story for story in left if not self._missing(story)]
+        if not ready and not self.running and not patient:
+            skip += self._skips(left, _BLOCKS | _MAY_RETURN)
+            left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
+        free = [story for story in ready if story.id not in held]
+        start = self._start(free)
+        behind = self._behind_one_alone(ready) if reasons else {}
+        return Decision(
+            start=start,
+            queue=tuple(story.id for story in ready if self.now[story.id] is Status.WAITING),
+            skip=tuple(skip),
+            waiting_for={
+                story.id: self._wait(story, start, behind.get(story.id))
+                if self._missing(story) or story.id not in held
+                else held[story.id]
+                for story in left
+                if reasons and story.id not in start
+            },
+            next=self._next([story for story in free if story.id not in start], open_),
+        )
+
+    def _next(self, free: Sequence[Story], open_: Sequence[Story]) -> tuple[StoryId, ...]:
+        """Take those that only lack a place; none while somebody is to have the house for himself."""
+        if any(runs_alone(story.mode) for story in (*self.inside, *open_)):
+            return ()
+        return tuple(story.id for story in free)
+
+    def _start(self, ready: Sequence[Story]) -> tuple[StoryId, ...]:
+        """Take the first that fit; one that runs alone starts into an empty house, and ends the round."""
+        if any(runs_alone(story.mode) for story in self.inside):
+            return ()
+        chosen: list[StoryId] = []
+        for story in ready[: max(0, self.window - len(self.running))]:
+            if runs_alone(story.mode):
+                if not self.inside and not chosen:
+                    chosen.append(story.id)
+                break
+            chosen.append(story.id)
+        return tuple(chosen)
+
+    def _behind_one_alone(self, ready: Sequence[Story]) -> dict[StoryId, Story]:
+        """Tell of each ready story which one that runs alone goes before it."""
+        first = next((story for story in self.inside if runs_alone(story.mode)), None)
+        behind: dict[StoryId, Story] = {}
+        for story in ready:
+            if first is not None:
+                behind[story.id] = first
+            elif runs_alone(story.mode):
+                first = story
+        return behind
+
+    def _missing(self, story: Story) -> list[StoryId]:
+        """List the dependencies that hold the story back."""
+        if self.policy is ContinuePolicy.ALWAYS:
+            return [name for name in story.depends_on if not self.now[name].final]
+        return [name for name in story.depends_on if self.now[name] is not Status.DONE]
+
+    def _skips(self, stories: Sequence[Story], blocking: frozenset[Status]) -> list[Skip]:
+        skips: list[Skip] = []
+        for story in stories:
+            blockers = tuple(name for name in self._missing(story) if self.now[name] in blocking)
+            if blockers:
+                reason = "depends on " + " and on ".join(self._blame(name) for name in blockers)
+                skips.append(Skip(story_id=story.id, blocked_by=blockers, reason=reason))
+                self.now[story.id] = Status.SKIPPED
+        return skips
+
+    def _blame(self, name: StoryId) -> str:
+        words = f"{name}, which {_IN_WORDS[self.now[name]]}"
+        roots = self._roots(name) if self.now[name] is Status.SKIPPED else ()
+        return f"{words} because of {_join(roots)}" if roots else words
+
+    def _roots(self, name: StoryId) -> tuple[StoryId, ...]:
+        """Name the stories at the bottom of a chain of skips."""
+        found: set[StoryId] = set()
+        seen: set[StoryId] = set()
+        pending = [name]
+        while pending:
+            for item in self.by_id[pending.pop()].depends_on:
+                if item in seen:
+                    continue
+                seen.add(item)
+                if self.now[item] is Status.SKIPPED:
+                    pending.append(item)
+                elif self.now[item] in _BLOCKS | _MAY_RETURN:
+                    found.add(item)
+        return tuple(sorted(found))
+
+    def _wait(self, story: Story, start: Sequence[StoryId], first: Story | None) -> str:
+        missing = self._missing(story)
+        if not missing and first is not None:
+            return f"waits for {first.id}, which runs alone (mode {first.mode})"
+        others = [*(one.id for one in self.inside), *start]
+        if not missing and runs_alone(story.mode) and others:
+            return f"runs alone (mode {story.mode}): waits for {_join(others)}"
+        if not missing:
+            busy = len(self.running) + len(start)
+            return f"waits for a place in the window ({busy} of {self.window} running)"
+        return "waits for " + _join(
+            [
+                f"{name}, which {_IN_WORDS[self.now[name]]}" if self.now[name] in _MAY_RETURN else name
+                for name in missing
+            ]
+        )
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(names)

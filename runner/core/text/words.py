@@ -1,0 +1,90 @@
+"""The words and marks by which people read a run; terminal, dashboard and narration share them."""
+
+from collections.abc import Mapping
+
+from runner.core.model import MAX_RETRIES, RunSnapshot, Status, StorySnapshot
+from runner.core.text.screen import neutral
+
+ATTEMPTS = 1 + MAX_RETRIES
+
+SYMBOLS: Mapping[Status, str] = {
+    Status.DONE: "✓",
+    Status.FAILED: "✗",
+    Status.PARKED: "?",
+    Status.SKIPPED: "⊘",
+    Status.STOPPED: "■",
+    Status.NO_WORK: "∅",
+    Status.RUNNING: "●",
+    Status.QUEUED: "○",
+    Status.WAITING: "·",
+}
+"""Every status has a mark of its own, so that nothing is told by colour alone."""
+
+COLOURS: Mapping[Status, str] = {
+    Status.DONE: "green",
+    Status.FAILED: "red",
+    Status.PARKED: "magenta",
+    Status.SKIPPED: "yellow",
+    Status.STOPPED: "yellow",
+    Status.NO_WORK: "dim",
+    Status.RUNNING: "cyan",
+    Status.QUEUED: "",
+    Status.WAITING: "dim",
+}
+
+
+def label(status: Status) -> str:
+    """Give a status as a person says it."""
+    return status.value.replace("_", " ")
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Give a number with its noun."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def tally(run: RunSnapshot) -> str:
+    """Count the stories by status, leaving out what there is none of: `4 done, 1 failed`."""
+    parts = [f"{run.count(status)} {label(status)}" for status in SYMBOLS if run.count(status)]
+    return ", ".join(parts) or "nothing to do"
+
+
+def machine(run: RunSnapshot) -> str:
+    """Say how much may run now, and why."""
+    return window(run.window, run.max_stories, run.tier, run.tier_reason)
+
+
+def window(stories: int, most: int, tier: str, reason: str) -> str:
+    """Say how much may run of what is wished for, and why: `window 2 of 3 · degraded, 3.1 GB available`."""
+    size = f"window {stories} of {most}"
+    return f"{size} · {tier}, {neutral(reason)}" if reason else size
+
+
+def attempt(story: StorySnapshot) -> str:
+    """Say which of its attempts a story is on; nothing before the first."""
+    return f"{min(story.attempt, ATTEMPTS)} of {ATTEMPTS}" if story.attempt else ""
+
+
+def doing(story: StorySnapshot) -> str:
+    """Say in one line what a story does, waits for or has made. The reason of a verdict is not told."""
+    match story.status:
+        case Status.RUNNING:
+            line = neutral(story.last_line)
+            used = f" ({count(story.tools, 'tool')})" if story.tools else ""
+            return f"{story.step.name}{used}: {line}" if line else f"{story.step.name}{used}"
+        case Status.WAITING:
+            return f"for {', '.join(story.depends_on)}"
+        case Status.DONE if story.branch:
+            return f"{story.branch}: {neutral(story.reason) or count(story.commits, 'commit')}"
+        case _:
+            made = count(story.commits, "commit")
+            return f"{made} on {story.branch}" if story.commits and story.branch else ""
+
+
+def elapsed(story: StorySnapshot, now: float) -> float | None:
+    """Give how long a story has run, or ran; None before its start, or when nobody saw its end."""
+    if story.started_at is None:
+        return None
+    if story.ended_at is not None:
+        return story.ended_at - story.started_at
+    return None if story.status.final else now - story.started_at

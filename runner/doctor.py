@@ -1,0 +1,353 @@
+"""What this machine and this repository offer, found out by trying; nothing is changed.
+
+Each check stands alone: one that fails never hides the others.
+"""
+
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+from isolation import guard
+from isolation.errors import IsolationError
+from isolation.files.lease import holder_is_alive, read_holder
+from isolation.frozen import frozen
+from isolation.kernel.process_tree import SUBREAPER, kill_level
+from isolation.model import EnforcementLevel, IsolationMode
+from isolation.paths import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
+from runner.agents.catalogue import KNOWN
+from runner.agents.installed import find_installed
+from runner.core.errors import NotFoundError, RunnerError
+from runner.core.model import ResourceSample, Tier
+from runner.core.schedule.exclusivity import runs_alone
+from runner.core.schedule.window import at_start
+from runner.core.settings import AgentSettings, Settings
+from runner.core.text.instants import clock, span
+from runner.core.text.words import count, window
+from runner.machine import probe
+from runner.machine.registry import Registry
+from runner.plan.agent_conflicts import frictions
+from runner.plan.guard import UNSEEN, guarding_of
+from runner.plan.settings.load import load_settings
+from runner.records.journal import Journal
+from runner.records.journal_file import require_sound
+
+MERGE_TREE_GIT = (2, 38)
+GB = 1 << 30
+_SCARCE_DISK = 5 * GB
+_LEAST_DISK = GB // 2
+_SCARCE_INODES, _LEAST_INODES = 100_000, 1_000
+_SCARCE_FILES = 1024
+
+
+class Level(StrEnum):
+    """How a finding is to be taken: as it should be, worth knowing, or in the way of a run."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@frozen
+class Finding:
+    """One check: what was found and, where it is not as it should be, what to do."""
+
+    name: str
+    level: Level
+    detail: str
+    hint: str = ""
+
+
+def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
+    """Make every check; outside a repository those of the machine alone."""
+    yield Finding(name="python", level=Level.OK, detail=f"{sys.version.split()[0]} ({sys.executable})")
+    yield from _git(start)
+    try:
+        paths = find_repository(start)
+    except IsolationError:
+        paths = None
+    settings = Settings()
+    try:
+        settings = load_settings(top=paths.top if paths else start, flags={}, environ=environ).settings
+        yield Finding(name="settings", level=Level.OK, detail="`autopilot-multi config` shows them")
+    except RunnerError as error:
+        yield Finding(name="settings", level=Level.FAIL, detail=error.message, hint=error.hint)
+    yield _killing()
+    yield _sandbox()
+    yield _agents(settings, environ)
+    place = _worktrees(paths, settings) if paths else start.resolve()
+    sample = probe.sample(place)
+    yield _machine(sample, settings)
+    yield from _signals(sample)
+    yield _disk(sample, place)
+    yield _open_files()
+    if paths:
+        if settings.bg_isolation == IsolationMode.WORKTREE:
+            yield _guard(paths, settings, place)
+        yield from _frictions(start, settings, place, environ)
+        yield _journal(paths.common_dir)
+        yield from _coordinator(paths.common_dir)
+        yield from _sessions(paths.common_dir)
+
+
+def _git(start: Path) -> Iterator[Finding]:
+    from isolation.git.repository import Repository
+
+    try:
+        repository = Repository.open(start)
+    except IsolationError as error:
+        yield Finding(name="git", level=Level.FAIL, detail=error.message, hint=error.hint)
+        return
+    version = ".".join(map(str, repository.version))
+    yield Finding(name="git", level=Level.OK, detail=f"{version} ({shutil.which('git')})")
+    yield Finding(name="repository", level=Level.OK, detail=str(repository.top))
+    if repository.version >= MERGE_TREE_GIT:
+        yield Finding(name="merge-tree", level=Level.OK, detail="several dependencies of a story are merged")
+    else:
+        yield Finding(
+            name="merge-tree",
+            level=Level.WARN,
+            detail=f"git {version} cannot merge without a worktree",
+            hint="install git 2.38 or newer for stories with several dependencies.",
+        )
+
+
+def _killing() -> Finding:
+    if kill_level() == SUBREAPER:
+        return Finding(
+            name="killing", level=Level.OK, detail="subreaper: a story's whole process tree can be ended"
+        )
+    return Finding(
+        name="killing",
+        level=Level.WARN,
+        detail="process groups only: a daemon that leaves its group may survive its story",
+        hint="Linux with /proc mounted can end whole trees.",
+    )
+
+
+def _sandbox() -> Finding:
+    """Show which levels of enforcement the machine can do, each tried out."""
+    offers = guard.probe()
+    told = (f"{offer.level} ({offer.reason})" for offer in offers if offer.available)
+    missing = [f"{offer.level} cannot be had: {offer.reason}" for offer in offers if not offer.available]
+    denying = next((offer.means for offer in offers if offer.level is EnforcementLevel.DENY), None)
+    if denying is not None and not guard.witnesses(denying):
+        missing.append(UNSEEN)
+    return Finding(
+        name="sandbox",
+        level=Level.WARN if missing else Level.OK,
+        detail="; ".join((", ".join(told), *missing)),
+        hint="a Linux kernel from 6.2 on, with user namespaces or Landlock, has them all." if missing else "",
+    )
+
+
+def _guard(paths: RepositoryPaths, settings: Settings, root: Path) -> Finding:
+    guarding = guarding_of(paths, settings, root)
+    if guarding.means is None:
+        hint = "`guard = true` switches it on." if not settings.guard else "run agents in a container."
+        return Finding(name="guard", level=Level.WARN, detail=guarding.note, hint=hint)
+    detail = f"{guarding.enforcement}: the main checkout and other worktrees are read-only to a session"
+    return Finding(name="guard", level=Level.OK, detail=detail)
+
+
+def _agents(settings: Settings, environ: dict[str, str]) -> Finding:
+    own = {name: agent for name, agent in settings.agents.items() if agent.argv}
+    missing = [name for name, agent in own.items() if not _program(agent.argv[0])]
+    if missing:
+        return Finding(
+            name="agents",
+            level=Level.WARN,
+            detail=f"configured, but not found: {', '.join(missing)}",
+            hint="check `argv` under [agents] in autopilot-multi.toml.",
+        )
+    installed = list(find_installed(environ))
+    found = [agent.words for agent in installed] + [f"{name} (configured)" for name in own]
+    if not found:
+        return Finding(
+            name="agents",
+            level=Level.WARN,
+            detail="none found on PATH; stories with a `command` of their own run all the same",
+            hint="install claude or codex, or describe one under [agents]; `autopilot-multi init` shows how.",
+        )
+    signed_in = bool(own) or any(agent.sign_in for agent in installed)
+    return Finding(
+        name="agents",
+        level=Level.OK if signed_in else Level.WARN,
+        detail=", ".join(found),
+        hint="" if signed_in else "sign in to one of them, or set its key; its own help says how.",
+    )
+
+
+def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Finding]:
+    """Tell which of the installed agents would not work here as they are set up."""
+    from isolation.git.repository import Repository
+
+    described = {
+        found.name: settings.agents.get(found.name, AgentSettings()) for found in find_installed(environ)
+    }
+    agents = [KNOWN[name](agent) for name, agent in described.items() if not agent.argv]
+    try:
+        found = frictions(agents, Repository.open(start), settings, root)
+    except (IsolationError, RunnerError):
+        return  # a run with these settings is refused, in words of its own
+    for friction in found:
+        yield Finding(
+            name=f"agent {friction.agent}", level=Level.WARN, detail=friction.detail, hint=f"{friction.hint}."
+        )
+
+
+def _program(name: str) -> bool:
+    # A path with a folder is relative to the story's workspace, which is not there yet.
+    return os.sep in name or shutil.which(name) is not None
+
+
+def _machine(sample: ResourceSample, settings: Settings) -> Finding:
+    allowed = at_start(sample, settings)
+    good = allowed.tier in {Tier.GREEN, Tier.UNKNOWN} and allowed.stories == settings.max_stories
+    return Finding(
+        name="machine",
+        level=Level.OK if good else Level.WARN,
+        detail=window(allowed.stories, settings.max_stories, allowed.tier, allowed.reason),
+        hint="" if good else "fewer stories or agents will run at once; close what uses the machine.",
+    )
+
+
+def _signals(sample: ResourceSample) -> Iterator[Finding]:
+    """Show each signal of its own; what they mean together is the tier's to say."""
+    free = _words(sample.pressure_free_percent, "{:.0f} % free of pressure", " (only macOS tells)")
+    stalls = {"memory": sample.memory_stall, "processor": sample.cpu_stall, "disk": sample.io_stall}
+    waited = ", ".join(f"for {name} {_words(value, '{:.1f} %')}" for name, value in stalls.items())
+    peers = sample.peers
+    details = {
+        "memory": _words(_gigabytes(sample.memory_available), "{:.1f} GB available"),
+        "swap": _words(_gigabytes(sample.swap_used), "{:.1f} GB in use"),
+        "pressure": free,
+        "load": _words(sample.load_per_cpu, "{:.2f} for each processor that may be used, last minute"),
+        "waiting": f"{waited} of the last 10 seconds",
+        "other agents": _words(peers, count(peers or 0, "session") + " besides ours"),
+    }
+    for name, detail in details.items():
+        yield Finding(name=name, level=Level.OK, detail=detail)
+
+
+def _words(value: float | None, form: str, why_unknown: str = "") -> str:
+    return f"unknown{why_unknown}" if value is None else form.format(value)
+
+
+def _gigabytes(number: int | None) -> float | None:
+    return None if number is None else number / GB
+
+
+def _worktrees(paths: RepositoryPaths, settings: Settings) -> Path:
+    if not settings.worktree_root:
+        return worktree_root(paths.common_dir)
+    return worktree_root(paths.common_dir, paths.top / Path(settings.worktree_root).expanduser())
+
+
+def _disk(sample: ResourceSample, place: Path) -> Finding:
+    free, inodes = sample.disk_free, sample.inodes_free
+    level = max(
+        _level_of(free, scarce=_SCARCE_DISK, least=_LEAST_DISK),
+        _level_of(inodes, scarce=_SCARCE_INODES, least=_LEAST_INODES),
+        key=list(Level).index,
+    )
+    space = _words(_gigabytes(free), "{:.1f} GB free", " free space")
+    files = _words(inodes, "room for {:,} files", " number of files")
+    hint = "" if level is Level.OK else "free some space, or set `worktree-root` to another disk."
+    return Finding(name="disk", level=level, detail=f"{space}, {files}, at {place}", hint=hint)
+
+
+def _level_of(amount: int | None, *, scarce: int, least: int) -> Level:
+    if amount is None or amount >= scarce:
+        return Level.OK
+    return Level.WARN if amount >= least else Level.FAIL
+
+
+def _open_files() -> Finding:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY or limit >= _SCARCE_FILES:
+        return Finding(name="open files", level=Level.OK, detail=f"limit {limit}")
+    return Finding(
+        name="open files", level=Level.WARN, detail=f"limit {limit}", hint="raise it with `ulimit -n 4096`."
+    )
+
+
+def _journal(common_dir: Path) -> Finding:
+    path = journal_path(common_dir)
+    try:
+        with Journal.open_readonly(path) as journal:
+            runs = len(journal.runs())
+        require_sound(path)
+    except NotFoundError:
+        return Finding(name="journal", level=Level.OK, detail="none yet")
+    except RunnerError as error:
+        return Finding(name="journal", level=Level.FAIL, detail=error.message, hint=error.hint)
+    return Finding(name="journal", level=Level.OK, detail=f"sound, {count(runs, 'run')}")
+
+
+def _coordinator(common_dir: Path) -> Iterator[Finding]:
+    holder = read_holder(common_dir)
+    if holder_is_alive(common_dir):
+        who = f"run {holder.run_id}, pid {holder.pid}, since {clock(holder.since)}" if holder else "unnamed"
+        yield Finding(name="coordinator", level=Level.OK, detail=who)
+        return
+    if holder:
+        yield Finding(
+            name="coordinator",
+            level=Level.WARN,
+            detail=f"run {holder.run_id} was killed",
+            hint=f"`autopilot-multi resume {holder.run_id}` goes on with it.",
+        )
+    else:
+        yield Finding(name="coordinator", level=Level.OK, detail="none")
+    left = _holders_of(keepers_lock_path(common_dir))
+    if left:
+        pids = " ".join(map(str, left))
+        yield Finding(
+            name="processes",
+            level=Level.FAIL,
+            detail=f"left over from a killed run: {pids}",
+            hint=f"they end by themselves within seconds; else: kill {pids}",
+        )
+
+
+def _sessions(common_dir: Path) -> Iterator[Finding]:
+    """List who else is at work in this repository, in any of its worktrees."""
+    now = time.time()
+    try:
+        active = Registry(common_dir).active(now)
+    except OSError as error:
+        hint = "make the folder readable, or remove it while nothing runs."
+        yield Finding(name="sessions", level=Level.WARN, detail=f"the registry: {error}", hint=hint)
+        return
+    if not active:
+        yield Finding(name="sessions", level=Level.OK, detail="none")
+    for entry in active:
+        told = f"{entry.who}, last heard of {span(now - entry.heartbeat)} ago"
+        level, hint = Level.OK, ""
+        if runs_alone(entry.mode):
+            level, hint = Level.WARN, "until it has ended, stories ask or wait before they work."
+        elif entry.flaw:
+            level, told, hint = (
+                Level.WARN,
+                entry.flaw,
+                "after 15 minutes it is ignored; else remove it.",
+            )
+        yield Finding(name="session", level=level, detail=told, hint=hint)
+
+
+def _holders_of(path: Path) -> list[int]:
+    """Name the processes that have a file open."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            opened = any(link.samefile(path) for link in (process / "fd").iterdir() if link.exists())
+        except OSError:
+            continue
+        if opened:
+            found.append(int(process.name))
+    return sorted(found)

@@ -1,0 +1,112 @@
+"""The merge driver for state files: how git learns of it, and how it forgets it again.
+
+Nothing here happens by itself: it changes the repository's own configuration, so a person asks for
+it. Only `<git common dir>/config` and `<git common dir>/info/attributes` are written, never a
+tracked file, and all worktrees of the repository follow. Other lines of both files stay as they are.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from isolation.files.disk import replace_file
+from isolation.frozen import frozen
+from isolation.git.metadata_lock import metadata_lock
+from isolation.git.repository import Repository, failure
+
+NAME = "autopilot-state"
+TITLE = "joins the state files of stories without a conflict"
+COMMAND = "autopilot-multi state merge-driver %O %A %B"
+STATE_FILES = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
+INSTALL, UNINSTALL = "install-merge-driver", "uninstall-merge-driver"
+ACTIONS = (INSTALL, UNINSTALL)
+
+_LINES = tuple(f"{path} merge={NAME}".encode() for path in STATE_FILES)
+_NO_SECTION = 128
+_UNSET = 1
+
+
+@frozen
+class Told:
+    """What a command prints: words for people, values for the one JSON document."""
+
+    text: str
+    data: dict[str, Any]
+
+
+def execute(action: str, directory: Path) -> Told:
+    """Carry out one of `ACTIONS` for the repository around a folder."""
+    repository = Repository.open(directory)
+    before = is_installed(repository)
+    if action == INSTALL:
+        install(repository)
+        text = "git joins state files in this repository from now on"
+        same = "git joins state files in this repository already"
+    else:
+        uninstall(repository)
+        text = "git merges state files in this repository like any other file again"
+        same = "the merge driver is not installed in this repository"
+    after = is_installed(repository)
+    return Told(text=same if before == after else text, data={"installed": after, "changed": before != after})
+
+
+def is_installed(repository: Repository) -> bool:
+    """Tell whether git joins state files in this repository: it knows the driver and what it is for."""
+    known = set(_lines(_attributes(repository)))
+    return _config(repository, "driver") == COMMAND and known.issuperset(_LINES)
+
+
+def install(repository: Repository) -> None:
+    """Register the driver; again is harmless."""
+    with metadata_lock(repository.common_dir):
+        for key, value in (("name", TITLE), ("driver", COMMAND)):
+            if _config(repository, key) != value:
+                repository.run("config", "--local", f"merge.{NAME}.{key}", value)
+        path = _attributes(repository)
+        lines = _lines(path)
+        missing = [line for line in _LINES if line not in lines]
+        if missing:
+            _write(path, [*lines, *missing])
+
+
+def uninstall(repository: Repository) -> None:
+    """Take the driver out again; where it is not, nothing happens."""
+    with metadata_lock(repository.common_dir):
+        # What still names a driver that is gone would be merged as text, so the lines go first.
+        path = _attributes(repository)
+        lines = _lines(path)
+        left = [line for line in lines if line not in _LINES]
+        if lines and not left:
+            path.unlink()
+        elif left != lines:
+            _write(path, left)
+        args = ("config", "--local", "--remove-section", f"merge.{NAME}")
+        output = repository.run(*args, check=False)
+        if output.returncode not in {0, _NO_SECTION}:
+            raise failure(args, output)
+
+
+def _config(repository: Repository, key: str) -> str | None:
+    args = ("config", "--local", "--get", f"merge.{NAME}.{key}")
+    output = repository.run(*args, check=False)
+    if output.returncode not in {0, _UNSET}:
+        raise failure(args, output)
+    return output.stdout.removesuffix("\n") if output.returncode == 0 else None
+
+
+def _attributes(repository: Repository) -> Path:
+    return Path(os.path.realpath(repository.common_dir / "info" / "attributes"))
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _write(path: Path, lines: Sequence[bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    replace_file(path, b"".join(line + b"\n" for line in lines), mode=mode)

@@ -1,0 +1,269 @@
+"""One view of all stories of a run: what the journal knows, joined with the stories' own state files.
+
+The files are read as they are now, while agents write them, and never changed. What a dialect has no
+section for comes from the journal, and so does the whole row of a story that keeps no file. Pages
+are replaced whole; nothing is read back from them.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, cast
+
+from isolation.files.disk import replace_file
+from isolation.git.repository import Repository, failure
+from isolation.paths import find_repository
+from runner.core import choose
+from runner.core.flow import QUICK, USER_FOLDER
+from runner.core.model import MAX_RETRIES, Decision, Memory, RunSnapshot, Status, StorySnapshot
+from runner.core.text.instants import iso
+from runner.core.text.names import one_line
+from runner.flows.state.aggregate import Row, aggregate_markdown
+from runner.flows.state.disk.collection import Found, collect
+from runner.flows.state.disk.swap import SETTLING
+from runner.flows.state.errors import UnreadableStateError
+from runner.flows.state.model import DONE, Dialect, RetryRow, StateFile, StepStatus
+from runner.flows.state.reading import decode, parse_state
+from runner.flows.state.vocabulary import STANDARD, Vocabulary
+
+STATE_FILES: Final = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
+"""Where a workspace's state file may stand; where both are, the first counts."""
+
+PAGE: Final = ".orchestrator/state.md"
+SHARED: Final = "none"
+DOCS_PAGE: Final = "_docs/_autopilot_multi_state.md"
+NO_FILE: Final = Path("journal")
+"""What stands in the place of a file for a story that keeps none."""
+
+_PAUSE = 0.005
+_RETRY = re.compile(r"(?P<step>\S+) (?P<name>.+?), attempt (?P<attempt>\d+): (?P<reason>.*)", re.DOTALL)
+_STATUSES: Final[Mapping[Status, StepStatus]] = {
+    Status.WAITING: StepStatus.NOT_STARTED,
+    Status.QUEUED: StepStatus.NOT_STARTED,
+    Status.RUNNING: StepStatus.IN_PROGRESS,
+    Status.PARKED: StepStatus.IN_PROGRESS,
+    Status.STOPPED: StepStatus.IN_PROGRESS,
+    Status.DONE: StepStatus.COMPLETED,
+    Status.NO_WORK: StepStatus.COMPLETED,
+    Status.FAILED: StepStatus.FAILED,
+    Status.SKIPPED: StepStatus.SKIPPED,
+}
+
+
+class _Keeper(StrEnum):
+    """Who keeps the place of a story that has no state file; shown where the others show their dialect."""
+
+    JOURNAL = "journal"
+
+
+def rows_of(
+    run: RunSnapshot, *, vocabulary: Vocabulary = STANDARD, repository: Repository | None = None
+) -> list[Row]:
+    """Give one row a story, in the run's order.
+
+    With `repository`, the file of a story whose workspace is gone is read from its branch.
+    """
+    paths = {
+        story.id: _file_in(Path(story.workspace), shared_by=story.id if run.isolation == SHARED else "")
+        for story in run.stories.values()
+        if story.workspace
+    }
+    there = [path for path in paths.values() if path is not None]
+    read = {found.path: found for found in _read(there, vocabulary)}
+    closed = [
+        story
+        for story in run.stories.values()
+        if story.commit and not story.workspace and story.flow != QUICK.name
+    ]
+    gone = [story.branch for story in closed if story.branch]
+    kept = _on_branches(repository, gone, vocabulary) if repository is not None and gone else {}
+    rows = []
+    for story in run.stories.values():
+        path = paths.get(story.id)
+        found = read[path] if path is not None else kept.get(story.branch or "")
+        rows.append(_row(story, found or _from_journal(story)))
+    return rows
+
+
+def write_aggregate(run: RunSnapshot, top: Path) -> None:
+    """Write the page into `.orchestrator/`, and beside the documents where git ignores it there.
+
+    Blocking; costs the reading of the files and at most two git commands.
+    """
+    repository = Repository(paths=find_repository(top), version=())
+    rows = rows_of(run, vocabulary=vocabulary_of(top), repository=repository)
+    newest = _newest(run)
+    page = aggregate_markdown(rows, updated=f"{iso(newest)}, run {run.run_id}").encode()
+    places = [top / PAGE]
+    if (top / "_docs").is_dir() and is_ignored(repository, top, DOCS_PAGE):
+        places.append(top / DOCS_PAGE)
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(place, page)
+
+
+def vocabulary_of(top: Path) -> Vocabulary:
+    """Give what state files may say in a repository: the dialects' own values and the user's flows."""
+    if not any((top / USER_FOLDER).glob("*.toml")):
+        return STANDARD
+    from runner.flows.catalogue import list_flows  # only who has flows of his own pays for reading them
+
+    own = [flow for listed in list_flows(top) if listed.file for flow in listed.flows]
+    last: dict[str, int] = {}
+    for flow in own:
+        numbers = [int(step.number) for step in flow.steps if step.number.isdigit()]
+        last[flow.name] = max(last.get(flow.name, 1), *numbers, 1)
+    return Vocabulary(flows=last, names=frozenset(step.name for flow in own for step in flow.steps))
+
+
+def is_ignored(repository: Repository, top: Path, path: str) -> bool:
+    """Tell whether git ignores a path of a checkout and does not track it either."""
+    args = ("check-ignore", "--quiet", "--", path)
+    output = repository.run(*args, cwd=top, check=False)
+    if output.returncode not in {0, 1}:
+        raise failure(args, output)
+    return output.returncode == 0
+
+
+def _file_in(workspace: Path, *, shared_by: str) -> Path | None:
+    """Find a story's state file; in a tree that stories share each has a folder of its own."""
+    names = [
+        name.replace("_docs/", f"_docs/stories/{shared_by}/") if shared_by else name for name in STATE_FILES
+    ]
+    return next((path for name in names if (path := workspace / name).exists()), None)
+
+
+def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:
+    """Read files that others write meanwhile: one that is only half there is given time to become whole."""
+    found = collect(paths, vocabulary=vocabulary)
+    deadline = time.monotonic() + SETTLING
+    while (torn := [one.path for one in found if _may_settle(one)]) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+        again = {one.path: one for one in collect(torn, vocabulary=vocabulary)}
+        found = [again.get(one.path, one) for one in found]
+    return found
+
+
+def _may_settle(found: Found) -> bool:
+    try:
+        return found.state is None and time.time() - found.path.stat().st_mtime < SETTLING
+    except OSError:
+        return False
+
+
+def _on_branches(repository: Repository, branches: Sequence[str], vocabulary: Vocabulary) -> dict[str, Found]:
+    """Read state files from the tips of branches, all with one git command."""
+    names = [f"refs/heads/{branch}:{path}" for branch in branches for path in STATE_FILES]
+    asked = "".join(f"{name}\n" for name in names).encode()
+    output = repository.run("cat-file", "--batch", stdin=asked).stdout.encode(errors="surrogateescape")
+    found: dict[str, Found] = {}
+    places = [(branch, path) for branch in branches for path in STATE_FILES]
+    for (branch, path), data in zip(places, _blobs(output), strict=True):
+        if data is not None:
+            found.setdefault(branch, _parsed(Path(f"{branch}:{path}"), data, vocabulary))
+    return found
+
+
+def _blobs(output: bytes) -> Iterable[bytes | None]:
+    """Take the answers of `cat-file --batch` apart; None stands for what there is not."""
+    at = 0
+    while at < len(output):
+        end = output.index(b"\n", at)
+        header = output[at:end]
+        at = end + 1
+        if header.endswith(b" missing"):
+            yield None
+            continue
+        _, kind, size = header.rsplit(b" ", 2)
+        data = output[at : at + int(size)]
+        at += int(size) + 1
+        yield data if kind == b"blob" else None
+
+
+def _parsed(path: Path, data: bytes, vocabulary: Vocabulary) -> Found:
+    try:
+        return Found(path=path, state=parse_state(decode(data), vocabulary=vocabulary))
+    except UnreadableStateError as error:
+        return Found(path=path, problem=error.message)
+
+
+def _from_journal(story: StorySnapshot) -> Found:
+    """Tell the place of a story without a file as if it had one."""
+    over = story.status in {Status.DONE, Status.NO_WORK}
+    state = StateFile(
+        # A page shows who keeps the place where it shows a file's dialect; nobody writes this state.
+        dialect=cast("Dialect", _Keeper.JOURNAL),
+        flow=story.flow,
+        step=DONE if over else story.place.number,
+        name="Done" if over else story.place.name,
+        status=_STATUSES[story.status],
+        retry_count=story.retry_count,
+    )
+    return Found(path=NO_FILE, state=state)
+
+
+def _row(story: StorySnapshot, found: Found) -> Row:
+    state, over = found.state, story.status in {Status.DONE, Status.NO_WORK}
+    acted = max((decision.asked_at for decision in story.decided), default=float("-inf"))
+    blockers = tuple(
+        memory.text
+        for memory in story.memories
+        # What a person has been asked about since, and has answered, holds nothing up any more.
+        if memory.topic == "blocker" and not over and memory.at > acted
+    )
+    failed = story.status is Status.FAILED and story.reason
+    if failed and not blockers and not (state and state.blockers):
+        blockers = (story.reason,)
+    open_ = story.decision
+    return Row(
+        story=story.id,
+        found=found,
+        open_decisions=(_asked(story, open_),) if open_ is not None and not open_.letter else (),
+        blockers=blockers,
+        retries=() if over else _retries(story, acted),
+        decisions=tuple(memory.text for memory in story.memories if memory.topic == "decision"),
+    )
+
+
+def _asked(story: StorySnapshot, decision: Decision) -> str:
+    try:
+        question = choose.from_json(decision.question)
+    except choose.QuestionError:
+        return f"see `autopilot-multi decide`: decision {one_line(decision.id)}"
+    options = ", ".join(f"{option.letter}) {option.text}" for option in question.options)
+    answer = f"autopilot-multi decide {story.id} {question.recommendation}"
+    return f"{question.title} {options}; recommended: `{answer}`"
+
+
+def _retries(story: StorySnapshot, since: float) -> tuple[RetryRow, ...]:
+    """Give the failed attempts at the current step, as far as the journal keeps them."""
+    rows = [
+        _retry(story, memory) for memory in story.memories if memory.topic == "retry" and memory.at > since
+    ]
+    return tuple(row for row in rows if row.step == story.place.number)[-(MAX_RETRIES + 1) :]
+
+
+def _retry(story: StorySnapshot, memory: Memory) -> RetryRow:
+    read = _RETRY.fullmatch(memory.text)
+    return RetryRow(
+        attempt=read["attempt"] if read else "",
+        step=read["step"] if read else story.place.number,
+        name=one_line(read["name"]) if read else one_line(story.place.name),
+        sub_step="",
+        reason=one_line(read["reason"] if read else memory.text),
+        timestamp=iso(memory.at),
+    )
+
+
+def _newest(run: RunSnapshot) -> float:
+    """Give the time of the newest thing known, so that the same run gives the same page."""
+    times = [run.started_at, run.ended_at or 0.0]
+    for story in run.stories.values():
+        times += [story.started_at or 0.0, story.ended_at or 0.0]
+        times += [memory.at for memory in story.memories]
+        times += [session.ended_at or session.started_at for session in story.sessions]
+        if story.decision is not None:
+            times.append(story.decision.asked_at)
+    return max(times)

@@ -1,0 +1,351 @@
+"""Taking a step of a story back: its work goes in a new commit, and the state file follows.
+
+History is never rewritten and no branch is deleted, so a rollback can itself be taken back with
+git. The result is computed beside the worktree; only then does the branch move on to it, by a
+fast-forward that git refuses where it would overwrite something that is not committed.
+
+What a step made is found by the trailers of its checkpoints. A step that wrote outside `_docs/` is
+taken back by reversing its checkpoints. A step that wrote documents only has its artifact folders
+restored as they were before its first checkpoint. Commits without trailers are not ours and stay.
+"""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+
+from isolation.frozen import frozen
+from isolation.git.checkout import look
+from isolation.git.commits import OWN_ADDRESS, OWN_NAME, named, operation_in_progress
+from isolation.git.repository import Repository
+from isolation.paths import autopilot_dir, own_git_dir
+from runner.core import choose
+from runner.core.errors import NotFoundError, RunnerError
+from runner.core.events import events as ev
+from runner.core.flow import Edition, Flow, FlowStep, artifact_parts, in_cycle
+from runner.core.model import RunSnapshot, StorySnapshot
+from runner.core.text.names import did_you_mean, one_line
+from runner.flows.catalogue import load_flow
+from runner.flows.checkpoints import Commit, load_history, others_since, undone_by
+from runner.flows.overview import STATE_FILES, vocabulary_of
+from runner.flows.state.disk.collection import Found, collect
+from runner.flows.state.disk.files import LOCK_NAME, save_state
+from runner.flows.state.model import Dialect, StateFile, StepRef
+from runner.flows.state.transitions import roll_back
+from runner.flows.state.vocabulary import Vocabulary
+from runner.flows.state.writing import render
+
+DOCS = "_docs"
+LOCK = f".orchestrator/{LOCK_NAME}"
+
+_WILD = frozenset("*?[")
+_THREE_WAY_SINCE = (2, 32)
+
+
+class RollbackError(RunnerError):
+    """A step cannot be taken back; nothing was changed."""
+
+    code = "rollback"
+
+
+@frozen
+class Rollback:
+    """What a rollback would do; nothing has happened yet.
+
+    `undone` are the checkpoints, newest first; `restored` are the paths that become again what they
+    were at `before`; `kept` are commits of others that stay. Without `undone` an earlier rollback has
+    done it all.
+    """
+
+    story: StorySnapshot
+    run_id: str
+    branch: str
+    tip: str
+    step: FlowStep
+    undone: tuple[Commit, ...]
+    before: str
+    restored: tuple[str, ...]
+    touched: tuple[str, ...]
+    kept: tuple[Commit, ...]
+    state_file: str | None
+    state: StateFile | None
+    after: StateFile | None
+    vocabulary: Vocabulary
+
+
+def make_plan(
+    repository: Repository, worktree: Path, run: RunSnapshot, story: StorySnapshot, wanted: str
+) -> Rollback:
+    """Tell what taking back a step means in a story's worktree; whatever stands against it is raised."""
+    branch = story.branch or ""
+    tip = _require_clean(repository, worktree, branch, story)
+    vocabulary = vocabulary_of(repository.top)
+    found = _state(worktree, vocabulary)
+    state = found.state if found else None
+    flow = _flow(repository, story, state)
+    place = _place(flow, wanted)
+    commits = load_history(repository, f"{story.base or run.base}..{tip}", story.id, flow)
+    undone = undone_by(commits, place)
+    if not undone and not (commits and commits[-1].rolled_back and commits[-1].place == place):
+        raise NotFoundError(
+            f"story {story.id} has no checkpoint of step {flow.steps[place].number}"
+            f" ({flow.steps[place].name}) or a later one",
+            hint=f"`git log {repository.name_of_branch(branch)}` shows its commits; "
+            "those of steps have an Autopilot-Step line.",
+        )
+    paths = {commit.id: repository.changed_paths(commit.parent, commit.id) for commit in undone}
+    restored = _restored(flow, undone, paths, state.cycle or 1 if state else 1)
+    first = undone[-1] if undone else None
+    return Rollback(
+        story=story,
+        run_id=run.run_id,
+        branch=branch,
+        tip=tip,
+        step=flow.steps[place],
+        undone=undone,
+        before=first.parent if first else tip,
+        restored=restored,
+        touched=tuple(sorted({path for every in paths.values() for path in every} - {*STATE_FILES})),
+        kept=others_since(commits, first),
+        state_file=found.path.relative_to(worktree).as_posix() if found else None,
+        state=state,
+        after=_rolled_back(state, flow, place) if state else None,
+        vocabulary=vocabulary,
+    )
+
+
+def question(plan: Rollback) -> choose.Question:
+    """Give the question that is asked before anything is overwritten."""
+    code = [path for path in plan.touched if not _within(path, plan.restored)]
+    places = [*(f"{path}/" for path in plan.restored), *([named(code)] if code else [])]
+    return choose.rollback(name=plan.step.name, folders=places or [plan.branch])
+
+
+def carry_out(repository: Repository, worktree: Path, plan: Rollback, *, at: float) -> str:
+    """Put the branch and its worktree back; give the new commit, or the tip where there was nothing left."""
+    tip = plan.tip
+    if plan.undone:
+        tip = _commit(repository, _tree(repository, worktree, plan), plan, at)
+        quiet = ("-c", "core.hooksPath=/dev/null", "-c", "merge.autoStash=false")
+        forward = ("merge", "--quiet", "--ff-only", "--no-verify-signatures", "--no-stat", tip)
+        moved = repository.run(*quiet, *forward, cwd=worktree, check=False)
+        if moved.returncode != 0:
+            raise RollbackError(
+                f"story {plan.story.id}: {worktree} changed meanwhile, so nothing was taken back:"
+                f" {one_line(moved.stderr)}",
+                hint="see `git status` there, then try again",
+            )
+    if plan.after is not None and plan.state_file is not None:
+        # A file that git ignores is not in the commit; for any other this finds nothing to do.
+        lock = worktree / LOCK
+        path = worktree / plan.state_file
+        save_state(path, plan.after, plan.state, lock=lock, vocabulary=plan.vocabulary)
+    return tip
+
+
+def events(plan: Rollback, commit: str, commits: int) -> tuple[ev.Body, ...]:
+    """Give what the journal keeps: the answer, the new place, and that `resume` goes on from there."""
+    story_id, step = plan.story.id, plan.step
+    decision = f"{story_id}-rollback-{len(plan.story.decided) + 1}"
+    words = f"step {step.number} ({step.name}) was rolled back"
+    return (
+        ev.DecisionAsked(story_id=story_id, decision_id=decision, question=choose.to_json(question(plan))),
+        ev.DecisionAnswered(story_id=story_id, decision_id=decision, letter="A", by="rollback"),
+        ev.DecisionApplied(story_id=story_id, decision_id=decision, retry=True),
+        ev.PlaceFound(
+            story_id=story_id,
+            step_number=step.number,
+            step_name=step.name,
+            confidence=1.0,
+            correction=words,
+        ),
+        ev.StoryFinished(
+            story_id=story_id,
+            verdict="stopped",
+            reason=words,
+            next=f"autopilot-multi resume {plan.run_id}",
+            commit=commit,
+            commits=commits,
+        ),
+    )
+
+
+def _require_clean(repository: Repository, worktree: Path, branch: str, story: StorySnapshot) -> str:
+    """Give the tip of the story's branch, or name what is not committed."""
+    seen = look(repository, worktree)
+    git_dir = own_git_dir(worktree)
+    operation = operation_in_progress(git_dir) if git_dir else None
+    if seen.dirty:
+        count = len(seen.dirty)
+        raise RollbackError(
+            f"story {story.id}: {worktree} has {count} uncommitted file{'s' * (count > 1)}:"
+            f" {named(seen.dirty)}",
+            hint="commit or stash them there, then try again",
+        )
+    if operation:
+        raise RollbackError(
+            f"story {story.id}: {worktree} is in the middle of {operation}",
+            hint="finish or abort it there, then try again",
+        )
+    if seen.branch != branch or seen.head is None:
+        raise RollbackError(
+            f"story {story.id}: {worktree} is not on {branch}", hint=f"`git switch {branch}` there"
+        )
+    return seen.head
+
+
+def _state(worktree: Path, vocabulary: Vocabulary) -> Found | None:
+    path = next((worktree / name for name in STATE_FILES if (worktree / name).exists()), None)
+    if path is None:
+        return None
+    (found,) = collect([path], vocabulary=vocabulary)
+    if found.state is None:
+        raise RollbackError(
+            f"{path} cannot be read: {found.problem}", hint="`autopilot-multi state check` tells more"
+        )
+    return found
+
+
+def _flow(repository: Repository, story: StorySnapshot, state: StateFile | None) -> Flow:
+    dialect = state.dialect if state else Dialect.AUTODEV
+    name = (state.flow if state else None) or story.flow
+    return load_flow(name, Edition(dialect), repository.top)
+
+
+def _place(flow: Flow, wanted: str) -> int:
+    """Find a step by its number or its name."""
+    steps = list(enumerate(flow.steps))
+    found = [place for place, one in steps if one.number == wanted.lower()]
+    found = found or [place for place, one in steps if one.name.casefold() == wanted.casefold()]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(f"{one.number} ({one.name})" for one in flow.steps)
+    hint = f"{did_you_mean(wanted, [one.name for one in flow.steps])} its steps: {known}".strip()
+    what = f"{len(found)} steps called" if found else "no step"
+    raise NotFoundError(f"the flow {flow.name} has {what} '{one_line(wanted)}'", hint=hint)
+
+
+def _restored(
+    flow: Flow, undone: Iterable[Commit], paths: dict[str, tuple[str, ...]], cycle: int
+) -> tuple[str, ...]:
+    """Give the artifact folders of the steps that wrote nothing but documents."""
+    wrote: dict[int, bool] = {}
+    for commit in undone:
+        place = commit.place or 0
+        only_docs = all(_within(path, [DOCS]) for path in paths[commit.id])
+        wrote[place] = wrote.get(place, True) and only_docs
+    folders = {
+        folder
+        for place, only_docs in wrote.items()
+        if only_docs
+        for artifact in (flow.steps[place].artifacts if place < len(flow.steps) else ())
+        if (folder := _folder(in_cycle(artifact, cycle)))
+    }
+    return tuple(sorted(folders))
+
+
+def _folder(artifact: str) -> str | None:
+    """Give the folder below `_docs/` that holds an artifact; of a file right in `_docs/` the file itself."""
+    glob = artifact_parts(artifact)[0].strip("/")
+    parts = glob.split("/")
+    if parts[0] != DOCS:
+        return None
+    still = tuple(takewhile(lambda part: not _WILD & set(part), parts[:-1]))
+    if len(still) > 1:
+        return "/".join(still)
+    return None if _WILD & set(glob) else glob
+
+
+def _within(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _rolled_back(state: StateFile, flow: Flow, place: int) -> StateFile:
+    step = flow.steps[place]
+    again = {one.number for one in flow.steps[place:]}
+    rolled = roll_back(state, StepRef(step=step.number, name=step.name)).state
+    return replace(rolled, completed=tuple(row for row in rolled.completed if row.step not in again))
+
+
+def _tree(repository: Repository, worktree: Path, plan: Rollback) -> str:
+    """Compute what the branch holds afterwards, in an index of its own."""
+    with tempfile.TemporaryDirectory(dir=autopilot_dir(repository.common_dir), prefix="rollback-") as folder:
+        env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
+        repository.run("read-tree", plan.tip, cwd=worktree, env=env)
+        for commit in plan.undone:
+            _reverse(repository, worktree, commit, plan, env)
+        now, then = (_entries(repository, commit, plan.restored) for commit in (plan.tip, plan.before))
+        gone = "0" * len(plan.tip)
+        lines = {path: f"0 {gone}\t{path}" for path in now} | then | _state_entry(repository, worktree, plan)
+        if lines:
+            told = "".join(f"{line}\0" for line in lines.values()).encode(errors="surrogateescape")
+            repository.run("update-index", "-z", "--index-info", cwd=worktree, env=env, stdin=told)
+        return repository.run("write-tree", cwd=worktree, env=env).stdout.strip()
+
+
+def _reverse(
+    repository: Repository, worktree: Path, commit: Commit, plan: Rollback, env: dict[str, str]
+) -> None:
+    """Take one checkpoint's changes out of the index, but for what is restored as a whole."""
+    spared = [f":(exclude,top,literal){path}" for path in (*STATE_FILES, *plan.restored)]
+    form = ("-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
+    prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
+    args = ("diff-tree", *form, *prefixes, commit.parent, commit.id, "--", ".", *spared)
+    patch = repository.run(*args, cwd=worktree).stdout
+    if not patch:
+        return
+    merging = ("--3way",) if repository.version >= _THREE_WAY_SINCE else ()
+    undo = ("apply", "--cached", "--reverse", "--whitespace=nowarn", *merging)
+    data = patch.encode(errors="surrogateescape")
+    if repository.run(*undo, cwd=worktree, env=env, stdin=data, check=False).returncode == 0:
+        return
+    own = repository.changed_paths(commit.parent, commit.id)
+    since = set(repository.changed_paths(commit.id, plan.tip))
+    raise RollbackError(
+        f"story {plan.story.id}: commit {commit.id[:10]} ({one_line(commit.subject)}) cannot be taken back:"
+        f" {named([path for path in own if path in since] or own)} changed since",
+        hint=f"revert the later changes first, or `git revert {commit.id[:10]}` and resolve by hand",
+    )
+
+
+def _entries(repository: Repository, commit: str, paths: Sequence[str]) -> dict[str, str]:
+    """Give the files of a commit below some paths, as lines for an index."""
+    if not paths:
+        return {}
+    listed = repository.run("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths).fields()
+    lines = {line.partition("\t")[2]: line for line in listed}
+    return {path: line for path, line in lines.items() if path not in STATE_FILES}
+
+
+def _state_entry(repository: Repository, worktree: Path, plan: Rollback) -> dict[str, str]:
+    """Give the state file's line for the index; a file that is not committed has none."""
+    if plan.after is None or plan.state_file is None:
+        return {}
+    listed = repository.run("ls-tree", "-z", "--full-tree", plan.tip, "--", plan.state_file).fields()
+    if not listed:
+        return {}
+    text = render(plan.after, vocabulary=plan.vocabulary).encode()
+    args = ("hash-object", "-w", "--stdin", f"--path={plan.state_file}")
+    blob = repository.run(*args, cwd=worktree, stdin=text).stdout.strip()
+    return {plan.state_file: f"{listed[0].split(' ')[0]} blob {blob}\t{plan.state_file}"}
+
+
+def _commit(repository: Repository, tree: str, plan: Rollback, at: float) -> str:
+    step = plan.step
+    count = len(plan.undone)
+    message = (
+        f"Roll back step {step.number} ({step.name})\n\n"
+        f"Takes back {count} checkpoint{'s' * (count > 1)} of this step and later ones.\n\n"
+        f"Autopilot-Run: {plan.run_id}\n"
+        f"Autopilot-Story: {plan.story.id}\n"
+        f"Autopilot-Rollback: {step.number} {step.name}\n"
+        + "".join(f"Autopilot-Reverts: {commit.id}\n" for commit in plan.undone)
+    )
+    when = f"@{int(at)} +0000"
+    env = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
+    if not repository.has_identity:
+        env |= {f"GIT_{who}_NAME": OWN_NAME for who in ("AUTHOR", "COMMITTER")}
+        env |= {f"GIT_{who}_EMAIL": OWN_ADDRESS for who in ("AUTHOR", "COMMITTER")}
+    args = ("-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree, "-p", plan.tip, "-F", "-")
+    return repository.run(*args, env=env, stdin=message.encode(errors="surrogateescape")).stdout.strip()

@@ -1,0 +1,141 @@
+"""A state told in another dialect: the same story at the same step, and nothing lost.
+
+What the target has no place for is listed, and the whole source is kept word for word in an
+`## Imported` section. A step is found again by its name; where that is not certain the conversion is
+refused, and the person names the step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from isolation.frozen import frozen
+from runner.flows.state.errors import StateError
+from runner.flows.state.merging import keep_whole
+from runner.flows.state.model import (
+    AWAITING,
+    DONE,
+    IDLE,
+    Dialect,
+    Phase,
+    Position,
+    StateFile,
+    StepRef,
+    SubStep,
+)
+from runner.flows.state.reading import parse_state
+from runner.flows.state.vocabulary import NAMED_STEPS, STANDARD, Vocabulary
+from runner.flows.state.writing import TEMPLATES, new_state, render
+
+IMPORTED = "Imported"
+
+
+@frozen
+class Conversion:
+    """The converted state, and what it could not hold, in words."""
+
+    state: StateFile
+    unheld: tuple[str, ...]
+
+
+def convert_state(
+    state: StateFile,
+    to: Dialect,
+    *,
+    flow: str | None = None,
+    step: str | None = None,
+    steps: Mapping[str, str] | None = None,
+    vocabulary: Vocabulary = STANDARD,
+) -> Conversion:
+    """Tell a state in another dialect.
+
+    `flow` is needed when a rich file becomes another. `step` names the target step outright; `steps`
+    gives the target's step numbers by name, beside those that the dialects themselves fix.
+    """
+    if state.dialect is to:
+        return Conversion(state=state, unheld=())
+    target_flow = _flow(state, to, flow, vocabulary)
+    number = step or _step(state, to, target_flow or flow or state.flow or "", steps or {})
+    blank = new_state(
+        to, flow=target_flow, first=StepRef(step=number, name=_name(state.name, to)), vocabulary=vocabulary
+    )
+    sub_step, kept = _sub_step(state.sub_step, to)
+    wanted = replace(
+        blank,
+        status=state.status,
+        retry_count=state.retry_count,
+        tracker=state.tracker,
+        sub_step=sub_step,
+        cycle=None if blank.cycle is None else state.cycle or 1,
+    )
+    unheld = (*_unheld(state, to, vocabulary), *(() if kept else ("sub_step",)))
+    text = render(wanted, vocabulary=vocabulary)
+    if unheld:
+        text = keep_whole(text, IMPORTED, state.text)
+    return Conversion(state=parse_state(text, vocabulary=vocabulary), unheld=unheld)
+
+
+def _flow(state: StateFile, to: Dialect, flow: str | None, vocabulary: Vocabulary) -> str | None:
+    if to is Dialect.RICH:
+        return None
+    wanted = flow or state.flow
+    if wanted is None:
+        allowed = ", ".join(vocabulary.flow_names(to))
+        raise StateError("a rich file does not say its flow", hint=f"name it with --flow: {allowed}")
+    if vocabulary.last_step(to, wanted) is None:
+        allowed = ", ".join(vocabulary.flow_names(to))
+        raise StateError(
+            f"flow '{wanted}' is not allowed in {to}", hint=f"name another with --flow: {allowed}"
+        )
+    return wanted
+
+
+def _step(state: StateFile, to: Dialect, flow: str, steps: Mapping[str, str]) -> str:
+    if state.step == DONE:
+        return DONE
+    known = {**NAMED_STEPS.get((to, flow), {}), **steps}
+    number = known.get(_name(state.name, to))
+    if number is None:
+        raise StateError(f"which step of {to} is '{state.name}' cannot be told", hint="name it with --step")
+    return number
+
+
+def _name(name: str, to: Dialect) -> str:
+    """Give a step's name as the target says it: one step was renamed between the generations."""
+    if to is Dialect.RICH:
+        return "Blackbox Test Spec" if name == "Test Spec" else name
+    return "Test Spec" if name == "Blackbox Test Spec" else name
+
+
+def _sub_step(sub_step: SubStep, to: Dialect) -> tuple[SubStep, bool]:
+    """Give the sub-step in the target's form, and whether that says all of it."""
+    if to is not Dialect.AUTODEV:
+        if isinstance(sub_step, Phase):
+            return (IDLE if sub_step == AWAITING else Position(text=str(sub_step))), True
+        return sub_step or IDLE, True
+    idle = sub_step is None or (isinstance(sub_step, Position) and sub_step.idle)
+    return (sub_step, True) if isinstance(sub_step, Phase) else (AWAITING, idle)
+
+
+def _unheld(state: StateFile, to: Dialect, vocabulary: Vocabulary) -> tuple[str, ...]:
+    lists = {
+        "completed steps": state.completed,
+        "key decisions": state.decisions,
+        "last session": state.last_session,
+        "retry log": state.retry_log,
+        "blockers": state.blockers,
+    }
+    missing = [name for name, value in lists.items() if value]
+    if to is Dialect.RICH:
+        missing.append("flow")
+    if to is not Dialect.AUTODEV and state.cycle not in {None, 1}:
+        missing.append("cycle")
+    if _is_more_than_values(state, vocabulary):
+        missing.append("text of its own")
+    return tuple(missing)
+
+
+def _is_more_than_values(state: StateFile, vocabulary: Vocabulary) -> bool:
+    """Tell whether the file holds more than a new file with its values would."""
+    if state.sub_step is None:
+        return True
+    return render(replace(state, text=TEMPLATES[state.dialect]), vocabulary=vocabulary) != state.text

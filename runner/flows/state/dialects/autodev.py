@@ -1,0 +1,140 @@
+"""The autodev dialect: a flow, a structured `sub_step`, a cycle.
+
+`sub_step` belongs to the sub-skill that runs. Its rules hold whenever it is written. When a file breaks
+them, the place is not guessed: the sub-step is unknown, and the folders are asked.
+"""
+
+import re
+
+from runner.flows.state.model import RESERVED_NAME, Phase, Problem
+from runner.flows.state.text.block import PARTS, Block, set_value
+from runner.flows.state.text.codec import decode_scalar, encode_scalar, quote
+from runner.flows.state.text.edits import Edit, insert_after, remove_line
+from runner.flows.state.text.layout import Key, line_number
+
+TEMPLATE = """\
+# Autodev State
+
+## Current Step
+flow: greenfield
+step: 1
+name: Problem
+status: not_started
+sub_step:
+  phase: 0
+  name: awaiting-invocation
+  detail: ""
+retry_count: 0
+cycle: 1
+"""
+
+_INTEGER = re.compile(r"0|[1-9][0-9]{0,8}")
+_KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_INLINE = re.compile(r"\{[ \t]*phase:([^,{}]*),[ \t]*name:([^,{}]*)(?:,[ \t]*detail:(.*))?\}")
+_ALLOWED = "phase: an integer from 0, name: kebab-case, detail: any text"
+_HINT = "the folders tell the place instead; the sub-skill writes the field at its next save point"
+
+
+def broken_rule(phase: Phase, previous: Phase | None = None) -> str:
+    """Say which rule a sub-step breaks, given the one before it in the same invocation; '' for none."""
+    if not _INTEGER.fullmatch(str(phase.phase)):
+        return f"phase {phase.phase} is not an integer from 0"
+    if not _KEBAB.fullmatch(phase.name):
+        return f"name '{phase.name}' is not kebab-case"
+    if phase.name == RESERVED_NAME:
+        return f"'{RESERVED_NAME}' is reserved for phase 0" if phase.phase else ""
+    if previous is not None and phase.phase < previous.phase:
+        return f"phase falls from {previous.phase} to {phase.phase} within one invocation"
+    return ""
+
+
+def read_sub_step(
+    text: str, block: Block, previous: Phase | None = None
+) -> tuple[Phase | None, Problem | None]:
+    """Read the structured sub-step, or say why it cannot be trusted."""
+    key = block.top.get("sub_step")
+    if key is None:
+        return None, _problem(block.line, "", "sub_step is missing")
+    line, value = line_number(text, key.line), decode_scalar(key.raw, word=False).value
+    parts = _inline_parts(value) if value and not block.nested else _nested_parts(block, value)
+    if isinstance(parts, str):
+        return None, _problem(line, value, parts)
+    number, name, detail = parts
+    if not _INTEGER.fullmatch(number):
+        return None, _problem(line, number, f"sub_step phase '{number}' is not an integer from 0")
+    phase = Phase(phase=int(number), name=name, detail=detail)
+    broken = broken_rule(phase, previous)
+    return (None, _problem(line, str(phase), f"sub_step {broken}")) if broken else (phase, None)
+
+
+def _nested_parts(block: Block, value: str) -> tuple[str, str, str] | str:
+    if value:
+        return "sub_step has a value of its own and lines below it"
+    lines = {key.name: key for key in block.nested if key.name in PARTS}
+    if sum(key.name in PARTS for key in block.nested) > len(lines):
+        return "sub_step names a part twice"
+    if any(key.indent <= block.indent for key in lines.values()):
+        return "the lines below sub_step are not indented"
+    if "phase" not in lines or "name" not in lines:
+        return "sub_step needs `phase:` and `name:` below it"
+    detail = decode_scalar(lines["detail"].raw, word=False).value if "detail" in lines else ""
+    return (
+        decode_scalar(lines["phase"].raw, word=True).value,
+        decode_scalar(lines["name"].raw, word=True).value,
+        detail,
+    )
+
+
+def _inline_parts(value: str) -> tuple[str, str, str] | str:
+    found = _INLINE.fullmatch(value)
+    if found is None:
+        return "sub_step is not the structured form with `phase:`, `name:` and `detail:`"
+    number, name, detail = (
+        decode_scalar((part or "").strip(" \t"), word=True).value for part in found.groups()
+    )
+    return number, name, detail
+
+
+def _problem(line: int, value: str, message: str) -> Problem:
+    return Problem(
+        line=line, key="sub_step", value=value, message=message, allowed=_ALLOWED, hint=_HINT, fatal=False
+    )
+
+
+def edit_sub_step(text: str, block: Block, old: Phase | None, new: Phase) -> list[Edit]:
+    """Change the parts that differ; a sub-step that could not be read is written anew."""
+    key = block.top["sub_step"]
+    parts = {line.name: line for line in block.nested if line.name in PARTS}
+    if old is None or len(parts) < len(PARTS):
+        return _rewrite(text, block, key, new)
+    changed = []
+    for name, before, after in (
+        ("phase", str(old.phase), str(new.phase)),
+        ("name", encode_scalar(old.name), encode_scalar(new.name)),
+        ("detail", quote(old.detail), quote(new.detail)),
+    ):
+        if before != after:
+            scalar = decode_scalar(parts[name].raw, word=name != "detail")
+            changed.append(set_value(text, parts[name], scalar, after))
+    return changed
+
+
+def _rewrite(text: str, block: Block, key: Key, new: Phase) -> list[Edit]:
+    scalar = decode_scalar(key.raw, word=False)
+    removed = [remove_line(text, line.line) for line in block.nested if line.name in PARTS]
+    pad = " " * block.indent
+    fresh = insert_after(text, key.line, [pad + line for line in fresh_lines(new)[1:]])
+    # The new lines and the emptied value meet at one place, so they are one edit.
+    remark = text[key.start + scalar.length : fresh.start].strip(" \t")
+    colon = text.rindex(":", key.line, key.start) + 1
+    return [Edit(colon, fresh.end, (f" {remark}" if remark else "") + fresh.text), *removed]
+
+
+def fresh_lines(phase: Phase) -> list[str]:
+    """Give a sub-step's lines."""
+    return [
+        "sub_step:",
+        f"  phase: {phase.phase}",
+        f"  name: {encode_scalar(phase.name)}",
+        f"  detail: {quote(phase.detail)}",
+    ]

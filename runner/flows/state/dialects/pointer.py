@@ -1,0 +1,47 @@
+"""The pointer dialect: a flow and the current step, with a sub-step in words.
+
+The rich dialect has the same sub-step, so both use what stands here.
+"""
+
+from runner.flows.state.model import Position, Problem
+from runner.flows.state.text.block import Block, set_value
+from runner.flows.state.text.codec import decode_scalar, encode_scalar, is_placeholder
+from runner.flows.state.text.edits import Edit
+from runner.flows.state.text.layout import line_number
+
+TEMPLATE = """\
+# Autopilot State
+
+## Current Step
+flow: greenfield
+step: 1
+name: Problem
+status: not_started
+sub_step: 0
+retry_count: 0
+"""
+
+
+def read_sub_step(text: str, block: Block) -> tuple[Position | None, Problem | None]:
+    """Read the sub-step; a missing one is allowed, the template's own words are not."""
+    key = block.top.get("sub_step")
+    if key is None:
+        return None, None
+    scalar = decode_scalar(key.raw, word=False)
+    if is_placeholder(scalar.value) and not scalar.quoted:
+        problem = Problem(
+            line=line_number(text, key.line),
+            key="sub_step",
+            value=scalar.value,
+            message="sub_step still holds the template's placeholder",
+            allowed="0, or the sub-skill's own number and name, as in `4 — Review`",
+            fatal=False,
+        )
+        return None, problem
+    return Position(text=scalar.value), None
+
+
+def edit_sub_step(text: str, block: Block, new: Position) -> list[Edit]:
+    """Change the sub-step's value."""
+    key = block.top["sub_step"]
+    return [set_value(text, key, decode_scalar(key.raw, word=False), encode_scalar(new.text))]

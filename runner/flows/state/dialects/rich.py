@@ -1,0 +1,247 @@
+"""The rich dialect: no flow, lettered steps, and five sections of history behind the current step."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from runner.flows.state.model import CompletedRow, LastSession, Problem, RetryRow, StateFile
+from runner.flows.state.text.block import Place, set_value
+from runner.flows.state.text.codec import (
+    decode_scalar,
+    encode_bullet,
+    encode_row,
+    encode_scalar,
+    is_placeholder,
+)
+from runner.flows.state.text.edits import Edit, apply, insert_after
+from runner.flows.state.text.layout import Key, Section, keys, line_number, visible
+from runner.flows.state.text.listing import change, read_bullets, read_table
+
+TEMPLATE = """\
+# Autopilot State
+
+## Current Step
+step: 0
+name: Problem
+status: not_started
+sub_step: 0
+retry_count: 0
+
+## Completed Steps
+
+| Step | Name | Completed | Key Outcome |
+|------|------|-----------|-------------|
+
+## Key Decisions
+- none
+
+## Last Session
+date:
+ended_at:
+reason:
+notes:
+
+## Retry Log
+
+| Attempt | Step | Name | SubStep | Failure Reason | Timestamp |
+|---------|------|------|---------|----------------|-----------|
+
+## Blockers
+- none
+"""
+
+COMPLETED = "completed steps"
+DECISIONS = "key decisions"
+SESSION = "last session"
+RETRIES = "retry log"
+BLOCKERS = "blockers"
+
+SECTIONS = {
+    COMPLETED: "Completed Steps",
+    DECISIONS: "Key Decisions",
+    SESSION: "Last Session",
+    RETRIES: "Retry Log",
+    BLOCKERS: "Blockers",
+}
+HEADERS = {
+    COMPLETED: ("Step", "Name", "Completed", "Key Outcome"),
+    RETRIES: ("Attempt", "Step", "Name", "SubStep", "Failure Reason", "Timestamp"),
+}
+_WIDTHS = {title: len(cells) for title, cells in HEADERS.items()}
+SESSION_KEYS = ("date", "ended_at", "reason", "notes")
+
+
+class History(NamedTuple):
+    """What the five sections hold."""
+
+    completed: tuple[CompletedRow, ...] = ()
+    decisions: tuple[str, ...] = ()
+    last_session: LastSession | None = None
+    retry_log: tuple[RetryRow, ...] = ()
+    blockers: tuple[str, ...] = ()
+
+
+def read_history(text: str, place: Place) -> History:
+    """Read the sections that are there."""
+    known = place.sections
+    session = _session_keys(text, place) if SESSION in known else {}
+    return History(
+        completed=tuple(completed_row(cells) for cells in _rows(text, place, COMPLETED)),
+        decisions=_bullets(text, place, DECISIONS),
+        last_session=_last_session(session),
+        retry_log=tuple(retry_row(cells) for cells in _rows(text, place, RETRIES)),
+        blockers=_bullets(text, place, BLOCKERS),
+    )
+
+
+def section_problems(text: str, place: Place) -> list[Problem]:
+    """Name sections that are there twice: only the first is read."""
+    return [
+        Problem(
+            line=line_number(text, section.start),
+            key=section.title,
+            message=f"a second section '{SECTIONS[section.title]}'; only the first one is read",
+            hint="join the two",
+            fatal=False,
+        )
+        for section in place.repeated
+        if section.title in SECTIONS
+    ]
+
+
+def _rows(text: str, place: Place, title: str) -> list[tuple[str, ...]]:
+    section = place.sections.get(title)
+    if section is None:
+        return []
+    return [item.value for item in read_table(text, section, place.hidden, HEADERS[title][0].lower()).items]
+
+
+def _bullets(text: str, place: Place, title: str) -> tuple[str, ...]:
+    section = place.sections.get(title)
+    if section is None:
+        return ()
+    return tuple(item.value for item in read_bullets(text, section, place.hidden).items)
+
+
+def completed_row(cells: tuple[str, ...]) -> CompletedRow:
+    """Give a row its meaning; missing cells are empty, further ones stay in the text only."""
+    step, name, completed, outcome = _fitted(cells, COMPLETED)
+    return CompletedRow(step=step, name=name, completed=completed, outcome=outcome)
+
+
+def retry_row(cells: tuple[str, ...]) -> RetryRow:
+    """Give a row its meaning, as above."""
+    attempt, step, name, sub_step, reason, timestamp = _fitted(cells, RETRIES)
+    return RetryRow(
+        attempt=attempt, step=step, name=name, sub_step=sub_step, reason=reason, timestamp=timestamp
+    )
+
+
+def _fitted(cells: tuple[str, ...], title: str) -> tuple[str, ...]:
+    width = _WIDTHS[title]
+    return cells if len(cells) == width else (cells + ("",) * width)[:width]
+
+
+def _session_keys(text: str, place: Place) -> dict[str, Key]:
+    found: dict[str, Key] = {}
+    body = place.sections[SESSION].body
+    for span in visible(body, place.hidden) if place.hidden else (body,):
+        for key in keys(text, span):
+            if key.name in SESSION_KEYS:
+                found.setdefault(key.name, key)
+    return found
+
+
+def _last_session(found: dict[str, Key]) -> LastSession | None:
+    values = {}
+    for name, key in found.items():
+        scalar = decode_scalar(key.raw, word=False)
+        values[name] = "" if is_placeholder(scalar.value) and not scalar.quoted else scalar.value
+    return LastSession(**values) if any(values.values()) else None
+
+
+def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str], Place]) -> str:
+    """Change the sections whose values differ; `find` gives the places in each version of the text."""
+    if old.completed != new.completed:
+        rows = [(row.step, row.name, row.completed, row.outcome) for row in new.completed]
+        text = _write_table(text, find(text), COMPLETED, rows)
+    if old.decisions != new.decisions:
+        text = _write_bullets(text, find(text), DECISIONS, new.decisions)
+    if old.last_session != new.last_session:
+        text = _write_session(text, find(text), new.last_session or LastSession())
+    if old.retry_log != new.retry_log:
+        log = [
+            (row.attempt, row.step, row.name, row.sub_step, row.reason, row.timestamp)
+            for row in new.retry_log
+        ]
+        text = _write_table(text, find(text), RETRIES, log)
+    if old.blockers != new.blockers:
+        text = _write_bullets(text, find(text), BLOCKERS, new.blockers)
+    return text
+
+
+def _write_table(text: str, place: Place, title: str, rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [encode_row(row) for row in rows]
+    header, head = HEADERS[title], table_head(title)
+    section = place.sections.get(title)
+    if section is None:
+        return apply(text, [_new_section(text, place, title, ["", *head, *lines])])
+    listing = read_table(text, section, place.hidden, header[0].lower())
+    if not listing.headed and not listing.items:
+        return apply(text, [insert_after(text, section.start, ["", *head, *lines])])
+    same = listing._replace(items=[item._replace(value=_fitted(item.value, title)) for item in listing.items])
+    return apply(text, change(text, same, rows, lines, empty=""))
+
+
+def table_head(title: str) -> list[str]:
+    """Give the lines above a table's rows."""
+    header = HEADERS[title]
+    return [encode_row(header), "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"]
+
+
+def _write_bullets(text: str, place: Place, title: str, values: Sequence[str]) -> str:
+    lines = [encode_bullet(value) for value in values]
+    section = place.sections.get(title)
+    if section is None:
+        return apply(text, [_new_section(text, place, title, lines)])
+    listing = read_bullets(text, section, place.hidden)
+    return apply(text, change(text, listing, values, lines, empty="- none"))
+
+
+def _write_session(text: str, place: Place, new: LastSession) -> str:
+    wanted = {
+        "date": new.date,
+        "ended_at": new.ended_at,
+        "reason": new.reason,
+        "notes": new.notes,
+    }
+    section = place.sections.get(SESSION)
+    if section is None:
+        lines = [f"{name}: {encode_scalar(value)}".rstrip(" ") for name, value in wanted.items()]
+        return apply(text, [_new_section(text, place, SESSION, lines)])
+    found = _session_keys(text, place)
+    edits: list[Edit] = []
+    missing: list[str] = []
+    for name, value in wanted.items():
+        if name not in found:
+            missing.append(f"{name}: {encode_scalar(value)}".rstrip(" "))
+            continue
+        key = found[name]
+        scalar = decode_scalar(key.raw, word=False)
+        if scalar.value != value or (is_placeholder(scalar.value) and not scalar.quoted):
+            edits.append(set_value(text, key, scalar, encode_scalar(value)))
+    if missing:
+        last = max((key.line for key in found.values()), default=section.start)
+        edits.append(insert_after(text, last, missing))
+    return apply(text, edits)
+
+
+def _new_section(text: str, place: Place, title: str, lines: Sequence[str]) -> Edit:
+    """Put a missing section behind the nearest of those that usually stand before it."""
+    order = ["current step", *SECTIONS]
+    before: list[Section] = [
+        place.sections[name] for name in order[: order.index(title)] if name in place.sections
+    ]
+    start, end = (before[-1].start, before[-1].body.end) if before else place.region
+    last = max(start, start + len(text[start:end].rstrip()) - 1)
+    hashes = "#" * (before[-1].level if before else 2)
+    return insert_after(text, text.rfind("\n", 0, last + 1) + 1, ["", f"{hashes} {SECTIONS[title]}", *lines])

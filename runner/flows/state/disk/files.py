@@ -1,0 +1,205 @@
+"""State files on disk: read, joined with what others wrote meanwhile, replaced whole; never deleted.
+
+The runner's writes go one at a time under a lock file in an ignored folder. An agent that knows
+nothing of the lock loses nothing either: what it wrote is seen when the file is put in place, and
+joined. A file that cannot be read is copied beside itself and left alone.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from isolation.files.disk import LockFile
+from runner.flows.state.combine import join_writers
+from runner.flows.state.disk.swap import Changed, put, read_settled
+from runner.flows.state.errors import StateBusyError, StateError, UnreadableStateError
+from runner.flows.state.model import Phase, Position, StateFile
+from runner.flows.state.reading import decode, parse_state
+from runner.flows.state.vocabulary import STANDARD, Vocabulary
+from runner.flows.state.writing import render, require_writable
+
+PATIENCE = 10.0
+"""Seconds to wait for the lock, or for one who rewrites the file all the time: a write takes milliseconds."""
+
+LOCK_NAME = "state.lock"
+"""What the lock is called in the folder of a story's exchange."""
+
+_PAUSE = 0.005
+
+
+def load_state(
+    path: Path, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None
+) -> StateFile | None:
+    """Read a state file; None when there is none.
+
+    An unreadable one is copied aside, and the error names the copy; the original stays. `previous` is
+    the sub-step last seen in the same invocation.
+    """
+    data = _settled(path, vocabulary)
+    if data is None:
+        return None
+    try:
+        return parse_state(decode(data), vocabulary=vocabulary, previous=previous)
+    except UnreadableStateError as error:
+        raise _told(path, error, set_aside(path, data)) from None
+
+
+def save_state(
+    path: Path,
+    state: StateFile,
+    expected: StateFile | None,
+    *,
+    lock: Path,
+    vocabulary: Vocabulary = STANDARD,
+    previous: Phase | None = None,
+    replace_unreadable: bool = False,
+) -> StateFile:
+    """Write the runner's state, joined with what was written since it was `expected`; give the result.
+
+    `expected` is what the runner loaded, None when it found no file. `lock` is a file in an ignored
+    folder of the same workspace. A file that cannot be read is refused, or with `replace_unreadable`
+    replaced once its bytes are safe beside it.
+    """
+    require_writable(state, vocabulary=vocabulary, previous=previous)
+
+    def joined(on_disk: StateFile | None) -> StateFile:
+        if on_disk is None:
+            return state
+        if on_disk.dialect is not state.dialect:
+            raise StateError(
+                f"{path.name} has become a {on_disk.dialect} file since it was read as {state.dialect}",
+                hint="read it again, or convert it back",
+            )
+        return join_writers(expected, state, on_disk)
+
+    return _write(path, joined, lock=lock, vocabulary=vocabulary, replace_unreadable=replace_unreadable)
+
+
+def save_sub_step(
+    path: Path, sub_step: Phase | Position, *, lock: Path, vocabulary: Vocabulary = STANDARD
+) -> StateFile:
+    """Write a sub-skill's progress and nothing else; in autodev its phase never falls."""
+
+    def progressed(on_disk: StateFile | None) -> StateFile:
+        if on_disk is None:
+            raise StateError(f"{path.name} does not exist", hint="the runner makes it when the story starts")
+        goal = replace(on_disk, sub_step=sub_step)
+        before = on_disk.sub_step if isinstance(on_disk.sub_step, Phase) else None
+        require_writable(goal, vocabulary=vocabulary, previous=before)
+        return goal
+
+    return _write(path, progressed, lock=lock, vocabulary=vocabulary, replace_unreadable=False)
+
+
+def set_aside(path: Path, data: bytes) -> Path:
+    """Keep bytes beside the file that held them; the same bytes are kept only once."""
+    for number in count(1):
+        copy = path.with_name(f"{path.name}.unreadable-{number}")
+        try:
+            descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            if copy.read_bytes() == data:
+                return copy
+            continue
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return copy
+    raise AssertionError  # pragma: no cover  numbers do not end
+
+
+def _write(
+    path: Path,
+    goal: Callable[[StateFile | None], StateFile],
+    *,
+    lock: Path,
+    vocabulary: Vocabulary,
+    replace_unreadable: bool,
+) -> StateFile:
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(lock):
+        seen = source = _settled(path, vocabulary)
+        exchange = partial(_put, path, lock.parent, vocabulary)
+        last: StateFile | None = None
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            on_disk = _understood(path, source, vocabulary, keep=last is not None or replace_unreadable)
+            if on_disk is None and last is not None:
+                return last
+            text = render(goal(on_disk), vocabulary=vocabulary)
+            data = text.encode()
+            last = parse_state(text, vocabulary=vocabulary)
+            try:
+                displaced = seen if data == seen else exchange(data, seen)
+            except Changed:
+                seen, last = _settled(path, vocabulary), None
+                source = seen
+                continue
+            if displaced == seen:
+                return last
+            # Another writer came between. Ours is in place, theirs is in hand: join them once more.
+            seen, source = data, displaced
+    raise StateBusyError(f"{path} is rewritten without end", hint="see what else writes it, then run again")
+
+
+def _put(path: Path, staging: Path, vocabulary: Vocabulary, data: bytes, seen: bytes | None) -> bytes | None:
+    return put(path, data, seen=seen, staging=staging, whole=lambda found: _readable(found, vocabulary))
+
+
+def _understood(path: Path, data: bytes | None, vocabulary: Vocabulary, *, keep: bool) -> StateFile | None:
+    """Parse what was on disk; unreadable bytes are kept beside it, and with `keep` count as no file."""
+    if data is None:
+        return None
+    try:
+        return parse_state(decode(data), vocabulary=vocabulary)
+    except UnreadableStateError as error:
+        copy = set_aside(path, data)
+        if keep:
+            return None
+        raise _told(path, error, copy) from None
+
+
+def _settled(path: Path, vocabulary: Vocabulary) -> bytes | None:
+    """Read a file, or give None; one that a writer is in the midst of is awaited."""
+    try:
+        return read_settled(path, lambda data: _readable(data, vocabulary))
+    except FileNotFoundError:
+        return None
+
+
+def _readable(data: bytes, vocabulary: Vocabulary) -> bool:
+    try:
+        parse_state(decode(data), vocabulary=vocabulary)
+    except UnreadableStateError:
+        return False
+    return True
+
+
+def _told(path: Path, error: UnreadableStateError, copy: Path) -> UnreadableStateError:
+    return UnreadableStateError(
+        f"{path} cannot be read: {error.message}",
+        problems=error.problems,
+        hint=f"its bytes are also in {copy.name}; correct the file, or remove it to start from the folders",
+    )
+
+
+@contextmanager
+def _locked(lock: Path) -> Iterator[None]:
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + PATIENCE
+    while (held := LockFile.attempt(lock)) is None:
+        if time.monotonic() > deadline:
+            raise StateBusyError(
+                f"{lock} has been locked for {PATIENCE:g} seconds",
+                hint="see which process holds it, then run again",
+            )
+        time.sleep(_PAUSE)
+    with held:
+        yield

@@ -1,0 +1,28 @@
+"""What can go wrong with a state file, in words that a person can act on."""
+
+from collections.abc import Sequence
+
+from runner.core.errors import RunnerError, SystemFaultError
+from runner.flows.state.model import Problem
+
+
+class StateError(RunnerError):
+    """A state that must not be written, or a change that the protocol forbids."""
+
+    code = "state"
+
+
+class UnreadableStateError(StateError):
+    """A file that holds no state we could trust. It stays as it is."""
+
+    code = "state-unreadable"
+
+    def __init__(self, message: str, *, problems: Sequence[Problem], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems)
+
+
+class StateBusyError(SystemFaultError):
+    """Another process keeps the state file's lock, or keeps rewriting the file."""
+
+    code = "state-busy"

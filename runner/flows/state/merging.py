@@ -1,0 +1,123 @@
+"""Joining the state files of two branches: a merge that always succeeds.
+
+Each value follows the side that changed it. Where both moved, the one further along the flow counts;
+lists are joined, sections that we do not know are taken from both. A side that cannot be read, or that
+speaks another dialect, is kept word for word in a section of its own. Remarks and unknown keys inside
+the dialect's own sections are ours.
+"""
+
+from dataclasses import replace
+
+from runner.flows.state.combine import further, join_lists
+from runner.flows.state.dialects.rich import SECTIONS
+from runner.flows.state.errors import StateError, UnreadableStateError
+from runner.flows.state.model import StateFile
+from runner.flows.state.reading import parse_state
+from runner.flows.state.text.block import find_place
+from runner.flows.state.text.edits import Edit, apply, newline_of
+from runner.flows.state.text.layout import CURRENT_STEP, Span
+from runner.flows.state.vocabulary import STANDARD, Vocabulary
+from runner.flows.state.writing import render
+
+KEPT = "Kept by the merge"
+
+
+def merge_states(base: str, ours: str, theirs: str, *, vocabulary: Vocabulary = STANDARD) -> str:
+    """Join two versions of a state file that come from `base` ('' when they have no common one)."""
+    if theirs in {ours, base}:
+        return ours
+    if ours == base:
+        return theirs
+    mine, others = _read(ours, vocabulary), _read(theirs, vocabulary)
+    if mine is None:
+        return keep_whole(theirs, KEPT, ours) if others is not None else keep_whole(ours, KEPT, theirs)
+    if others is None or others.dialect is not mine.dialect:
+        return keep_whole(ours, KEPT, theirs)
+    before = _read(base, vocabulary)
+    if before is not None and before.dialect is not mine.dialect:
+        before = None
+    try:
+        joined = _joined(before, mine, others)
+        text = render(joined, vocabulary=vocabulary)
+        whole = _with_sections(text, base if before else "", theirs)
+    except StateError:
+        return keep_whole(ours, KEPT, theirs)
+    # A section of theirs may hold half a fence, which would swallow what follows it.
+    return whole if _read(whole, vocabulary) == joined else keep_whole(text, KEPT, theirs)
+
+
+def _joined(before: StateFile | None, mine: StateFile, others: StateFile) -> StateFile:
+    """Join the values; the text is ours."""
+    winner = further(before, mine, others)
+    joined = join_lists(before, mine, others)
+    return replace(
+        joined,
+        flow=winner.flow,
+        step=winner.step,
+        name=winner.name,
+        status=winner.status,
+        sub_step=mine.sub_step if winner.sub_step is None else winner.sub_step,
+        retry_count=winner.retry_count,
+        cycle=winner.cycle,
+    )
+
+
+def keep_whole(text: str, title: str, kept: str) -> str:
+    """Add a text word for word, fenced, under a section of its own; once."""
+    fence = "```"
+    while fence in kept:
+        fence += "`"
+    newline = newline_of(text)
+    body = kept if kept.endswith("\n") or not kept else kept + newline
+    block = f"{fence}{newline}{body}{fence}{newline}"
+    if block in text:
+        return text
+    gap = newline if text.endswith("\n") else newline * 2
+    return f"{text}{gap}## {title}{newline}{newline}{block}"
+
+
+def _with_sections(text: str, base: str, theirs: str) -> str:
+    """Join the sections that the dialect does not know."""
+    before = {key: base[slice(*span)] for key, span in (_foreign(base) if base else {}).items()}
+    here, newline = _foreign(text), newline_of(text)
+    edits, added = [], []
+    for key, span in _foreign(theirs).items():
+        body, common = theirs[slice(*span)], before.get(key)
+        if body == common:
+            continue
+        if key not in here:
+            added.append(body)
+            continue
+        ours = text[slice(*here[key])]
+        edits.append(Edit(*here[key], body if ours == common else _union(ours, body, newline)))
+    joined = apply(text, edits)
+    if not added:
+        return joined
+    return (newline * 2).join([joined.rstrip("\r\n"), *added]) + newline
+
+
+def _union(ours: str, theirs: str, newline: str) -> str:
+    known = {line.rstrip() for line in ours.split("\n")}
+    lines = [line.rstrip("\r") for line in theirs.split("\n")]
+    extra = [line for line in lines if line.strip() and line.rstrip() not in known]
+    return newline.join([ours, *extra])
+
+
+def _foreign(text: str) -> dict[tuple[str, int], Span]:
+    """Give the unknown sections behind the block, by title and how often the title came before."""
+    place = find_place(text)
+    found: dict[tuple[str, int], Span] = {}
+    for section in sorted((*place.sections.values(), *place.repeated), key=lambda section: section.start):
+        known = section.title in {CURRENT_STEP, *SECTIONS} and section not in place.repeated
+        if section.start > place.block[0].start and not known:
+            number = sum(title == section.title for title, _ in found)
+            whole = text[section.start : section.body.end].rstrip()
+            found[section.title, number] = Span(section.start, section.start + len(whole))
+    return found
+
+
+def _read(text: str, vocabulary: Vocabulary) -> StateFile | None:
+    try:
+        return parse_state(text, vocabulary=vocabulary)
+    except UnreadableStateError:
+        return None

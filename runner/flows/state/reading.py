@@ -1,0 +1,259 @@
+"""From text to state: which dialect it is, what its values are, and everything that is wrong with it.
+
+A value that is not allowed is never replaced by a likely one. What decides the story's place (flow,
+step, status, retry_count, cycle) makes the file unreadable when it is wrong; anything else becomes
+unknown and is reported among the state's problems.
+"""
+
+import re
+from typing import NamedTuple
+
+from runner.core.text.names import did_you_mean, shown
+from runner.flows.state.dialects import autodev, pointer, rich
+from runner.flows.state.errors import UnreadableStateError
+from runner.flows.state.model import Dialect, Phase, Problem, StateFile, StepStatus, SubStep, Tracker
+from runner.flows.state.swift import read_usual
+from runner.flows.state.text.block import Block, Place, find_place, read_block
+from runner.flows.state.text.codec import is_placeholder
+from runner.flows.state.text.layout import line_number
+from runner.flows.state.vocabulary import MAX_RETRY, RICH_NAMES, STANDARD, Vocabulary
+
+HINT = "correct the file by hand, or take it away so that a new one is made from the folders"
+
+_STATUSES = {status.value: status for status in StepStatus}
+_TRACKERS = {tracker.value: tracker for tracker in Tracker}
+_RETRIES = {str(number): number for number in range(MAX_RETRY + 1)}
+_CYCLE = re.compile(r"[1-9][0-9]{0,8}")
+_INLINE = re.compile(r"\{[ \t]*phase[ \t]*:")
+_CONFLICT = ("\n<<<<<<< ", "\n>>>>>>> ")
+
+
+class Reading(NamedTuple):
+    """A state together with the places of its values."""
+
+    state: StateFile
+    place: Place
+    block: Block
+
+
+def parse_state(text: str, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None) -> StateFile:
+    """Read a state, or raise `UnreadableStateError` with every problem.
+
+    `previous` is the sub-step that was last seen in the same invocation: a lower phase is not trusted.
+    """
+    usual = read_usual(text, vocabulary) if previous is None else None
+    return usual or read(text, vocabulary, previous).state
+
+
+def decode(data: bytes) -> str:
+    """Give the text of a state file's bytes, or raise `UnreadableStateError`."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"byte {error.start} is no UTF-8"
+        raise _refusal([Problem(line=line, key="", message=message, hint=HINT)]) from error
+    if "\0" in text:
+        line = line_number(text, text.index("\0"))
+        raise _refusal([Problem(line=line, key="", message="there are NUL bytes: it is damaged", hint=HINT)])
+    return text
+
+
+def find_problems(data: bytes, *, vocabulary: Vocabulary = STANDARD) -> tuple[Problem, ...]:
+    """Give all that is wrong with a file; nothing when it may be used as it is."""
+    try:
+        return parse_state(decode(data), vocabulary=vocabulary).problems
+    except UnreadableStateError as error:
+        return error.problems
+
+
+def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Reading:
+    """Read a state and where its values stand."""
+    for marker in _CONFLICT:
+        if marker in text:
+            line = line_number(text, text.index(marker)) + 1
+            message = "there are conflict markers of a merge"
+            raise _refusal([Problem(line=line, key="", message=message, hint="resolve the merge first")])
+    place = find_place(text)
+    block = read_block(text, place)
+    reader = _Reader(text, place, block, vocabulary)
+    state = reader.state(previous)
+    if state is None:
+        raise _refusal(reader.problems)
+    return Reading(state, place, block)
+
+
+def dialect_of(place: Place, block: Block) -> Dialect:
+    """Tell the dialect by what the file holds; keys say more than titles."""
+    if "cycle" in block.top or any(key.name in {"phase", "detail"} for key in block.nested):
+        return Dialect.AUTODEV
+    flow, sub_step = block.top.get("flow"), block.top.get("sub_step")
+    if place.autodev_title or (sub_step is not None and _INLINE.match(sub_step.raw)):
+        return Dialect.AUTODEV
+    if flow is None:
+        return Dialect.RICH
+    return Dialect.AUTODEV if flow.raw.startswith("meta-repo") else Dialect.POINTER
+
+
+class _Reader:
+    """One pass over the block's values, noting every problem."""
+
+    def __init__(self, text: str, place: Place, block: Block, vocabulary: Vocabulary) -> None:
+        self.text, self.place, self.block, self.vocabulary = text, place, block, vocabulary
+        self.problems: list[Problem] = []
+
+    def state(self, previous: Phase | None) -> StateFile | None:
+        """Read everything; None when a fatal problem was found."""
+        dialect = dialect_of(self.place, self.block)
+        for key in self.block.repeated:
+            self._note(key.name, key.raw.strip(), f"{key.name} is given twice", line=key.line)
+        flow = None if dialect is Dialect.RICH else self._flow(dialect)
+        step, status = self._step(dialect, flow), self._status()
+        name, retries, cycle = self._name(dialect), self._retry_count(), self._cycle(dialect, flow)
+        tracker, sub_step = self._tracker(), self._sub_step(dialect, previous)
+        history = rich.History()
+        if dialect is Dialect.RICH:
+            history = rich.read_history(self.text, self.place)
+            self.problems += rich.section_problems(self.text, self.place)
+        if step is None or status is None or any(problem.fatal for problem in self.problems):
+            return None
+        return StateFile(
+            dialect=dialect,
+            flow=flow,
+            step=step,
+            name=name,
+            status=status,
+            sub_step=sub_step,
+            retry_count=retries,
+            cycle=cycle,
+            tracker=tracker,
+            completed=history.completed,
+            decisions=history.decisions,
+            last_session=history.last_session,
+            retry_log=history.retry_log,
+            blockers=history.blockers,
+            problems=tuple(self.problems),
+            text=self.text,
+        )
+
+    def _flow(self, dialect: Dialect) -> str | None:
+        value = self._value("flow")
+        if value is None:
+            return None
+        if self.vocabulary.last_step(dialect, value) is None:
+            names = self.vocabulary.flow_names(dialect)
+            hint = did_you_mean(value, names)
+            self._refuse("flow", value, ", ".join(names), hint)
+            return None
+        return value
+
+    def _step(self, dialect: Dialect, flow: str | None) -> str | None:
+        value = self._value("step")
+        if value is None or (flow is None and dialect is not Dialect.RICH):
+            return value
+        if not self.vocabulary.allows_step(dialect, flow, value):
+            self._refuse("step", value, self.vocabulary.steps_in_words(dialect, flow))
+        return value
+
+    def _status(self) -> StepStatus | None:
+        value = self._value("status")
+        if value is not None and value not in _STATUSES:
+            self._refuse("status", value, ", ".join(_STATUSES), did_you_mean(value, _STATUSES))
+        return _STATUSES.get(value or "")
+
+    def _name(self, dialect: Dialect) -> str:
+        scalar = self.block.scalar("name")
+        if scalar is None or not scalar.value or (is_placeholder(scalar.value) and not scalar.quoted):
+            self._note("name", "", "the step's name is missing", fatal=False)
+            return ""
+        allowed = RICH_NAMES | self.vocabulary.names
+        if dialect is Dialect.RICH and scalar.value not in allowed:
+            message = f"name {shown(scalar.value)} is none of the dialect's step names"
+            self._note("name", scalar.value, message, allowed=", ".join(sorted(allowed)), fatal=False)
+        return scalar.value
+
+    def _retry_count(self) -> int:
+        if "retry_count" not in self.block.top:
+            self._note(
+                "retry_count", "", "retry_count is missing; it counts as 0", allowed="0 to 3", fatal=False
+            )
+            return 0
+        value = self._value("retry_count") or ""
+        if value not in _RETRIES:
+            self._refuse("retry_count", value, f"0 to {MAX_RETRY}")
+        return _RETRIES.get(value, 0)
+
+    def _cycle(self, dialect: Dialect, flow: str | None) -> int | None:
+        if dialect is not Dialect.AUTODEV:
+            return None
+        if "cycle" not in self.block.top:
+            self._note("cycle", "", "cycle is missing; it counts as 1", allowed="1 or more", fatal=False)
+            return 1
+        value = self._value("cycle") or ""
+        if not _CYCLE.fullmatch(value):
+            self._refuse("cycle", value, "1 or more")
+            return None
+        cycle = int(value)
+        if cycle > 1 and flow in {"greenfield", "meta-repo"}:
+            self._note("cycle", value, f"cycle is always 1 in {flow}", allowed="1", fatal=False)
+        return cycle
+
+    def _tracker(self) -> Tracker | None:
+        scalar = self.block.scalar("tracker")
+        if scalar is None or not scalar.value:
+            return None
+        if scalar.value not in _TRACKERS:
+            message = f"tracker {shown(scalar.value)} is not known"
+            self._note("tracker", scalar.value, message, allowed=", ".join(_TRACKERS), fatal=False)
+        return _TRACKERS.get(scalar.value)
+
+    def _sub_step(self, dialect: Dialect, previous: Phase | None) -> SubStep:
+        found: tuple[SubStep, Problem | None]
+        if dialect is Dialect.AUTODEV:
+            found = autodev.read_sub_step(self.text, self.block, previous)
+        else:
+            found = pointer.read_sub_step(self.text, self.block)
+        if found[1] is not None:
+            self.problems.append(found[1])
+        return found[0]
+
+    def _value(self, name: str) -> str | None:
+        """Give the value of a key that must be there; its absence is noted."""
+        scalar = self.block.scalar(name)
+        if scalar is None:
+            near = [key.name for key in self.block.unknown if key.name.lower() == name]
+            hint = f"keys are lower case: '{near[0]}' is not read" if near else HINT
+            self._note(name, "", f"{name} is missing", hint=hint)
+            return None
+        if is_placeholder(scalar.value) and not scalar.quoted:
+            self._note(name, scalar.value, f"{name} still holds the template's placeholder", hint=HINT)
+            return None
+        return scalar.value
+
+    def _refuse(self, name: str, value: str, allowed: str, hint: str = "") -> None:
+        self._note(name, value, f"{name} {shown(value)} is not allowed", allowed=allowed, hint=hint or HINT)
+
+    def _note(
+        self,
+        name: str,
+        value: str,
+        message: str,
+        *,
+        allowed: str = "",
+        hint: str = "",
+        fatal: bool = True,
+        line: int = -1,
+    ) -> None:
+        key = self.block.top.get(name)
+        offset = line if line >= 0 else key.line if key else None
+        number = self.block.line if offset is None else line_number(self.text, offset)
+        self.problems.append(
+            Problem(
+                line=number, key=name, value=value, message=message, allowed=allowed, hint=hint, fatal=fatal
+            )
+        )
+
+
+def _refusal(problems: list[Problem]) -> UnreadableStateError:
+    worst = next(problem for problem in problems if problem.fatal)
+    return UnreadableStateError(str(worst), problems=problems, hint=worst.hint)

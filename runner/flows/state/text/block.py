@@ -1,0 +1,189 @@
+"""The Current Step block: finding the one that counts, its keys, and changing their values.
+
+A text has one such block or no state at all: two are ambiguous and refused, never chosen between.
+"""
+
+from typing import NamedTuple
+
+from runner.flows.state.errors import UnreadableStateError
+from runner.flows.state.model import Problem
+from runner.flows.state.text.codec import Scalar, decode_scalar
+from runner.flows.state.text.edits import Edit, insert_after
+from runner.flows.state.text.layout import (
+    CURRENT_STEP,
+    Fence,
+    Heading,
+    Key,
+    Outline,
+    Section,
+    Span,
+    keys,
+    line_number,
+    outline,
+    sections,
+    visible,
+)
+
+ORDER = ("flow", "step", "name", "status", "sub_step", "retry_count", "cycle", "tracker")
+PARTS = ("phase", "name", "detail")
+TITLES = ("autopilot state", "autodev state")
+WORDS = frozenset(ORDER) - {"name", "sub_step"}
+
+
+class Place(NamedTuple):
+    """Where the state stands: its region, its sections by title, and the spans of the block's lines."""
+
+    region: Span
+    sections: dict[str, Section]
+    repeated: tuple[Section, ...]
+    hidden: tuple[Span, ...]
+    block: tuple[Span, ...]
+    autodev_title: bool
+
+
+class Block(NamedTuple):
+    """The keys of the block. `nested` are the lines below `sub_step`, `repeated` keys given again."""
+
+    line: int
+    indent: int
+    top: dict[str, Key]
+    nested: tuple[Key, ...]
+    repeated: tuple[Key, ...]
+    unknown: tuple[Key, ...]
+
+    def scalar(self, name: str) -> Scalar | None:
+        """Decode a key's value; None when the key is missing."""
+        key = self.top.get(name)
+        return None if key is None else decode_scalar(key.raw, word=name in WORDS)
+
+
+def find_place(text: str) -> Place:
+    """Find the one region that holds a state, or say why there is none."""
+    marks = outline(text)
+    here = [heading for heading in marks.headings if heading.title == CURRENT_STEP]
+    if len(here) > 1:
+        raise _ambiguous(text, here[1].start, "a second `## Current Step`")
+    if here:
+        return _sectioned(text, marks.headings, Span(0, len(text)), _hidden(marks))
+    fenced = [fence for fence in marks.fences if any(inner.title == CURRENT_STEP for inner in fence.headings)]
+    if len(fenced) > 1:
+        raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `## Current Step`")
+    if fenced:
+        return _sectioned(text, fenced[0].headings, fenced[0].inside, ())
+    return _headless(text, marks)
+
+
+def _hidden(marks: Outline) -> tuple[Span, ...]:
+    if not marks.fences and not marks.comments:
+        return ()
+    return tuple(sorted([*(fence.whole for fence in marks.fences), *marks.comments]))
+
+
+def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: tuple[Span, ...]) -> Place:
+    known: dict[str, Section] = {}
+    found = sections(headings, region.end)
+    repeated = [section for section in found if known.setdefault(section.title, section) is not section]
+    current = known[CURRENT_STEP]
+    block = tuple(visible(current.body, hidden)) if hidden else (current.body,)
+    if hidden and not _is_block(text, block):
+        # People fence the keys below the heading; only then are fenced lines the block.
+        block = (current.body,)
+    return Place(region, known, tuple(repeated), hidden, block, _says_autodev(headings))
+
+
+def _headless(text: str, marks: Outline) -> Place:
+    """Find keys without a heading: at the top, below the title, or in exactly one fenced block."""
+    whole = Span(0, len(text))
+    first = marks.headings[0].start if marks.headings else len(text)
+    titled = [item.body for item in sections(marks.headings, len(text)) if item.title in TITLES]
+    hidden = _hidden(marks)
+    for span in (Span(0, first), *titled):
+        block = tuple(visible(span, hidden))
+        if _is_block(text, block):
+            known = {item.title: item for item in reversed(sections(marks.headings, len(text)))}
+            return Place(whole, known, (), hidden, block, _says_autodev(marks.headings))
+    fenced = [fence for fence in marks.fences if _is_block(text, (_preamble(fence),))]
+    if len(fenced) > 1:
+        raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `step:` and `status:`")
+    if fenced:
+        here = fenced[0]
+        known = {item.title: item for item in reversed(sections(here.headings, here.inside.end))}
+        autodev = _says_autodev((*marks.headings, *here.headings))
+        return Place(here.inside, known, (), (), (_preamble(here),), autodev)
+    raise UnreadableStateError(
+        "no state was found",
+        problems=[
+            Problem(
+                line=1,
+                key="step",
+                message="there is no `## Current Step` with `step:` and `status:`",
+                hint="write that section, or take the file away and let it be made anew",
+            )
+        ],
+    )
+
+
+def _preamble(fence: Fence) -> Span:
+    """Give a block's lines before its first section; a title may stand above them."""
+    below = [heading.start for heading in fence.headings if heading.title not in TITLES]
+    return Span(fence.inside.start, below[0] if below else fence.inside.end)
+
+
+def _is_block(text: str, spans: tuple[Span, ...]) -> bool:
+    names = {key.name for span in spans for key in keys(text, span)}
+    return "step" in names and "status" in names
+
+
+def _says_autodev(headings: tuple[Heading, ...]) -> bool:
+    return any(heading.title == "autodev state" for heading in headings)
+
+
+def _ambiguous(text: str, offset: int, what: str) -> UnreadableStateError:
+    problem = Problem(
+        line=line_number(text, offset),
+        key="step",
+        message=f"{what}: which one counts cannot be told",
+        hint="keep the one that is true and remove the other",
+    )
+    return UnreadableStateError("the state is there twice", problems=[problem])
+
+
+def read_block(text: str, place: Place) -> Block:
+    """Sort the block's key lines into what they are."""
+    top: dict[str, Key] = {}
+    nested: list[Key] = []
+    repeated: list[Key] = []
+    unknown: list[Key] = []
+    base, below, loose = -1, False, False
+    for span in place.block:
+        for key in keys(text, span):
+            base = key.indent if base < 0 else base
+            deeper = key.indent > base
+            # Lines that lost their indent are still recognised as the sub-step's, and then refused.
+            loose = below and not deeper and (key.name == "phase" or (loose and key.name in PARTS))
+            if below and (deeper or loose):
+                nested.append(key)
+            elif deeper or key.name not in ORDER:
+                unknown.append(key)
+                below = below and deeper
+            else:
+                below = key.name == "sub_step"
+                if top.setdefault(key.name, key) is not key:
+                    repeated.append(key)
+    line = line_number(text, place.block[0].start)
+    return Block(line, max(base, 0), top, tuple(nested), tuple(repeated), tuple(unknown))
+
+
+def set_value(text: str, key: Key, scalar: Scalar, encoded: str) -> Edit:
+    """Replace a key's value; a remark behind it stays."""
+    lead = " " if encoded and text[key.start - 1] == ":" else ""
+    return Edit(key.start, key.start + scalar.length, lead + encoded)
+
+
+def add_key(text: str, block: Block, name: str, encoded: str) -> Edit:
+    """Add a missing key behind the ones that usually stand before it."""
+    place = ORDER.index(name)
+    lines = [block.top[known].line for known in ORDER[:place] if known in block.top]
+    if place > ORDER.index("sub_step"):
+        lines += [key.line for key in block.nested]
+    return insert_after(text, max(lines), [f"{' ' * block.indent}{name}: {encoded}"])

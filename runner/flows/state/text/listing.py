@@ -1,0 +1,142 @@
+"""Bullets and tables of a section: read with their places, and changed item by item.
+
+Only lines of items that came or went are touched; what stands between them, header and alignment
+rows included, stays.
+"""
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from runner.flows.state.text.codec import decode_bullet, decode_row
+from runner.flows.state.text.edits import Edit, insert_after, line_end, newline_of
+from runner.flows.state.text.layout import Section, Span, visible
+
+_Value = TypeVar("_Value", str, tuple[str, ...])
+
+_ROW = re.compile(r"^ {0,3}\|([^\n]*)", re.MULTILINE)
+_BULLET = re.compile(
+    r"^[ \t]*[-*+][ \t]+([^\n]*(?:\n[ \t]+(?![-*+][ \t])[^\s][^\n]*)*)|^[ \t]*[-*+][ \t\r]*$", re.MULTILINE
+)
+
+
+class RowKind(Enum):
+    """What a line of a table is."""
+
+    HEAD = "head"
+    FILLER = "filler"
+    VALUE = "value"
+    BLANK = "blank"
+
+
+class Item(NamedTuple, Generic[_Value]):
+    """One value and the lines it takes, from the first one's start to the last one's visible end."""
+
+    value: _Value
+    span: Span
+
+
+class Listing(NamedTuple, Generic[_Value]):
+    """The items of a section, lines that only hold their place, and the line that items follow."""
+
+    items: list[Item[_Value]]
+    fillers: list[Span]
+    anchor: int
+    headed: bool
+
+
+def row_kind(cells: tuple[str, ...], first: str, *, headed: bool) -> RowKind:
+    """Tell what a table's line is; `headed` when a header or a row came before."""
+    lead = cells[0]
+    if lead[:1].isdigit():
+        return RowKind.VALUE
+    if (lead.lower() == first and not headed) or (lead and not "".join(cells).strip("-: =")):
+        return RowKind.HEAD
+    rest = set(cells)
+    if rest == {""}:
+        return RowKind.BLANK
+    return RowKind.FILLER if rest <= {"...", "…", ""} else RowKind.VALUE
+
+
+def read_table(text: str, section: Section, hidden: tuple[Span, ...], first: str) -> Listing[tuple[str, ...]]:
+    """Read a table's rows; `first` is the title of its first column."""
+    items: list[Item[tuple[str, ...]]] = []
+    fillers: list[Span] = []
+    anchor, headed = section.start, False
+    for span in visible(section.body, hidden) if hidden else (section.body,):
+        for found in _ROW.finditer(text, span.start, span.end):
+            cells = decode_row(found[1])
+            line = Span(found.start(), line_end(text, found.start()))
+            kind = row_kind(cells, first, headed=headed or bool(items))
+            if kind is RowKind.HEAD:
+                anchor, headed = line.start, True
+            elif kind is RowKind.FILLER:
+                fillers.append(line)
+            elif kind is RowKind.VALUE:
+                items.append(Item(cells, line))
+    return Listing(items, fillers, anchor, headed)
+
+
+def read_bullets(text: str, section: Section, hidden: tuple[Span, ...]) -> Listing[str]:
+    """Read a list's bullets; one that says `none` or holds the template's words is no item."""
+    items: list[Item[str]] = []
+    fillers: list[Span] = []
+    for span in visible(section.body, hidden) if hidden else (section.body,):
+        for found in _BULLET.finditer(text, span.start, span.end):
+            value = decode_bullet(found[1] or "")
+            line = Span(found.start(), found.start() + len(found[0].rstrip("\r")))
+            if value is None:
+                fillers.append(line)
+            else:
+                items.append(Item(value, line))
+    return Listing(items, fillers, section.start, True)
+
+
+def change(
+    text: str, listing: Listing[_Value], new: Sequence[_Value], lines: Sequence[str], *, empty: str
+) -> list[Edit]:
+    """Make the items `new`, written as `lines`; `empty` stands for a list that has lost its last item."""
+    if not listing.items:
+        return _fill(text, listing, lines)
+    spans: list[Span] = [item.span for item in listing.items]
+    if not new and empty:
+        return [_replaced(spans[0], [empty], text), *_removed(text, spans[1:])]
+    edits: list[Edit] = []
+    old = [item.value for item in listing.items]
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, list(new), autojunk=False).get_opcodes():
+        if tag == "replace":
+            edits.append(_replaced(spans[i1], lines[j1:j2], text))
+            edits += _removed(text, spans[i1 + 1 : i2])
+        elif tag == "delete":
+            edits += _removed(text, spans[i1:i2])
+        elif tag == "insert":
+            edits.append(_inserted(text, listing, i1, lines[j1:j2]))
+    return edits
+
+
+def _fill(text: str, listing: Listing[_Value], lines: Sequence[str]) -> list[Edit]:
+    if not listing.fillers:
+        return [insert_after(text, listing.anchor, lines)]
+    return [_replaced(listing.fillers[0], lines, text), *_removed(text, listing.fillers[1:])]
+
+
+def _inserted(text: str, listing: Listing[_Value], at: int, lines: Sequence[str]) -> Edit:
+    if at:
+        end = listing.items[at - 1].span.end
+        return insert_after(text, text.rfind("\n", 0, end) + 1, lines)
+    start, newline = listing.items[0].span.start, newline_of(text)
+    return Edit(start, start, "".join(line + newline for line in lines))
+
+
+def _replaced(span: Span, lines: Sequence[str], text: str) -> Edit:
+    return Edit(span.start, span.end, newline_of(text).join(lines))
+
+
+def _removed(text: str, spans: Sequence[Span]) -> list[Edit]:
+    edits = []
+    for span in spans:
+        end = text.find("\n", span.end)
+        edits.append(Edit(span.start, len(text) if end < 0 else end + 1, ""))
+    return edits

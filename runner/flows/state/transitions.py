@@ -1,0 +1,237 @@
+"""What may happen to a story's position, as pure functions: a state in, the next state out.
+
+Nothing is written here and no clock is read. What a dialect has no section for is not dropped: it
+comes back as `overflow`, for the journal. A step runs once and is retried three times; after that
+only a person moves it.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from isolation.frozen import frozen
+from runner.core.model import MAX_RETRIES
+from runner.core.text.names import one_line
+from runner.flows.state.errors import StateError
+from runner.flows.state.model import (
+    AWAITING,
+    DONE,
+    IDLE,
+    CompletedRow,
+    Dialect,
+    LastSession,
+    Position,
+    RetryRow,
+    StateFile,
+    StepRef,
+    StepStatus,
+    SubStep,
+)
+from runner.flows.state.vocabulary import EXISTING_CODE
+
+BOUNDARY = "session boundary"
+
+
+@frozen
+class Overflow:
+    """What the dialect could not store; the journal keeps it."""
+
+    completed: tuple[CompletedRow, ...] = ()
+    decisions: tuple[str, ...] = ()
+    retries: tuple[RetryRow, ...] = ()
+    blockers: tuple[str, ...] = ()
+    last_session: LastSession | None = None
+
+    def __bool__(self) -> bool:
+        return self != Overflow()
+
+
+NOTHING = Overflow()
+
+
+@frozen
+class Change:
+    """The next state, and what it could not hold."""
+
+    state: StateFile
+    overflow: Overflow = NOTHING
+
+
+def begin_step(state: StateFile, to: StepRef) -> Change:
+    """Start a step, or go on with it; nothing starts while a failed step waits for a person."""
+    if state.needs_person:
+        raise StateError(
+            f"step {state.step} ({state.name}) has failed and waits for a person",
+            hint="answer its decision: retry, skip or abort",
+        )
+    if state.step == to.step:
+        return Change(state=replace(state, name=to.name, status=StepStatus.IN_PROGRESS))
+    return Change(state=_moved(state, to, StepStatus.IN_PROGRESS))
+
+
+def complete_step(state: StateFile, *, at: datetime, outcome: str = "") -> Change:
+    """Mark the current step completed: retries start anew, its retry log and blockers are cleared."""
+    row = _row(state, at, outcome)
+    cleared = replace(_cleared(state), status=StepStatus.COMPLETED)
+    return _with_row(cleared, row)
+
+
+def boundary(state: StateFile, to: StepRef, *, at: datetime, outcome: str = "", notes: str = "") -> Change:
+    """End a session between two steps: the current one completed, the next one not started."""
+    done = (
+        Change(state=state)
+        if state.status is StepStatus.COMPLETED
+        else complete_step(state, at=at, outcome=outcome)
+    )
+    session = LastSession(
+        date=_date(at), ended_at=_where(state), reason=BOUNDARY, notes=one_line(notes) or f"{to.name} is next"
+    )
+    moved = _moved(done.state, to, StepStatus.NOT_STARTED)
+    if state.dialect is Dialect.RICH:
+        return Change(state=replace(moved, last_session=session), overflow=done.overflow)
+    return Change(state=moved, overflow=replace(done.overflow, last_session=session))
+
+
+def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
+    """Note a failed attempt: a retry is left, or the step has failed and a person must choose."""
+    row = RetryRow(
+        attempt=str(min(state.retry_count, MAX_RETRIES) + 1),
+        step=state.step,
+        name=one_line(state.name),
+        sub_step=_sub_step_words(state.sub_step),
+        reason=one_line(reason),
+        timestamp=at.isoformat(timespec="seconds"),
+    )
+    exhausted = state.retry_count >= MAX_RETRIES
+    after = replace(
+        state,
+        status=StepStatus.FAILED if exhausted else StepStatus.IN_PROGRESS,
+        retry_count=MAX_RETRIES if exhausted else state.retry_count + 1,
+    )
+    blockers = (_blocker(state, row.reason),) if exhausted else ()
+    if state.dialect is not Dialect.RICH:
+        return Change(state=after, overflow=Overflow(retries=(row,), blockers=blockers))
+    return Change(
+        state=replace(
+            after,
+            retry_log=(*state.retry_log, row),
+            blockers=(*state.blockers, *(text for text in blockers if text not in state.blockers)),
+        )
+    )
+
+
+def retry_by_person(state: StateFile) -> Change:
+    """Give a failed step its retries back, because a person said so."""
+    return Change(state=replace(_cleared(state), status=StepStatus.IN_PROGRESS))
+
+
+def skip_by_person(state: StateFile, to: StepRef | None, *, at: datetime, reason: str = "") -> Change:
+    """Leave the current step undone, because a person said so, and stand before the next one.
+
+    Without a next step the file says `skipped`, until the flow goes on.
+    """
+    outcome = "skipped by a person" + (f": {one_line(reason)}" if reason else "")
+    left = replace(_cleared(state), status=StepStatus.SKIPPED)
+    noted = _with_row(left, _row(state, at, outcome))
+    if to is None:
+        return noted
+    return replace(noted, state=_moved(noted.state, to, StepStatus.NOT_STARTED))
+
+
+def finish(state: StateFile) -> Change:
+    """Mark the whole flow done."""
+    return Change(state=_moved(state, StepRef(step=DONE, name="Done"), StepStatus.COMPLETED))
+
+
+def correct(state: StateFile, to: StepRef, status: StepStatus) -> Change:
+    """Make the file say what the folders show."""
+    if state.step != to.step:
+        return Change(state=_moved(_cleared(state), to, status))
+    over = status in {StepStatus.COMPLETED, StepStatus.SKIPPED}
+    return Change(state=replace(_cleared(state) if over else state, name=to.name, status=status))
+
+
+def record_decision(state: StateFile, decision: str) -> Change:
+    """Record a person's decision, once."""
+    text = one_line(decision)
+    if state.dialect is not Dialect.RICH:
+        return Change(state=state, overflow=Overflow(decisions=(text,)))
+    if text in state.decisions:
+        return Change(state=state)
+    return Change(state=replace(state, decisions=(*state.decisions, text)))
+
+
+def roll_back(state: StateFile, to: StepRef) -> Change:
+    """Go back to a step and do it again: it is in progress, and no longer among the completed."""
+    moved = _cleared(_moved(_cleared(state), to, StepStatus.IN_PROGRESS))
+    rows = tuple(row for row in state.completed if row.step != to.step)
+    return Change(state=replace(moved, completed=rows))
+
+
+def enter_again(state: StateFile, to: StepRef) -> Change:
+    """Begin the next feature cycle of a finished existing-code project; the only way a cycle rises."""
+    if state.dialect is not Dialect.RICH and state.flow != EXISTING_CODE:
+        raise StateError(
+            f"flow '{state.flow}' has no second cycle", hint=f"only {EXISTING_CODE} goes round again"
+        )
+    moved = _moved(state, to, StepStatus.NOT_STARTED)
+    return Change(state=moved if state.cycle is None else replace(moved, cycle=state.cycle + 1))
+
+
+def _moved(state: StateFile, to: StepRef, status: StepStatus) -> StateFile:
+    return replace(state, step=to.step, name=to.name, status=status, sub_step=_fresh(state), retry_count=0)
+
+
+def _fresh(state: StateFile) -> SubStep:
+    if state.dialect is Dialect.AUTODEV:
+        return AWAITING
+    if isinstance(state.sub_step, Position) and state.sub_step.idle:
+        return state.sub_step
+    return IDLE
+
+
+def _cleared(state: StateFile) -> StateFile:
+    """Forget the retries of the current step and the blocker they ended in."""
+    start = _blocker_start(state)
+    return replace(
+        state,
+        retry_count=0,
+        retry_log=tuple(row for row in state.retry_log if row.step != state.step),
+        blockers=tuple(text for text in state.blockers if not text.startswith(start)),
+    )
+
+
+def _with_row(state: StateFile, row: CompletedRow) -> Change:
+    if state.dialect is not Dialect.RICH:
+        return Change(state=state, overflow=Overflow(completed=(row,)))
+    others = tuple(known for known in state.completed if known.step != row.step)
+    return Change(state=replace(state, completed=(*others, row)))
+
+
+def _row(state: StateFile, at: datetime, outcome: str) -> CompletedRow:
+    return CompletedRow(
+        step=state.step, name=one_line(state.name), completed=_date(at), outcome=one_line(outcome)
+    )
+
+
+def _blocker_start(state: StateFile) -> str:
+    return f"Step {state.step} ({one_line(state.name)}) "
+
+
+def _blocker(state: StateFile, reason: str) -> str:
+    where = _sub_step_words(state.sub_step)
+    at = f" at sub-step {where}" if where else ""
+    return f"{_blocker_start(state)}failed{at} after {MAX_RETRIES} retries; the last failure: {reason}"
+
+
+def _sub_step_words(sub_step: SubStep) -> str:
+    return "" if sub_step is None else one_line(str(sub_step))
+
+
+def _where(state: StateFile) -> str:
+    words = _sub_step_words(state.sub_step)
+    idle = not words or (isinstance(state.sub_step, Position) and state.sub_step.idle)
+    return f"Step {state.step} {one_line(state.name)}" + ("" if idle else f" — SubStep {words}")
+
+
+def _date(at: datetime) -> str:
+    return at.date().isoformat()

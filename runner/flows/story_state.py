@@ -1,0 +1,277 @@
+"""One story's state file, kept in step with what the pipeline knows.
+
+The file is read first, the folders win, and every change is joined with what an agent wrote
+meanwhile. What the dialect cannot hold comes back for the journal. Stories of the flow `quick` have no
+state file, so that a repository that uses no flows gets no files for them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from isolation.frozen import frozen
+from runner.core import choose
+from runner.core.flow import DONE, Edition, Flow, artifact_parts, in_cycle, locate, re_entry, step
+from runner.core.model import FLOW_DONE, Step
+from runner.flows.catalogue import load_flow
+from runner.flows.overview import vocabulary_of
+from runner.flows.scan import is_there, scan
+from runner.flows.skill_state import compare, read_skill_state
+from runner.flows.state.disk.files import LOCK_NAME, load_state, save_state
+from runner.flows.state.model import Dialect, Phase, StateFile, StepRef, StepStatus, Tracker
+from runner.flows.state.model import Position as TextSubStep
+from runner.flows.state.transitions import (
+    NOTHING,
+    Change,
+    Overflow,
+    begin_step,
+    boundary,
+    complete_step,
+    correct,
+    enter_again,
+    fail_attempt,
+    finish,
+    record_decision,
+    retry_by_person,
+    skip_by_person,
+)
+from runner.flows.state.vocabulary import Vocabulary
+from runner.flows.state.writing import new_state
+
+FILES = {
+    Dialect.AUTODEV: "_autodev_state.md",
+    Dialect.POINTER: "_autopilot_state.md",
+    Dialect.RICH: "_autopilot_state.md",
+}
+SKILL_STATE = "_docs/02_document/state.json"
+
+
+@frozen
+class Found:
+    """Where the story stands: `question` when a person must choose first, `notes` for the log."""
+
+    place: Step
+    confidence: float
+    correction: str = ""
+    question: choose.Question | None = None
+    notes: tuple[str, ...] = ()
+
+
+class StoryState:
+    """The state file of one workspace, and the flow in the edition of its dialect. Blocking.
+
+    The file stands in `folder` of the workspace; its lock in `exchange`.
+    """
+
+    def __init__(
+        self, *, flow_name: str, dialect: str, workspace: Path, folder: str, exchange: Path, top: Path
+    ) -> None:
+        self._workspace = workspace
+        self._dialect = _dialect_there(workspace / folder, vocabulary_of(top)) or Dialect(dialect)
+        self.flow: Flow = load_flow(flow_name, Edition(self._dialect), top)
+        self.path = workspace / folder / FILES[self._dialect]
+        self._lock = exchange / LOCK_NAME
+        self._vocabulary = _vocabulary(self.flow)
+
+    def find(self, *, skipped: tuple[str, ...], threshold: float, failure: str = "") -> Found:
+        """Read the file first, cross-check it with the folders, trust the folders, correct the file.
+
+        `failure` is why the story failed last, for dialects that do not keep it.
+        """
+        state = self._load()
+        cycle = state.cycle or 1 if state else 1
+        detected = scan(self._workspace, self.flow, cycle=cycle, skipped=skipped)
+        recorded = state.step if state else None
+        place = locate(
+            self.flow, detected, recorded_step=recorded, recorded_status=state.status if state else ""
+        )
+        here = _step(place.step.number, place.step.name) if place.step else FLOW_DONE
+        notes = tuple(str(problem) for problem in state.problems) if state else ()
+        if state is None:
+            self._create(here)
+        elif place.correction is not None:
+            self._change(lambda now: correct(now, _ref(here), _status_at(here)))
+        elif state.done and (entry := re_entry(self.flow)) is not None:
+            here = _step(entry.number, entry.name)
+            self._change(lambda now: enter_again(now, _ref(here)))
+        question = None
+        if state is not None and state.needs_person and place.correction is None:
+            question = _failure_question(state, failure)
+        elif place.confidence < threshold:
+            candidates = [f"{here.number} ({here.name})"] if here is not FLOW_DONE else []
+            question = choose.low_confidence(
+                confidence=place.confidence,
+                threshold=threshold,
+                candidates=candidates,
+                rationale=[place.correction.words if place.correction else detected.reason],
+            )
+        return Found(
+            place=here,
+            confidence=place.confidence,
+            correction=place.correction.words if place.correction else "",
+            question=question,
+            notes=(*_summary(state), *notes, *self._skill_notes(state)),
+        )
+
+    def begin(self, place: Step, *, retries: int) -> Overflow:
+        """Say that a step is in progress; a file that says something else is made to follow.
+
+        Whoever begins a failed step again has a person's word for it.
+        """
+
+        def begun(state: StateFile) -> Change:
+            if state.step != place.number:
+                state = correct(state, _ref(place), StepStatus.NOT_STARTED).state
+            if state.needs_person:
+                state = retry_by_person(state).state
+            begun = begin_step(state, _ref(place))
+            return replace(begun, state=replace(begun.state, retry_count=retries))
+
+        return self._change(begun)
+
+    def failed(self, reason: str) -> Overflow:
+        """Note a failed attempt; the third retry that fails needs a person."""
+        return self._change(lambda state: fail_attempt(state, reason=reason, at=_now()))
+
+    def completed(self, following: Step, *, at_boundary: bool, outcome: str) -> Overflow:
+        """Say that the step is over and which one comes next."""
+
+        def over(state: StateFile) -> Change:
+            if following is FLOW_DONE or following.number == DONE:
+                done = complete_step(state, at=_now(), outcome=outcome)
+                return Change(state=finish(done.state).state, overflow=done.overflow)
+            if at_boundary:
+                return boundary(state, _ref(following), at=_now(), outcome=outcome)
+            done = complete_step(state, at=_now(), outcome=outcome)
+            moved = correct(done.state, _ref(following), StepStatus.NOT_STARTED)
+            return Change(state=moved.state, overflow=done.overflow)
+
+        return self._change(over)
+
+    def skipped(self, following: Step) -> Overflow:
+        """Leave the step undone, because a person said so."""
+        to = None if following.number == DONE else _ref(following)
+        return self._change(lambda state: skip_by_person(state, to, at=_now()))
+
+    def retried(self) -> Overflow:
+        """Give the step its retries back, because a person said so."""
+        return self._change(retry_by_person)
+
+    def decided(self, text: str) -> Overflow:
+        """Record a decision, once."""
+        return self._change(lambda state: record_decision(state, text))
+
+    def tracker(self) -> str:
+        """Give the work item tracker that the file records, empty without one."""
+        state = self._load()
+        return state.tracker.value if state and state.tracker else ""
+
+    def set_tracker(self, name: str) -> None:
+        """Record which work item tracker the story uses."""
+        self._change(lambda state: Change(state=replace(state, tracker=Tracker(name))))
+
+    def artifact_files(self, number: str) -> tuple[Path, ...]:
+        """List the files that show a step done."""
+        found = step(self.flow, number)
+        globs = [artifact_parts(text)[0] for text in found.artifacts] if found else []
+        return tuple(path for glob in globs for path in sorted(self._workspace.glob(glob)) if path.is_file())
+
+    def missing_artifacts(self, number: str) -> tuple[str, ...]:
+        """Name the artifacts that should show a step done and are not there."""
+        found = step(self.flow, number)
+        if found is None or found.optional:
+            return ()
+        state = self._load()
+        cycle = state.cycle or 1 if state else 1
+        wanted = (in_cycle(text, cycle) for text in found.artifacts)
+        return tuple(text for text in wanted if not is_there(self._workspace, text))
+
+    def _load(self) -> StateFile | None:
+        return load_state(self.path, vocabulary=self._vocabulary)
+
+    def _create(self, here: Step) -> None:
+        flow = None if self._dialect is Dialect.RICH else self.flow.name
+        state = new_state(self._dialect, flow=flow, first=_ref(here), vocabulary=self._vocabulary)
+        self._save(state, None)
+
+    def _change(self, change: Callable[[StateFile], Change]) -> Overflow:
+        before = self._load()
+        if before is None:
+            first = self.flow.steps[0]
+            self._create(_step(first.number, first.name))
+            before = self._load()
+        if before is None:  # somebody takes the file away as fast as it is made
+            return NOTHING
+        changed = change(before)
+        if changed.state != before:
+            self._save(changed.state, before)
+        return changed.overflow
+
+    def _save(self, state: StateFile, expected: StateFile | None) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        save_state(self.path, state, expected, lock=self._lock, vocabulary=self._vocabulary)
+
+    def _skill_notes(self, state: StateFile | None) -> tuple[str, ...]:
+        """Compare a skill's own state file with the sub-step that is recorded."""
+        skill = read_skill_state(self._workspace / SKILL_STATE)
+        if skill is None or state is None or state.sub_step is None:
+            return ()
+        match state.sub_step:
+            case Phase(phase=phase, name=name):
+                text = f"{phase} — {name}"
+            case TextSubStep(text=text):
+                pass
+        compared = compare(skill, text)
+        return () if compared.consistent else (compared.words,)
+
+
+def _dialect_there(folder: Path, vocabulary: Vocabulary) -> Dialect | None:
+    """Tell which dialect is already used in a folder, by the content of the file."""
+    for dialect, name in ((Dialect.AUTODEV, FILES[Dialect.AUTODEV]), (Dialect.RICH, FILES[Dialect.RICH])):
+        if (folder / name).exists():
+            state = load_state(folder / name, vocabulary=vocabulary)
+            return state.dialect if state else dialect
+    return None
+
+
+def _vocabulary(flow: Flow) -> Vocabulary:
+    numbers = [int(step.number) for step in flow.steps if step.number.isdigit()]
+    names = frozenset(step.name for step in flow.steps)
+    return Vocabulary(flows={flow.name: max(numbers, default=1)}, names=names)
+
+
+def _summary(state: StateFile | None) -> tuple[str, ...]:
+    """Say what the state file holds, before anything runs; a new story has nothing to tell."""
+    if state is None:
+        return ()
+    words = [f"state file ({state.dialect}): step {state.step} ({state.name}), {state.status}"]
+    if state.retry_count:
+        words.append(f"retried {state.retry_count} times")
+    if state.last_session is not None and state.last_session.reason:
+        words.append(f"last session ended by {state.last_session.reason}")
+    words += [f"decided: {text}" for text in state.decisions]
+    words += [f"blocker: {text}" for text in state.blockers]
+    return ("; ".join(words),)
+
+
+def _failure_question(state: StateFile, failure: str) -> choose.Question:
+    reason = state.retry_log[-1].reason if state.retry_log else failure
+    return choose.skill_failed(number=state.step, name=state.name, sub_step="", reason=reason)
+
+
+def _step(number: str, name: str) -> Step:
+    return Step(number=number, name=name)
+
+
+def _ref(step: Step) -> StepRef:
+    return StepRef(step=step.number, name=step.name)
+
+
+def _status_at(step: Step) -> StepStatus:
+    return StepStatus.COMPLETED if step.number == DONE else StepStatus.NOT_STARTED
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

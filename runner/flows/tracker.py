@@ -1,0 +1,160 @@
+"""Work item trackers: which one a repository has, the gate before steps that need it, and the mark without.
+
+Nobody here talks to a tracker: agents do. Without one nothing is lost, since the files that would have
+become work items get the line `Tracker: pending`.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from isolation.files.disk import replace_file
+from isolation.frozen import frozen
+from runner.core import choose
+from runner.core.choose import Question
+from runner.core.errors import SettingsError, SystemFaultError
+from runner.core.flow import FlowStep
+from runner.core.text.names import did_you_mean, one_line
+
+PENDING = "Tracker: pending"
+
+_SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
+_SERVER_KEYS = ("mcpServers", "servers")
+_MOST = 1 << 20
+_HEAD = re.compile(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
+_MARKED = re.compile(r"(?mi)^[\s>*-]*\**tracker\**\s*:")
+
+
+class TrackerName(StrEnum):
+    """The trackers that a state file may record."""
+
+    JIRA = "jira"
+    ADO = "ado"
+    LOCAL = "local"
+
+
+_TITLES: Mapping[TrackerName, str] = {TrackerName.JIRA: "Jira", TrackerName.ADO: "Azure DevOps"}
+_SERVERS: Mapping[str, TrackerName] = {
+    "jira-mcp-server": TrackerName.JIRA,
+    "azuredevops": TrackerName.ADO,
+}
+"""Names of servers, in lower case; one of the user's own has `user-` in front."""
+
+
+@frozen
+class Detection:
+    """Which tracker to use and why; when a person must choose, `name` is None and `question` asks.
+
+    `choices` are what the letters of the question stand for. `notes` tell of files that cannot be read.
+    """
+
+    name: TrackerName | None
+    reason: str
+    question: Question | None = None
+    choices: Mapping[str, TrackerName] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def detect(workspace: Path, *, setting: str = "", recorded: str = "") -> Detection:
+    """Find the tracker: the setting decides, then what a state file recorded, then the servers configured."""
+    for text, origin in ((setting, "the settings"), (recorded, "the state file")):
+        if text:
+            return Detection(name=_named(text, origin), reason=f"{origin} say so")
+    found: dict[TrackerName, str] = {}
+    notes: list[str] = []
+    for file in _SERVER_FILES:
+        for server in _servers(workspace / file, file, notes):
+            plain = server.lower().removeprefix("user-")
+            if plain in _SERVERS:
+                found.setdefault(_SERVERS[plain], f"{file} names {one_line(server)}")
+    if len(found) > 1:
+        return _both(found, notes)
+    for name, reason in found.items():
+        return Detection(name=name, reason=reason, notes=tuple(notes))
+    return Detection(name=TrackerName.LOCAL, reason="no tracker is configured", notes=tuple(notes))
+
+
+def _named(text: str, origin: str) -> TrackerName:
+    try:
+        return TrackerName(text.strip().lower())
+    except ValueError:
+        known = [name.value for name in TrackerName]
+        hint = f"{did_you_mean(text, known)} known trackers: {', '.join(known)}.".strip()
+        raise SettingsError(f"{origin} name the tracker '{one_line(text)}'", hint=hint) from None
+
+
+def _both(found: Mapping[TrackerName, str], notes: Iterable[str]) -> Detection:
+    names = [name for name in TrackerName if name in found]
+    question = choose.decision(
+        "Two work item trackers are configured — which one?",
+        [f"{_TITLES[name]} ({found[name]})" for name in names],
+        recommendation="A" if names[0] is next(iter(found)) else "B",
+        why=f"it is the first that is named: {next(iter(found.values()))}",
+    )
+    choices = dict(zip(choose.LETTERS, names, strict=False))
+    return Detection(
+        name=None,
+        reason="two trackers are configured",
+        question=question,
+        choices=choices,
+        notes=tuple(notes),
+    )
+
+
+def _servers(path: Path, file: str, notes: list[str]) -> list[str]:
+    try:
+        with path.open("rb") as opened:
+            data: Any = json.loads(opened.read(_MOST))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        notes.append(f"{file} cannot be read, so that no tracker is found in it: {error}")
+        return []
+    tables = [data.get(key) for key in _SERVER_KEYS] if isinstance(data, dict) else []
+    return [str(name) for table in tables if isinstance(table, dict) for name in table]
+
+
+def gate(step: FlowStep, tracker: TrackerName, *, authenticated: bool) -> Question | None:
+    """Ask before a step that creates work items, when its tracker does not let us in."""
+    if not step.tracker or tracker is TrackerName.LOCAL or authenticated:
+        return None
+    return choose.tracker_failed()
+
+
+def mark_pending(files: Iterable[Path]) -> tuple[Path, ...]:
+    """Put the pending marker below the heading of files that have no tracker line; give those changed."""
+    changed = []
+    for path in files:
+        try:
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            if _MARKED.search(text):
+                continue
+            replace_file(
+                path, _marked(text).encode("utf-8", "surrogateescape"), mode=path.stat().st_mode & 0o777
+            )
+        except OSError as error:
+            raise _refused(path, error) from error
+        changed.append(path)
+    return tuple(changed)
+
+
+def _marked(text: str) -> str:
+    """Insert the marker behind front matter and heading, as a paragraph of its own."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    top = _HEAD.match(text)
+    head, rest = (text[: top.end()], text[top.end() :]) if top else ("", text)
+    if head and not head.endswith("\n"):
+        head += end
+    before = end if head else ""
+    after = end if rest and not rest.startswith(("\n", "\r\n")) else ""
+    return f"{head}{before}{PENDING}{end}{after}{rest}"
+
+
+def _refused(path: Path, error: OSError) -> SystemFaultError:
+    return SystemFaultError(
+        f"{path} cannot be written: {error.strerror or error}", hint="check the disk and the file's rights."
+    )

@@ -1,0 +1,152 @@
+"""What the machine has right now, as one sample; a signal that cannot be read is None, never a guess.
+
+Where the host and the control groups above this process disagree, the worse counts: a container's
+limit is a limit, and a stall is a stall. The disk is the one that holds the given path, which need
+not exist yet.
+"""
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from runner.core.limits.agent_sessions import AGENT_PROGRAMS, AgentProgram
+from runner.core.model import ResourceSample
+from runner.machine.control_groups import ControlGroups, load_control_groups, stall_of
+from runner.machine.peers import find_peers
+
+PROC = Path("/proc")
+PEERS_SECONDS = 5.0
+"""A look at every process costs more than all other signals; others come and go slowly."""
+
+_Number = TypeVar("_Number", int, float)
+_MOST_PERCENT = 100
+
+
+class Probe:
+    """Takes samples of this machine, and keeps its last count of the peers for a while."""
+
+    def __init__(
+        self,
+        *,
+        proc: Path = PROC,
+        programs: Sequence[AgentProgram] = AGENT_PROGRAMS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._proc = proc
+        self._programs = programs
+        self._clock = clock
+        self._peers: int | None = None
+        self._peers_until = -float("inf")
+
+    def __call__(self, path: Path) -> ResourceSample:
+        """Take a sample; `path` lies on the disk whose free space counts."""
+        groups = load_control_groups(self._proc)
+        disk_free, inodes_free = _disk(path)
+        return ResourceSample(
+            memory_available=_least((_host_memory(), groups.load_memory_left())),
+            swap_used=_most((_host_swap(), groups.load_swap_used())),
+            peers=self._count_peers(),
+            pressure_free_percent=_pressure_free_percent(),
+            disk_free=disk_free,
+            inodes_free=inodes_free,
+            memory_stall=self._stall(groups, "memory"),
+            cpu_stall=self._stall(groups, "cpu"),
+            io_stall=self._stall(groups, "io"),
+            load_per_cpu=_load_per_cpu(groups),
+        )
+
+    def _count_peers(self) -> int | None:
+        now = self._clock()
+        if now >= self._peers_until:
+            found = find_peers(self._proc, self._programs)
+            self._peers = None if found is None else len(found)
+            self._peers_until = now + PEERS_SECONDS
+        return self._peers
+
+    def _stall(self, groups: ControlGroups, resource: str) -> float | None:
+        return _most((stall_of(self._proc / "pressure" / resource), groups.load_stall(resource)))
+
+
+def sample(path: Path) -> ResourceSample:
+    """Take a single sample; `path` lies on the disk whose free space counts."""
+    return Probe()(path)
+
+
+def _pressure_free_percent() -> float | None:
+    """Give how much memory is free of pressure; only macOS says."""
+    return ask_macos() if sys.platform == "darwin" else None
+
+
+def ask_macos() -> float | None:
+    """Ask the kernel of macOS for its free percentage of memory."""
+    import ctypes
+
+    level, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
+    try:
+        ask = ctypes.CDLL(None).sysctlbyname
+        failed = ask(
+            b"kern.memorystatus_level", ctypes.byref(level), ctypes.byref(size), None, ctypes.c_size_t(0)
+        )
+    except (OSError, AttributeError):
+        return None
+    return float(level.value) if not failed and 0 <= level.value <= _MOST_PERCENT else None
+
+
+def _host_memory() -> int | None:
+    try:
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+    except Exception:  # noqa: BLE001  whatever psutil meets on a strange machine, the signal is unknown
+        return None
+
+
+def _host_swap() -> int | None:
+    try:
+        import psutil
+
+        with warnings.catch_warnings():
+            # psutil warns when counters that nobody here asks for are missing.
+            warnings.simplefilter("ignore")
+            return int(psutil.swap_memory().used)
+    except Exception:  # noqa: BLE001  as above
+        return None
+
+
+def _disk(path: Path) -> tuple[int | None, int | None]:
+    """Give free bytes and free inodes for a path, or for its nearest parent that exists."""
+    for place in (path, *path.parents):
+        try:
+            found = os.statvfs(place)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            break
+        # A file system without a fixed number of inodes, such as btrfs, says that it has none at all.
+        return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
+    return None, None
+
+
+def _load_per_cpu(groups: ControlGroups) -> float | None:
+    """Share the load of the last minute among the processors that this process may use."""
+    processors = _least((_processors(), groups.load_processors()))
+    try:
+        return os.getloadavg()[0] / processors if processors else None
+    except OSError:
+        return None
+
+
+def _processors() -> float | None:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+
+
+def _least(values: Iterable[_Number | None]) -> _Number | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _most(values: Iterable[_Number | None]) -> _Number | None:
+    return max((value for value in values if value is not None), default=None)

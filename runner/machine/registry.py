@@ -1,0 +1,278 @@
+"""The live sessions of a repository family: one small file for each, with a heartbeat.
+
+Whoever works in any worktree of the repository writes its own file and nobody else's, by a rename, so
+that any number may write at once. An entry counts while its heartbeat is young and its process, where
+that can be told, lives. What cannot be read counts by the age of its file, so nothing blocks for ever.
+Looking changes nothing; only `sweep` removes, and only what is long dead.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from isolation.files.disk import replace_file
+from isolation.files.lease import boot_id
+from isolation.frozen import frozen
+from isolation.kernel.process_tree import load_stat
+from isolation.paths import repository_hash, sessions_dir
+from runner.core.text.instants import iso
+from runner.core.text.names import one_line
+from runner.core.text.screen import shorten
+
+PEER_SECONDS = 15 * 60
+"""An entry whose heartbeat is older is no peer any more."""
+
+SWEEP_SECONDS = 60 * 60
+"""An entry that is older than this is removed."""
+
+UNKNOWN_MODE = "unknown"
+SUFFIX = ".json"
+_AHEAD = 5 * 60  # the clocks of several hosts never quite agree
+_LARGEST = 64 << 10
+_LONGEST_NAME = 180
+_LONGEST_TEXT = 200
+
+
+@frozen
+class Entry:
+    """One live session. `pid` is the process that vouches for it; 0 and empty texts are unknown.
+
+    `flaw` says why the file could not be read; the entry then is a stand-in, aged by its file.
+    """
+
+    session_id: str
+    mode: str
+    heartbeat: float
+    run_id: str = ""
+    story_id: str = ""
+    pid: int = 0
+    start_ticks: int = 0
+    boot_id: str = ""
+    host: str = ""
+    repository: str = ""
+    branch: str = ""
+    flaw: str = ""
+
+    @property
+    def who(self) -> str:
+        """Name the session for people."""
+        story = f" of story {self.story_id}" if self.story_id else ""
+        process = f"pid {self.pid}" if self.pid else "process unknown"
+        where = f"{process} on {self.host}" if self.host else process
+        branch = f", branch {self.branch}" if self.branch else ""
+        return f"{self.mode} session {self.session_id}{story} ({where}{branch})"
+
+
+@frozen
+class _Found:
+    path: Path
+    entry: Entry
+    age: float
+
+
+class Registry:
+    """The sessions of one repository family, whichever worktree they are in."""
+
+    def __init__(self, common_dir: Path) -> None:
+        self._common_dir = common_dir
+        self._folder = sessions_dir(common_dir)
+
+    def entry(
+        self, name: str, *, mode: str, now: float, run_id: str = "", story_id: str = "", branch: str = ""
+    ) -> Entry:
+        """Describe the session of that id, for which this process vouches."""
+        stat = load_stat(os.getpid())
+        return Entry(
+            session_id=name,
+            mode=mode,
+            heartbeat=now,
+            run_id=run_id,
+            story_id=story_id,
+            pid=os.getpid(),
+            start_ticks=stat.started if stat else 0,
+            boot_id=boot_id(),
+            host=os.uname().nodename,
+            repository=repository_hash(self._common_dir),
+            branch=branch,
+        )
+
+    def active(self, now: float, *, but: str = "") -> tuple[Entry, ...]:
+        """Give the sessions that are at work, `but` those of one run; an `OSError` when none can be read."""
+        boot = boot_id()
+        young = [found.entry for found in self._found(now, but=but) if found.age <= PEER_SECONDS]
+        return tuple(sorted((one for one in young if not _gone(one, boot)), key=lambda one: one.session_id))
+
+    def write(self, entry: Entry) -> None:
+        """Write or renew an entry; fields that others added stay. Another session's file is refused."""
+        path = self._path(entry.session_id)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        before = _load_values(path)
+        if not _is_of(before, entry):
+            raise FileExistsError(f"{path} belongs to another session")
+        values = {**(before or {}), **_to_json(entry)}
+        replace_file(path, json.dumps(values, indent=2).encode() + b"\n", durable=False)
+
+    def withdraw(self, entry: Entry) -> None:
+        """Remove an entry; again is harmless, and another session's file stays."""
+        path = self._path(entry.session_id)
+        if _is_of(_load_values(path), entry):
+            path.unlink(missing_ok=True)
+
+    def sweep(self, now: float) -> None:
+        """Remove what is long dead, and what a killed writer left half-written."""
+        for found in self._found(now):
+            # A session that woke up just now and renewed its file has a new one a beat later.
+            if found.age > SWEEP_SECONDS:
+                found.path.unlink(missing_ok=True)
+        for path, modified in self._files(".tmp"):
+            if abs(now - modified) > SWEEP_SECONDS:
+                path.unlink(missing_ok=True)
+
+    def _path(self, session_id: str) -> Path:
+        return self._folder / file_name(session_id)
+
+    def _found(self, now: float, *, but: str = "") -> Iterator[_Found]:
+        own = file_name(but).removesuffix(SUFFIX) if but else ""
+        for path, modified in self._files(SUFFIX):
+            if own and path.name.startswith(own):
+                continue
+            try:
+                entry = _from_json(_load(path), now)
+            except FileNotFoundError:
+                continue  # it was withdrawn meanwhile
+            except (OSError, ValueError, RecursionError) as error:
+                entry = _stand_in(path, modified, error)
+            # A file from the future is as strange as an old one.
+            yield _Found(path=path, entry=entry, age=abs(now - entry.heartbeat))
+
+    def _files(self, suffix: str) -> list[tuple[Path, float]]:
+        """List the plain files of a kind; links, pipes and folders are nobody's entry."""
+        found = []
+        try:
+            with os.scandir(self._folder) as entries:
+                for one in entries:
+                    if one.name.endswith(suffix) and one.is_file(follow_symlinks=False):
+                        try:
+                            found.append((Path(one.path), one.stat(follow_symlinks=False).st_mtime))
+                        except FileNotFoundError:
+                            continue
+        except FileNotFoundError:
+            return []
+        return found
+
+
+def file_name(session_id: str) -> str:
+    """Give the name of a session's file: one part of a path, whatever the id holds."""
+    name = quote(session_id, safe="", errors="surrogatepass")
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(session_id.encode(errors="surrogatepass")).hexdigest()[:16]
+        name = f"{name[:_LONGEST_NAME]}-{digest}"
+    return name + SUFFIX
+
+
+def _load(path: Path) -> Any:
+    """Read one file, within reason; what is no JSON is a ValueError."""
+    with path.open("rb") as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError(f"it is larger than {_LARGEST >> 10} KB")
+    return json.loads(data)
+
+
+def _load_values(path: Path) -> dict[str, Any] | None:
+    """Read the fields of a file; None when it is absent, or holds none."""
+    try:
+        values = _load(path)
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _is_of(values: dict[str, Any] | None, entry: Entry) -> bool:
+    """Tell whether a file is free for an entry, or is its own from before a crash."""
+    return values is None or (values.get("session_id"), values.get("run_id")) == (
+        entry.session_id,
+        entry.run_id,
+    )
+
+
+def _to_json(entry: Entry) -> dict[str, Any]:
+    values = asdict(entry) | {"heartbeat": iso(entry.heartbeat)}
+    del values["flaw"]
+    return values
+
+
+def _from_json(values: Any, now: float) -> Entry:
+    """Read an entry; one that says too little to be one is a ValueError that says what is missing."""
+    if not isinstance(values, dict):
+        raise ValueError("it holds no JSON object")  # noqa: TRY004  for the reader of the file it is a value
+    for name in ("session_id", "mode", "heartbeat"):
+        if not isinstance(values.get(name), str):
+            raise ValueError(f"it has no text under {name}")  # noqa: TRY004  as above
+    heartbeat = _instant(values["heartbeat"])
+    if heartbeat > now + _AHEAD:
+        raise ValueError("its heartbeat lies in the future")
+    return Entry(
+        session_id=_text(values, "session_id"),
+        mode=_text(values, "mode"),
+        heartbeat=heartbeat,
+        run_id=_text(values, "run_id"),
+        story_id=_text(values, "story_id"),
+        pid=_number(values, "pid"),
+        start_ticks=_number(values, "start_ticks"),
+        boot_id=_text(values, "boot_id"),
+        host=_text(values, "host"),
+        repository=_text(values, "repository"),
+        branch=_text(values, "branch"),
+    )
+
+
+def _instant(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ValueError("its heartbeat is no instant") from error
+
+
+def _text(values: dict[str, Any], name: str) -> str:
+    # Others wrote it, and people will see it.
+    value = values.get(name)
+    return shorten(one_line(value), _LONGEST_TEXT) if isinstance(value, str) else ""
+
+
+def _number(values: dict[str, Any], name: str) -> int:
+    value = values.get(name)
+    return value if type(value) is int and value > 0 else 0
+
+
+def _stand_in(path: Path, modified: float, error: Exception) -> Entry:
+    reason = (error.strerror or "unreadable") if isinstance(error, OSError) else str(error) or "unreadable"
+    return Entry(
+        session_id=one_line(unquote(path.name.removesuffix(SUFFIX), errors="replace")),
+        mode=UNKNOWN_MODE,
+        heartbeat=modified,
+        flaw=f"{path} cannot be read ({one_line(reason)}); while young it is a session of unknown mode",
+    )
+
+
+def _gone(entry: Entry, boot: str) -> bool:
+    """Tell for certain that the process behind an entry has ended; of other hosts and boots nobody can."""
+    if not entry.pid or (entry.host, entry.boot_id) != (os.uname().nodename, boot):
+        return False
+    stat = load_stat(entry.pid)
+    if stat is not None:
+        return not stat.alive or entry.start_ticks not in {0, stat.started}
+    try:
+        os.kill(entry.pid, 0)  # asks whether it is there; nothing is sent
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False

@@ -1,0 +1,199 @@
+"""Who owns what: from `deconflict-paths` and the stories' own `owns` to claims that hold together.
+
+The first that gives a story globs decides: `ID=GLOB,GLOB` for this story, its `owns`, a pattern with
+`{id}`. A glob alone is a fence that every claim must lie within. In one shared tree all claims are
+proven disjoint, or the plan is refused; in worktrees an overlap is only worth a note.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+
+from isolation.claims import globs as claims
+from isolation.claims.disjoint import Overlap, Proof
+from isolation.claims.globs import Claim
+from isolation.errors import ClaimError, UnprovenError
+from isolation.frozen import frozen
+from runner.core.errors import BacklogError, SettingsError
+from runner.core.model import Story, StoryId
+from runner.core.schedule.graph import dependants
+from runner.core.settings import Settings
+from runner.core.text.names import did_you_mean, shown
+from runner.core.text.screen import neutral
+from runner.plan.settings.load import Loaded
+
+KEY = "deconflict-paths"
+ID = "{id}"
+SHARED = "none"
+_NOT_IN_IDS = frozenset("/*?[]!{}")
+_NOTES = 3
+_STEPS_FOR_NOTES = 500_000
+"""A note is worth half a second."""
+
+
+@frozen
+class Ownership:
+    """What `deconflict-paths` says, taken apart. `named` are the globs of single stories."""
+
+    fence: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def globs_of(self, story: Story) -> tuple[str, ...]:
+        """Give the globs that a story owns; none when nobody has said."""
+        named = self.named.get(story.id, ())
+        if story.owns and not named:
+            return story.owns
+        return tuple(glob.replace(ID, story.id) for glob in named or self.patterns)
+
+
+@frozen
+class Settled:
+    """Stories with their claims; `disjoint` is None where it is not known, or there are no two claims."""
+
+    stories: tuple[Story, ...]
+    disjoint: bool | None = None
+    notes: tuple[str, ...] = ()
+
+
+def require_specs(settings: Settings) -> None:
+    """Refuse several stories at once in one tree when nobody has said who owns what."""
+    if settings.bg_isolation == SHARED and settings.max_stories > 1 and not settings.deconflict_paths:
+        raise SettingsError(
+            f"bg-isolation 'none' with max-stories {settings.max_stories} needs --{KEY}: "
+            "stories in one working tree must own different paths",
+            hint=f"for example --{KEY} 'packages/{ID}/**'; or one story at a time: --max-stories 1.",
+        )
+
+
+def read_ownership(loaded: Loaded, stories: Iterable[Story], *, whole: bool) -> Ownership:
+    """Take `deconflict-paths` apart and check it; `whole` tells that these stories are all there are.
+
+    A settings file may name stories that this run leaves out; a flag is about this run.
+    """
+    place, from_flag = _place(loaded.origins[KEY])
+    known = {str(story.id) for story in stories}
+    fence: list[str] = []
+    patterns: list[str] = []
+    named: dict[str, tuple[str, ...]] = {}
+    for spec in loaded.settings.deconflict_paths:
+        name, equals, globs = spec.partition("=")
+        if equals and not _NOT_IN_IDS & set(name):
+            if name not in known and (whole or from_flag):
+                nearest = did_you_mean(name, known) or "`autopilot-multi plan` lists the stories."
+                hint = f"{nearest} A plain '=' in a glob is written '[=]'."
+                raise SettingsError(f"{place}: there is no story {shown(name)}", hint=hint)
+            named[name] = (*named.get(name, ()), *(glob.strip() for glob in globs.split(",")))
+        else:
+            (patterns if ID in spec else fence).append(spec)
+    for globs_given in (fence, patterns, *named.values()):
+        _compiled(globs_given, place, folding=False)
+    return Ownership(fence=tuple(fence), patterns=tuple(patterns), named=named)
+
+
+def settle(stories: Sequence[Story], ownership: Ownership, *, isolation: str, folding: bool) -> Settled:
+    """Give every story its claim, and prove what must hold between the claims.
+
+    `folding` tells that the file system takes `README` and `readme` for one file.
+    """
+    owners = tuple(replace(story, owns=ownership.globs_of(story)) for story in stories)
+    compiled = {
+        story.id: _compiled(story.owns, f"story {story.id}", folding=folding)
+        for story in owners
+        if story.owns
+    }
+    if isolation == SHARED:
+        _require_claims(owners)
+    _require_within(compiled, ownership.fence, folding=folding)
+    if isolation == SHARED:
+        _require_disjoint(compiled)
+        return Settled(stories=owners, disjoint=True if len(owners) > 1 else None)
+    disjoint, notes = _compared(compiled, owners)
+    held = tuple(story if story.owns else replace(story, owns=ownership.fence) for story in owners)
+    return Settled(stories=held, disjoint=disjoint, notes=notes)
+
+
+def _place(origin: str) -> tuple[str, bool]:
+    """Name the place as a person wrote it, and tell whether it is the command line."""
+    kind, _, name = origin.partition(" ")
+    return (name if kind in {"flag", "environment"} else f"{origin}: {KEY}"), kind == "flag"
+
+
+def _compiled(globs: Iterable[str], where: str, *, folding: bool) -> Claim:
+    try:
+        return claims.compile(globs, folding=folding)
+    except ClaimError as error:
+        raise ClaimError(f"{where}: {error.message}", hint=error.hint) from error
+
+
+def _require_claims(stories: Iterable[Story]) -> None:
+    without = [story.id for story in stories if not story.owns]
+    if without:
+        whose = f"story {without[0]} owns" if len(without) == 1 else f"stories {', '.join(without)} own"
+        raise BacklogError(
+            f"{whose} no paths, which bg-isolation 'none' must know",
+            hint=f"give --{KEY} '{without[0]}=GLOB', or write 'owns' into the story.",
+        )
+
+
+def _require_within(owners: Mapping[StoryId, Claim], fence: Sequence[str], *, folding: bool) -> None:
+    if not fence:
+        return
+    around, proof = claims.compile(fence, folding=folding), Proof()
+    for story_id, claim in owners.items():
+        try:
+            stray = proof.outside(claim, around)
+        except UnprovenError as error:
+            raise ClaimError(f"story {story_id} and the fence: {error.message}", hint=error.hint) from error
+        if stray is not None:
+            path, glob = stray
+            raise ClaimError(
+                f"story {story_id} owns {neutral(path)} by '{neutral(glob.text)}', "
+                f"outside of {', '.join(fence)}",
+                hint=f"narrow its claim, or add a --{KEY} glob that it lies in.",
+            )
+
+
+def _require_disjoint(owners: Mapping[StoryId, Claim]) -> None:
+    ids = tuple(owners)
+    try:
+        for first, second, overlap in Proof().overlaps(tuple(owners.values())):
+            raise ClaimError(
+                _told(ids[first], ids[second], overlap),
+                hint="narrow one of the globs, or take the path back with '!' in one claim; "
+                "in worktrees (--bg-isolation worktree) claims may overlap.",
+            )
+    except UnprovenError as error:
+        raise ClaimError(_unproven(ids, error), hint=error.hint) from error
+
+
+def _compared(
+    owners: Mapping[StoryId, Claim], stories: Sequence[Story]
+) -> tuple[bool | None, tuple[str, ...]]:
+    """Tell which stories will touch the same paths; those that wait for each other build on each other."""
+    if len(owners) <= 1:
+        return None, ()
+    ids = tuple(owners)
+    later = {story_id: set(dependants(stories, story_id)) for story_id in ids}
+    notes: list[str] = []
+    try:
+        for first, second, overlap in Proof(steps=_STEPS_FOR_NOTES).overlaps(tuple(owners.values())):
+            one, another = ids[first], ids[second]
+            if another in later[one] or one in later[another]:
+                continue
+            if len(notes) == _NOTES:
+                notes.append("more stories own the same paths; give each its own to merge without conflicts")
+                break
+            notes.append(f"{_told(one, another, overlap)}; their branches may conflict when merged")
+    except UnprovenError as error:
+        return False if notes else None, (*notes, f"{_unproven(ids, error)}; they may conflict when merged")
+    return not notes, tuple(notes)
+
+
+def _told(one: StoryId, another: StoryId, overlap: Overlap) -> str:
+    globs = f"{one} by '{neutral(overlap.first.text)}', {another} by '{neutral(overlap.second.text)}'"
+    return f"stories {one} and {another} both own {neutral(overlap.path)}: {globs}"
+
+
+def _unproven(ids: Sequence[StoryId], error: UnprovenError) -> str:
+    one, another = error.pair
+    return f"whether stories {ids[one]} and {ids[another]} share a path cannot be told: {error.message}"

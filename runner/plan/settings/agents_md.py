@@ -1,0 +1,106 @@
+"""The `autopilot:` block of the Session Config that projects keep in AGENTS.md or CLAUDE.md.
+
+The block belongs to several programs: a line `autopilot:`, fenced or plain, followed by deeper
+indented `key: value` lines. What is around it is somebody else's, and so is a folder or a link of
+that name: it is noted, no more. A file that may hold a block and cannot be read is an error, since
+limits may stand in it.
+"""
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from isolation.frozen import frozen
+from runner.core.errors import SettingsError
+from runner.plan.settings.files import is_there, obstacle
+
+FILES = ("AGENTS.md", "CLAUDE.md")
+_MAX_FILE = 4 * 1024 * 1024
+_HEADER = re.compile(r"([ \t]*)autopilot:[ \t]*(?:#.*)?")
+_KEY = re.compile(r"[ \t]*[\w-]+[ \t]*:(?:[ \t].*)?")
+
+
+@frozen
+class Block:
+    """A block that was found: in which file, and what it holds."""
+
+    file: str
+    values: dict[str, Any]
+
+
+def load_block(top: Path) -> tuple[Block | None, tuple[str, ...]]:
+    """Find the block that counts, with notes on those that do not."""
+    notes: list[str] = []
+    found = [block for name in FILES if (block := _load(top, name, notes)) is not None]
+    notes += [
+        f"both {found[0].file} and {other.file} hold an 'autopilot:' block; {found[0].file} counts"
+        for other in found[1:]
+        if other.values != found[0].values
+    ]
+    return next(iter(found), None), tuple(notes)
+
+
+def _load(top: Path, name: str, notes: list[str]) -> Block | None:
+    """Read one file's block; why a file is passed over goes into `notes`."""
+    try:
+        text, why_not = _text(top / name)
+    except OSError as error:
+        raise SettingsError(
+            f"{name} cannot be read: {error.strerror or error}; it may hold an 'autopilot:' block",
+            hint="check its permissions.",
+        ) from error
+    if why_not:
+        notes.append(f"{name} is {why_not}; no settings are read from it")
+    located = _locate(text.splitlines())
+    if located is None:
+        return None
+    first, lines = located
+    try:
+        values = yaml.safe_load(textwrap.dedent("\n".join(lines).expandtabs(2)))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = first + (mark.line if mark else 0)
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise SettingsError(
+            f"{name}:{line}: the 'autopilot:' block is not valid YAML: {problem}",
+            hint="it takes indented lines such as 'max-stories: 3'.",
+        ) from error
+    if not isinstance(values, dict):
+        return None
+    return Block(file=name, values={str(key): value for key, value in values.items()})
+
+
+def _text(path: Path) -> tuple[str, str]:
+    """Give what a file holds, or nothing and what stands in the way."""
+    if other := obstacle(path):
+        return "", other
+    if not is_there(path):
+        return "", ""
+    if path.stat().st_size > _MAX_FILE:
+        return "", f"larger than {_MAX_FILE // 1024 // 1024} MB"
+    return path.read_text(encoding="utf-8-sig", errors="replace"), ""
+
+
+def _locate(lines: list[str]) -> tuple[int, list[str]] | None:
+    """Find the first block: the number of its first line, and its lines."""
+    for index, line in enumerate(lines):
+        header = _HEADER.fullmatch(line)
+        if header is None:
+            continue
+        body = _indented(lines[index + 1 :], deeper_than=len(header.group(1)))
+        filled = [item for item in body if item.strip() and not item.lstrip().startswith("#")]
+        if filled and _KEY.fullmatch(filled[0]):
+            return index + 2, body
+    return None
+
+
+def _indented(lines: list[str], *, deeper_than: int) -> list[str]:
+    body: list[str] = []
+    for line in lines:
+        if line.strip() and len(line) - len(line.lstrip()) <= deeper_than:
+            break
+        body.append(line)
+    return body

@@ -1,0 +1,326 @@
+"""Several stories in one working tree: who owns what there, and at which level that is enforced.
+
+The coordinator alone commits. A session that tries to is refused by git itself, through a hook that only
+sessions get to see; what it wrote stays in the tree and is committed for it.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from isolation.claims import globs as claims
+from isolation.claims.globs import Claim
+from isolation.claims.owners import ANYBODY, Owners, folders_around, roots
+from isolation.errors import ClaimError
+from isolation.files.disk import replace_file
+from isolation.frozen import frozen
+from isolation.git.repository import Repository, offload
+from isolation.guard import Offer, for_claim, offered, tree_offer, witnesses
+from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
+from isolation.paths import autopilot_dir, folds_case, layers_path
+from isolation.shared_tree.diversion import Diversion
+from isolation.shared_tree.findings import Watch
+from isolation.shared_tree.refusals import Refusals, judge
+from isolation.shared_tree.tree_watch import TreeWatch
+from runner.core.errors import SettingsError
+from runner.core.flow import QUICK
+from runner.core.model import RunId, Story, StoryId
+from runner.core.settings import Settings
+from runner.plan.guard import UNSEEN, guarding_of
+
+AUTO = "auto"
+EXCHANGE = ".orchestrator"
+STATE_FOLDER = "_docs/stories"
+_OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
+"""What this program itself writes into the tree while stories run."""
+
+UNPREVENTED = "a write outside a story's claim is not prevented, only found when its session is over"
+_DIVERT, _DENY = EnforcementLevel.DIVERT, EnforcementLevel.DENY
+_MOST_SHARED = 500
+"""How many shared folders a session is given as they are; each is a mount. Others go through its layer."""
+
+_REFUSAL = """#!/bin/sh
+# Sessions in a shared working tree find this hook; the coordinator and people do not.
+if [ "$1" = prepared ]; then
+    echo "autopilot-multi: several stories share this working tree, so its coordinator alone commits." >&2
+    echo "Leave your changes in the files; they are committed for you." >&2
+    exit 1
+fi
+"""
+
+
+@frozen
+class Sharing:
+    """The shared tree of one run: its claims, who watches it, what sessions may write to and are told.
+
+    `confine` gives the confinement of a story's sessions, None where the system does not help; `judge` tells
+    what to make of writes that it refused. Both block. `shared` are folders that all may write to.
+    """
+
+    level: EnforcementLevel
+    claims: Mapping[str, Claim]
+    watch: Watch
+    confine: Callable[[str], Confinement | None]
+    judge: Callable[[str, Attempts], Refusals]
+    refusal: Mapping[str, str]
+    layers: Path
+    shared: Sequence[str] = ()
+
+    def folders(self, top: Path, story_id: str) -> tuple[Path, ...]:
+        """Give the folders that a story may write to, and make them: a sandbox opens only what is there."""
+        own = (f"{EXCHANGE}/{story_id}", *(folders_around(self.claims[story_id]) or (".",)))
+        for folder in own:
+            (top / folder).mkdir(parents=True, exist_ok=True)
+        return tuple(top / folder for folder in (*own, *self.shared))
+
+    def places(self, top: Path, story_id: str) -> tuple[Path, ...]:
+        """Give where a story's own changes appear, so that those of others are no sign of its life."""
+        own = (*roots(self.claims[story_id]), f"{EXCHANGE}/{story_id}")
+        whole = not roots(self.claims[story_id])
+        return (*((top,) if whole else (top / place for place in own)), self.layers / story_id / "upper")
+
+
+def enforcement_of(repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]) -> str:
+    """Name the level at which stories are kept to what is theirs; blocks for a moment at the first call."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        return guarding_of(repository.paths, settings, root).enforcement
+    level = require_level(settings, root, repository.top)
+    if level is _DENY and folds_case(repository.top):
+        raise SettingsError(
+            "this file system takes `A` and `a` for one name, so no folder can be closed around a claim",
+            hint="use `--enforce divert` or `--enforce detect`.",
+        )
+    for story in stories if level is _DENY else ():
+        if not folders_around(claims.compile(_globs_of(story))):
+            raise SettingsError(
+                f"story {story.id} may own paths all over the tree, which cannot be closed around them",
+                hint="begin its globs with a folder, or use `--enforce divert` or `--enforce detect`.",
+            )
+    return level
+
+
+def require_level(settings: Settings, root: Path, top: Path) -> EnforcementLevel:
+    """Give the level at which claims in a shared tree are enforced: the one asked for, or the best there is.
+
+    Without the system's help a foreign write is only found afterwards. That is no surprise with one story
+    at a time, and needs a person's consent with several.
+    """
+    offers = _offers(settings, root, top)
+    best = next((offer for offer in offers if offer.available), None)
+    if best is None:
+        raise SettingsError(
+            f"enforce '{settings.enforce}' cannot be had here: {offers[0].reason}",
+            hint="`autopilot-multi doctor` shows what can; `--enforce detect` finds them afterwards.",
+        )
+    if settings.enforce == AUTO and best.level is EnforcementLevel.DETECT and settings.max_stories > 1:
+        raise SettingsError(
+            "nothing here keeps stories in one tree from writing into each other's paths; "
+            f"it can only be found afterwards ({_why_detect(settings, offers)})",
+            hint="consent with `--enforce detect`, or run one story at a time: --max-stories 1.",
+        )
+    return best.level
+
+
+def warning_of(repository: Repository, settings: Settings, root: Path) -> str:
+    """Say what is not prevented or not seen in a run with these settings, and why; empty when all is."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        return guarding_of(repository.paths, settings, root).note
+    top = repository.top
+    level = require_level(settings, root, top)
+    if level is _DENY:
+        return "" if (means := offered(_DENY).means) and witnesses(means) else UNSEEN
+    if level is not EnforcementLevel.DETECT:
+        return ""
+    return f"{UNPREVENTED} ({_why_detect(settings, _offers(settings, root, top))})"
+
+
+def _offers(settings: Settings, root: Path, top: Path) -> list[Offer]:
+    probed = {_DIVERT: _probed(root)}
+    return [tree_offer(level, top, probed.get(level)) for level in _levels(settings)]
+
+
+def _why_detect(settings: Settings, offers: Sequence[Offer]) -> str:
+    if settings.enforce != AUTO:
+        return f"as enforce '{settings.enforce}' asks for"
+    if not settings.guard:
+        return "the write guard is switched off"
+    return "; ".join(f"{offer.level}: {offer.reason}" for offer in offers if not offer.available)
+
+
+def _levels(settings: Settings) -> tuple[EnforcementLevel, ...]:
+    if settings.enforce != AUTO:
+        return (EnforcementLevel(settings.enforce),)
+    return tuple(EnforcementLevel) if settings.guard else (EnforcementLevel.DETECT,)
+
+
+def _probed(root: Path) -> Path | None:
+    """Give an existing folder on the disk that layers will be on; None for any."""
+    there = next(folder for folder in root.parents if folder.is_dir())
+    return there if os.access(there, os.W_OK) else None
+
+
+def require_shareable(settings: Settings, repository: Repository, base: str) -> None:
+    """Refuse globs that cannot be used, and another base than what is checked out and worked on."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        return
+    try:
+        claims.compile(settings.shared_writable)
+    except ClaimError as error:
+        raise SettingsError(f"shared-writable: {error.message}", hint=error.hint) from error
+    if base != repository.head():
+        raise SettingsError(
+            f"base {settings.base!r} is not what is checked out, and bg-isolation 'none' works on that",
+            hint="leave --base out, or check that commit out first.",
+        )
+
+
+@asynccontextmanager
+async def sharing(
+    repository: Repository,
+    run_id: RunId,
+    stories: Sequence[Story],
+    settings: Settings,
+    root: Path,
+    *,
+    litter: Iterable[str] = (),
+) -> AsyncIterator[Sharing | None]:
+    """Make a shared tree ready for a run; None in worktrees. `litter` is what agents leave at its top."""
+    if settings.bg_isolation != IsolationMode.NONE:
+        yield None
+        return
+    names = [pattern.strip("/") for pattern in litter]
+    opened = await offload(partial(_opened, litter=names), repository, run_id, stories, settings, root)
+    try:
+        yield opened
+    finally:
+        for folder in (opened.layers, opened.layers.parent):
+            with suppress(OSError):  # a layer that was not settled stays
+                folder.rmdir()
+
+
+def _opened(
+    repository: Repository,
+    run_id: RunId,
+    stories: Sequence[Story],
+    settings: Settings,
+    root: Path,
+    *,
+    litter: Sequence[str],
+) -> Sharing:
+    level = require_level(settings, root, repository.top)
+    folding = folds_case(repository.top)
+    owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
+    layers = layers_path(root, run_id)
+    writable = claims.compile(settings.shared_writable, folding=folding)
+    left = tuple(glob for name in litter for glob in (name, f"{name}/**"))
+    open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES, *left), folding=folding)
+    shared = _shared_folders(repository.top, writable)
+    watch: Watch
+    confine: Callable[[str], Confinement | None]
+    if level is EnforcementLevel.DIVERT:
+        layers.mkdir(parents=True, exist_ok=True)
+        offered(level, layers)  # tried out once, before stories ask for it all at the same time
+        diversion = Diversion(
+            repository,
+            run_id=run_id,
+            claims=owned,
+            open_to_all=writable,
+            shared=shared,
+            layers=layers,
+            litter=claims.compile(left, folding=folding) if left else None,
+        )
+        watch, confine = diversion, diversion.confinement
+    else:
+        denial = _Denial(top=repository.top, claims=owned, shared=shared)
+        denies = level is EnforcementLevel.DENY
+        reach = denial.reach() if denies else None
+        tree = TreeWatch(repository, run_id=run_id, claims=owned, open_to_all=open_to_all, reach=reach)
+        tree.begin()
+        watch, confine = tree, denial.confinement if denies else _unconfined
+    return Sharing(
+        level=level,
+        claims=owned,
+        watch=watch,
+        confine=confine,
+        judge=partial(judge, repository, Owners({**owned, ANYBODY: open_to_all})),
+        refusal=_refusal(repository),
+        layers=layers,
+        shared=shared,
+    )
+
+
+@frozen
+class _Denial:
+    """A tree that is closed to a story but for the folders around its claim; a look tells the rest."""
+
+    top: Path
+    claims: Mapping[str, Claim]
+    shared: Sequence[str]
+
+    def reach(self) -> dict[str, tuple[str, ...]] | None:
+        """Name the folders that each story can write to; None where modes and times are open everywhere."""
+        folders = {story_id: self._folders(story_id) for story_id in self.claims}
+        return None if offered(EnforcementLevel.DENY).means is Means.LANDLOCK else folders
+
+    def confinement(self, story_id: str) -> Confinement | None:
+        """Close the tree to a story's sessions, but for its own folders."""
+        own = (f"{EXCHANGE}/{story_id}", *self._folders(story_id))
+        return for_claim(self.top, own, EnforcementLevel.DENY, self.top)
+
+    def _folders(self, story_id: str) -> tuple[str, ...]:
+        return (*folders_around(self.claims[story_id]), *self.shared)
+
+
+def _unconfined(_: str) -> None:
+    """Leave a session as it is."""
+
+
+def _shared_folders(top: Path, writable: Claim) -> tuple[str, ...]:
+    """Find the folders that are open to all, so that sessions can be given them as they are."""
+    found: list[str] = []
+    for folder, names, _ in os.walk(top):
+        inside = os.path.relpath(folder, top)
+        paths = {name: name if inside == "." else f"{inside}/{name}" for name in names}
+        real = {name for name in names if not Path(folder, name).is_symlink()} - (
+            {".git", EXCHANGE} if inside == "." else set()
+        )
+        opened = {name for name in real if writable.owns(paths[name])}
+        found += sorted(paths[name] for name in opened)
+        names[:] = sorted(real - opened)
+    return tuple(found[:_MOST_SHARED])
+
+
+def _globs_of(story: Story) -> tuple[str, ...]:
+    """Give what a story owns; one that follows a flow also owns the folder of its state file."""
+    if story.flow == QUICK.name:
+        return story.owns
+    return (*story.owns, f"{state_folder(story.id)}/**")
+
+
+def state_folder(story_id: StoryId) -> str:
+    """Give the folder of a story's state file in a shared tree."""
+    return f"{STATE_FOLDER}/{story_id}"
+
+
+def _refusal(repository: Repository) -> dict[str, str]:
+    """Have git refuse, in sessions only and for this repository only, to move any ref."""
+    folder = autopilot_dir(repository.common_dir) / "refusing"
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / "reference-transaction", _REFUSAL.encode(), mode=0o755)
+    config = folder.with_name("refusing.config")
+    replace_file(config, b"[core]\n\thooksPath = " + _quoted(folder) + b"\n")
+    already = os.environ.get("GIT_CONFIG_COUNT", "")
+    number = int(already) if already.isdigit() else 0
+    pattern = "".join(f"\\{char}" if char in "\\*?[" else char for char in str(repository.common_dir))
+    told = {"GIT_CONFIG_COUNT": str(number + 2)}
+    for place in (pattern, f"{pattern}/"):  # the checkout's own git directory, and those of worktrees
+        told[f"GIT_CONFIG_KEY_{number}"] = f"includeIf.gitdir:{place}.path"
+        told[f"GIT_CONFIG_VALUE_{number}"] = str(config)
+        number += 1
+    return told
+
+
+def _quoted(path: Path) -> bytes:
+    return b'"' + bytes(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"') + b'"'

@@ -1,0 +1,227 @@
+"""From a raw entry to a story: every value is checked, and every complaint says where and what to do."""
+
+import re
+from typing import Annotated, Any, NoReturn
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from isolation.claims import globs as claims
+from isolation.errors import ClaimError
+from runner.core.errors import BacklogError
+from runner.core.model import MULTI_STORY, Story, StoryId
+from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug
+from runner.plan.stories.files import Entry
+
+DIALECTS = ("rich", "pointer", "autodev")
+
+_TEXT = "text"
+_WANTED = {
+    "id": _TEXT,
+    "title": _TEXT,
+    "prompt": _TEXT,
+    "priority": "a whole number",
+    "estimate": "a number of minutes above 0",
+    "depends_on": "a story's id or a list of ids",
+    "owns": "a glob or a list of globs",
+    "flow": _TEXT,
+    "agent": _TEXT,
+    "command": "a shell command, or a list: the program and its arguments",
+    "verify": "a command or a list of commands",
+    "dialect": _TEXT,
+    "mode": _TEXT,
+}
+_NUMBERS = frozenset({"priority", "estimate"})
+_MAX_PRIORITY = 1_000_000
+_MAX_ESTIMATE = 1_000_000.0
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
+_CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+def sound(text: str) -> str:
+    """Refuse what no program, file or terminal could be handed later."""
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("holds half a character (a lone surrogate)")
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+def _bounded(number: int) -> int:
+    if abs(number) > _MAX_PRIORITY:
+        raise ValueError(f"must lie between -{_MAX_PRIORITY} and {_MAX_PRIORITY}")
+    return number
+
+
+def _positive(minutes: float) -> float:
+    if not 0 < minutes <= _MAX_ESTIMATE:
+        raise ValueError(f"must lie above 0 and not above {_MAX_ESTIMATE:.0f}")
+    return minutes
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _argv(value: Any) -> Any:
+    if isinstance(value, str) and value.strip():
+        return ["sh", "-c", value]
+    if value in ("", [], None) or (isinstance(value, str) and not value.strip()):
+        raise ValueError("is empty")
+    return value
+
+
+Text = Annotated[str, AfterValidator(sound)]
+FilledText = Annotated[Text, AfterValidator(_filled)]
+Texts = Annotated[list[FilledText], BeforeValidator(_listed)]
+
+
+class _Fields(BaseModel):
+    """The keys of a story; what is absent is left out, so that defaults stand in one place."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: Text | None = None
+    title: Text | None = None
+    prompt: Text | None = None
+    priority: Annotated[int, AfterValidator(_bounded)] | None = None
+    estimate: Annotated[float, AfterValidator(_positive)] | None = None
+    depends_on: Texts | None = None
+    owns: Texts | None = None
+    flow: Text | None = None
+    agent: FilledText | None = None
+    command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
+    verify: Texts | None = None
+    dialect: Text | None = None
+    mode: FilledText | None = None
+
+
+def story_of(entry: Entry) -> Story:
+    """Check an entry and turn it into a story."""
+    if entry.body is not None and "prompt" in entry.data:
+        _refuse(entry, ("prompt",), "'prompt' is a key of list files", "write the prompt under the '---'.")
+    # An empty value (`verify:` and nothing behind it) means the same as no key at all.
+    given = {key: value for key, value in entry.data.items() if value is not None or key == "command"}
+    try:
+        fields = _Fields.model_validate(given)
+    except ValidationError as error:
+        _complain(entry, error)
+    story_id = _story_id(entry, fields.id)
+    _check(entry, fields)
+    prompt = _prompt(entry, fields)
+    title = one_line(fields.title or "") or _heading(prompt) or story_id
+    return Story(
+        id=story_id,
+        title=title,
+        prompt=prompt,
+        priority=fields.priority or 0,
+        estimate=fields.estimate,
+        depends_on=tuple(StoryId(name) for name in dict.fromkeys(fields.depends_on or ())),
+        owns=tuple(fields.owns or ()),
+        flow=fields.flow or "quick",
+        agent=fields.agent,
+        command=tuple(fields.command) if fields.command is not None else None,
+        verify=tuple(fields.verify or ()),
+        dialect=fields.dialect,
+        mode=one_line(fields.mode or "") or MULTI_STORY,
+        source=entry.source,
+    )
+
+
+def _story_id(entry: Entry, given: str | None) -> StoryId:
+    if given is not None:
+        if problem := id_problem(given):
+            hint = f"for example 'id: {slug(given)}'."
+            _refuse(entry, ("id",), f"{shown(given)} cannot be an id: {problem}", hint)
+        return StoryId(given)
+    if entry.stem is None:
+        _refuse(entry, (), "an entry of a list needs an 'id'", "for example 'id: checkout-17'.")
+    stem = entry.stem.lower()
+    if problem := id_problem(stem):
+        message = f"the file's name {shown(entry.stem)} cannot serve as the id: {problem}"
+        place = "the front matter" if entry.node else "front matter (between two lines '---' at the top)"
+        _refuse(entry, (), message, f"rename the file, or write 'id: {slug(stem)}' into {place}.")
+    return StoryId(stem)
+
+
+def _check(entry: Entry, fields: _Fields) -> None:
+    """Check what involves more than the type of one value."""
+    if fields.command is not None and fields.agent is not None:
+        message = "a story has either a 'command' or an 'agent', not both"
+        _refuse(entry, ("command",), message, "remove one of them.")
+    for number, name in enumerate(fields.depends_on or ()):
+        # What else is no id is for the graph to tell: it knows which story may have been meant.
+        if len(parts := re.split(r"[,\s]+", name.strip())) > 1 and not any(map(id_problem, parts)):
+            message = f"'depends_on' names {shown(name)}, which cannot be an id"
+            _refuse(entry, ("depends_on", number), message, "several ids are a list: [api-3, api-4].")
+    if fields.dialect is not None and fields.dialect not in DIALECTS:
+        hint = f"{did_you_mean(fields.dialect, DIALECTS)} known dialects: {', '.join(DIALECTS)}.".strip()
+        _refuse(entry, ("dialect",), f"unknown dialect '{fields.dialect}'", hint)
+    try:
+        claims.compile(fields.owns or ())
+    except ClaimError as error:
+        _refuse(entry, ("owns",), f"'owns': {error.message}", error.hint)
+
+
+def _prompt(entry: Entry, fields: _Fields) -> str:
+    text = entry.body if entry.body is not None else fields.prompt or ""
+    prompt = re.sub(r"\A(?:[ \t]*\n)+", "", text.replace("\r\n", "\n")).rstrip()
+    if not prompt and fields.command is None:
+        where = "under the front matter" if entry.body is not None else "under the key 'prompt'"
+        _refuse(
+            entry, (), "the story has neither a prompt nor a command", f"write what is to be done {where}."
+        )
+    return prompt
+
+
+def _heading(prompt: str) -> str:
+    fence = ""
+    for line in prompt.split("\n"):
+        mark = _CODE.match(line)
+        if fence:
+            if mark and mark.group(1).startswith(fence):
+                fence = ""
+        elif mark:
+            fence = mark.group(1)
+        elif heading := _HEADING.fullmatch(line):
+            return one_line(heading.group(1))
+    return ""
+
+
+def _complain(entry: Entry, error: ValidationError) -> NoReturn:
+    """Turn pydantic's first complaint into ours."""
+    first = error.errors(include_url=False)[0]
+    keys = tuple(first["loc"])
+    key, value = str(keys[0]), first["input"]
+    if first["type"] == "extra_forbidden":
+        hint = did_you_mean(key, _Fields.model_fields) or f"known keys: {', '.join(_WANTED)}."
+        _refuse(entry, (key,), f"unknown key '{key}'", hint)
+    if first["type"] == "value_error":
+        _refuse(entry, keys, f"'{key}' {first['ctx']['error']}", f"it must be {_WANTED[key]}.")
+    wanted = _WANTED[key]
+    written = entry.place(keys).written
+    if key not in _NUMBERS and written is not None and isinstance(value, bool | int | float):
+        read = shown(value) if isinstance(value, bool) else f"the number {shown(value)}"
+        message = f"'{key}' must be {wanted}, but YAML reads {written} as {read}"
+        _refuse(entry, keys, message, f'put it into quotes: "{written}".')
+    got = shown(value if written is None else written)
+    _refuse(entry, keys, f"'{key}' must be {wanted}, not {got}", _quote_hint(key, written))
+
+
+def _quote_hint(key: str, written: str | None) -> str:
+    if written is not None and key not in _NUMBERS:
+        return f'if text is meant, put it into quotes: "{written}".'
+    return f"change the value of '{key}'."
+
+
+def _refuse(entry: Entry, keys: tuple[str | int, ...], message: str, hint: str) -> NoReturn:
+    line = entry.place(keys).line
+    where = f"{entry.file}:{line}" if line is not None else entry.file
+    name = entry.data.get("id")
+    story = f" story {name}:" if entry.stem is None and isinstance(name, str) and keys != ("id",) else ""
+    raise BacklogError(f"{where}:{story} {message}", hint=hint)

@@ -1,0 +1,114 @@
+"""What earlier runs in this repository have already brought to its end, and how long that took."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+
+from isolation.frozen import frozen
+from runner.core.events.fold import fold
+from runner.core.events.story_json import digest
+from runner.core.flow import QUICK
+from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
+from runner.records.journal import Journal
+
+RUNS_LOOKED_AT = 20
+SECONDS_A_MINUTE = 60
+
+
+@frozen
+class Finished:
+    """A story that an earlier run finished, word for word the same work."""
+
+    run_id: RunId
+    commit: str | None
+    commits: int
+    next: str
+
+
+@frozen
+class Past:
+    """What earlier runs say of a story's flow, besides its state file.
+
+    `failures` counts by step in how many runs after another, up to the newest, it failed; `reason` is the
+    newest of them. `skipped` are the steps that a person chose to leave out.
+    """
+
+    failures: Mapping[str, int] = field(default_factory=dict)
+    reason: str = ""
+    skipped: tuple[str, ...] = ()
+
+
+@frozen
+class Earlier:
+    """What earlier runs tell of a backlog: what they finished, and how many minutes each story took them."""
+
+    finished: Mapping[StoryId, Finished] = field(default_factory=dict)
+    minutes: Mapping[StoryId, Sequence[float]] = field(default_factory=dict)
+
+
+def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
+    """Name the stories whose same text was done in an earlier run, and what stories of these names took.
+
+    The newest run counts; once it is found for every story, older ones are not read.
+    """
+    wanted = {story.id: digest(story) for story in stories}
+    found: dict[StoryId, Finished] = {}
+    minutes: dict[StoryId, list[float]] = {}
+    settled: set[StoryId] = set()
+    for run_id in journal.runs()[:RUNS_LOOKED_AT]:
+        if len(settled) == len(wanted):
+            break
+        run = fold(run_id, journal.events(run_id))
+        for story in run.stories.values():
+            # One without sessions was done already: that run only took notice of an older one.
+            if story.id not in wanted or story.status is not Status.DONE or not story.sessions:
+                continue
+            if (took := _minutes(story)) > 0:
+                minutes.setdefault(story.id, []).append(took)
+            if story.id not in settled:
+                settled.add(story.id)
+                if _digest_in(run, story.id) == wanted[story.id]:
+                    found[story.id] = Finished(
+                        run_id=run_id, commit=story.commit, commits=story.commits, next=story.next
+                    )
+    return Earlier(finished=found, minutes=minutes)
+
+
+def _minutes(story: StorySnapshot) -> float:
+    """Add up the sessions; the time in which an interrupted run lay still is nobody's work."""
+    ended = ((session.started_at, session.ended_at) for session in story.sessions)
+    return sum(end - begin for begin, end in ended if end is not None) / SECONDS_A_MINUTE
+
+
+def past_of(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Past]:
+    """Tell what earlier runs left behind for stories that follow a flow; others have no such past."""
+    wanted = {story.id for story in stories if story.flow != QUICK.name}
+    found: dict[StoryId, Past] = {}
+    broken: set[tuple[StoryId, str]] = set()
+    if not wanted:
+        return found
+    for run_id in journal.runs()[:RUNS_LOOKED_AT]:
+        for story in fold(run_id, journal.events(run_id)).stories.values():
+            if story.id not in wanted or not story.started_at:
+                continue
+            past = found.get(story.id, Past())
+            broken.update((story.id, number) for number in story.finished_steps)
+            skipped = (*past.skipped, *(one for one in story.skipped_steps if one not in past.skipped))
+            found[story.id] = replace(past, skipped=skipped)
+            number = story.place.number
+            if story.status is Status.FAILED and story.sessions and (story.id, number) not in broken:
+                failures = {**past.failures, number: past.failures.get(number, 0) + 1}
+                found[story.id] = Past(failures=failures, reason=past.reason or story.reason, skipped=skipped)
+    return found
+
+
+def unfinished_of_newest(journal: Journal) -> tuple[StoryId, ...]:
+    """Name the stories of the newest run that failed, and those that were skipped because of them."""
+    run_id = journal.newest_run()
+    run = fold(run_id, journal.events(run_id))
+    wanted = {Status.FAILED, Status.SKIPPED}
+    return tuple(story.id for story in run.stories.values() if story.status in wanted)
+
+
+def _digest_in(run: RunSnapshot, story_id: StoryId) -> object:
+    digests = run.options.get("digests")
+    return digests.get(story_id) if isinstance(digests, dict) else None

@@ -1,0 +1,223 @@
+"""The durable list of events from which status, resume and the report are folded.
+
+One SQLite file: the coordinator appends events, other processes read them while it does and
+leave requests for it. What `append` has returned from survives a kill and a power cut. A file
+that cannot be trusted is set aside, never emptied; one that a newer version wrote is not touched.
+"""
+
+import contextlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from isolation.frozen import frozen
+from runner.core.errors import JournalError, NotFoundError
+from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode, story_of
+from runner.core.model import RunId, StoryId
+from runner.records.journal_file import (
+    NO_RUN_HINT,
+    begin,
+    connect,
+    connect_readonly,
+    explain,
+    quiet_state,
+    require_journal,
+)
+
+
+@frozen
+class Request:
+    """What another process asks of the coordinator."""
+
+    id: int
+    run_id: RunId
+    at: float
+    kind: str
+    story_id: StoryId | None
+    data: Mapping[str, Any]
+
+
+class Journal:
+    """An open journal. Calls may come from any thread; each is one transaction.
+
+    `notes` tells what a person should know about its opening.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, notes: Sequence[str] = ()) -> None:
+        self.path = path
+        self.notes = tuple(notes)
+        self._connection = connection
+        self._frozen: tuple[int, ...] | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open for the coordinator, which holds the lease; create what is missing."""
+        connection, notes = begin(path)
+        return cls(path, connection, notes=notes)
+
+    @classmethod
+    def open_existing(cls, path: Path) -> Self:
+        """Open to leave a request beside a living coordinator; creates and repairs nothing."""
+        require_journal(path)
+        return cls(path, connect(path))
+
+    @classmethod
+    def open_readonly(cls, path: Path) -> Self:
+        """Open to look, also while the coordinator writes; changes nothing when nobody does."""
+        require_journal(path)
+        state = quiet_state(path)
+        journal = cls(path, connect_readonly(path))
+        journal._frozen = state
+        return journal
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Make events durable, all or none. What is only for the eye is left out."""
+        rows = [_row(event) for event in events if not isinstance(event.body, OutputSeen)]
+        if rows:
+            with self._transaction() as connection:
+                connection.executemany(
+                    "INSERT INTO events (run_id, at, kind, story_id, data) VALUES (?, ?, ?, ?, ?)", rows
+                )
+
+    def events(self, run_id: RunId) -> list[Event]:
+        """Give a run's events, oldest first."""
+        return self.events_after(run_id, 0)[0]
+
+    def events_after(self, run_id: RunId, seq: int) -> tuple[list[Event], int]:
+        """Give a run's events after a place in the journal, and the place to ask from next."""
+        rows = self._select(
+            "SELECT seq, at, kind, data FROM events WHERE run_id = ? AND seq > ? ORDER BY seq", run_id, seq
+        )
+        found = [self._event(run_id, at, kind, data) for _, at, kind, data in rows]
+        return found, rows[-1][0] if rows else seq
+
+    def runs(self) -> list[RunId]:
+        """List all runs, the one that started last first."""
+        rows = self._select("SELECT run_id FROM events GROUP BY run_id ORDER BY MIN(seq) DESC")
+        return [RunId(row[0]) for row in rows]
+
+    def newest_run(self) -> RunId:
+        """Give the run that started last."""
+        runs = self.runs()
+        if not runs:
+            raise NotFoundError("there is no run yet in this repository", hint=NO_RUN_HINT)
+        return runs[0]
+
+    def find_run(self, prefix: str) -> RunId:
+        """Give the one run whose id begins with `prefix`."""
+        runs = self.runs()
+        found = [run for run in runs if run == prefix] or [run for run in runs if run.startswith(prefix)]
+        if len(found) == 1:
+            return found[0]
+        if not runs:
+            raise NotFoundError(f"there is no run '{prefix}', nor any other", hint=NO_RUN_HINT)
+        if not found:
+            raise NotFoundError(f"there is no run '{prefix}'", hint=f"runs: {_some(runs)}.")
+        raise NotFoundError(
+            f"'{prefix}' is the beginning of {len(found)} runs", hint=f"write more of one of: {_some(found)}."
+        )
+
+    def add_request(
+        self,
+        run_id: RunId,
+        kind: str,
+        story_id: StoryId | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Ask something of the coordinator of a run."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO requests (run_id, at, kind, story_id, data) VALUES (?, ?, ?, ?, ?)",
+                (run_id, time.time(), kind, story_id, json.dumps(dict(data or {}))),
+            )
+
+    def requests_after(self, run_id: RunId, request_id: int = 0) -> list[Request]:
+        """Give what was asked of a run's coordinator after a request, oldest first."""
+        rows = self._select(
+            "SELECT id, at, kind, story_id, data FROM requests WHERE run_id = ? AND id > ? ORDER BY id",
+            run_id,
+            request_id,
+        )
+        return [
+            Request(id=number, run_id=run_id, at=at, kind=kind, story_id=story_id, data=json.loads(data))
+            for number, at, kind, story_id, data in rows
+        ]
+
+    def close(self) -> None:
+        """Let go of the file; the last writer to leave folds the write-ahead log into it."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                    self._connection.execute("COMMIT")
+                except BaseException:
+                    # SQLite has rolled back by itself after some errors, a full disk among them.
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                raise explain(self.path, error) from error
+
+    def _select(self, query: str, *values: object) -> list[Any]:
+        with self._lock:
+            self._catch_up()
+            try:
+                return self._connection.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                # A writer that came this very moment makes a frozen view look damaged.
+                if self._catch_up():
+                    return self._connection.execute(query, values).fetchall()
+                raise explain(self.path, error) from error
+
+    def _catch_up(self) -> bool:
+        """Leave the frozen view of a quiet journal once somebody writes, or has written, to it."""
+        if self._frozen is None or self._frozen == (state := quiet_state(self.path)):
+            return False
+        self._connection.close()
+        self._connection = connect_readonly(self.path)
+        self._frozen = state
+        return True
+
+    def _event(self, run_id: RunId, at: float, kind: str, data: str) -> Event:
+        try:
+            return Event(run_id=run_id, at=at, body=decode(kind, json.loads(data)))
+        except UnknownEventError as error:
+            raise JournalError(
+                f"{self.path} holds an event '{kind}', which a newer version of autopilot-multi wrote",
+                hint="update autopilot-multi; nothing was changed.",
+            ) from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise JournalError(
+                f"{self.path} holds an event '{kind}' that cannot be read: {error}",
+                hint="copy the file away and report it; branches and worktrees are not affected.",
+            ) from error
+
+
+def _row(event: Event) -> tuple[str, float, str, str | None, str]:
+    kind, data = encode(event.body)
+    return event.run_id, event.at, kind, story_of(event.body), json.dumps(data, separators=(",", ":"))
+
+
+def _some(runs: Sequence[RunId], limit: int = 5) -> str:
+    more = f" and {len(runs) - limit} more" if len(runs) > limit else ""
+    return ", ".join(runs[:limit]) + more

@@ -1,0 +1,317 @@
+"""The two record files: one line per story loop and run, one line per session.
+
+Builders are pure. Writers hold a lock file beside the records, keep every line that is not
+theirs byte for byte, and replace the file as a whole, so that a reader and a kill meet the old
+file or the new one. Readers take no lock and skip what is no record.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.core.errors import SystemFaultError
+from runner.core.events.fold import EXIT_DECISIONS, EXIT_DONE
+from runner.core.limits.kill_switches import COHORT, SPIRAL
+from runner.core.model import (
+    KillSwitch,
+    Outcome,
+    RunSnapshot,
+    SessionKind,
+    SessionRecord,
+    Status,
+    StorySnapshot,
+    Usage,
+)
+from runner.core.text.instants import iso, iso_or_none
+
+SCHEMA_VERSION = 1
+LOOP_KEY = ("autopilot_run_id", "kind")
+SESSION_KEY = ("session_id",)
+BACKLOG_DONE = "backlog-done"
+INTERRUPTED = "interrupted"
+
+_AGENT_OUTCOMES = ("complete", "partial", "failed", "spiral")
+_OPTIONS = ("max_sessions", "max_hours", "confidence_threshold", "host_class", "resource_verdict_at_start")
+_LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
+_TRIES = 20
+_VERDICTS = {EXIT_DONE: Status.DONE, EXIT_DECISIONS: Status.PARKED}
+
+
+def loop_id(run: RunSnapshot, story: StorySnapshot) -> str:
+    """Name one story's loop in one run; unique because run ids and the ids of a backlog are."""
+    return f"{run.run_id}/{story.id}"
+
+
+def story_record(run: RunSnapshot, story: StorySnapshot, *, top: Path) -> dict[str, Any]:
+    """Build the line of one story's loop. `top` is the repository that paths are relative to."""
+    switch = story.kill_switch
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "autopilot_run_id": loop_id(run, story),
+        "kind": "story",
+        "parent_run_id": run.run_id,
+        "story_id": story.id,
+        **_times(story.started_at, story.ended_at),
+        **_options(run),
+        **_switch(switch),
+        "iterations_completed": _completed(story),
+        "sessions": [session.id for session in story.sessions],
+        "fallback_to_manual": story.status is Status.PARKED,
+        **_spent(story.usage),
+        "worktree_path": _relative(story.workspace, top),
+        "branch": story.branch,
+        "commit": story.commit,
+        "stall_recovery_count": _stalls(story),
+        "spiral_recovery_count": _spirals(story),
+        "blocked_by": list(story.blocked_by),
+        "aborted_by_cohort": switch is not None and switch.name == COHORT,
+        "verdict": story.status.value,
+    }
+
+
+def run_record(run: RunSnapshot) -> dict[str, Any]:
+    """Build the run's own line; its counts are those of its stories' lines."""
+    switch = run.kill_switch
+    stories = run.stories.values()
+    cohort = any(story.kill_switch and story.kill_switch.name == COHORT for story in stories)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "autopilot_run_id": run.run_id,
+        "kind": "run",
+        "parent_run_id": None,
+        "story_id": None,
+        **_times(run.started_at, run.ended_at),
+        **_options(run),
+        **_switch(switch),
+        "iterations_completed": sum(_completed(story) for story in stories),
+        "sessions": [session.id for story in stories for session in story.sessions],
+        "fallback_to_manual": run.count(Status.PARKED) > 0,
+        **_spent(run.usage),
+        "worktree_path": None,
+        "branch": None,
+        "commit": None,
+        "stall_recovery_count": sum(_stalls(story) for story in stories),
+        "spiral_recovery_count": sum(_spirals(story) for story in stories),
+        "blocked_by": [],
+        "aborted_by_cohort": cohort,
+        "verdict": None if run.exit_code is None else _VERDICTS.get(run.exit_code, Status.FAILED).value,
+        "child_run_ids": [loop_id(run, story) for story in stories],
+        "stop_reason": switch.name if switch else BACKLOG_DONE if run.ended else INTERRUPTED,
+        "story_count": len(run.stories),
+        "counts": {status.value: run.count(status) for status in Status},
+        "cohort_aborted": cohort,
+        "kill_detail": switch.detail if switch else None,
+    }
+
+
+def session_record(
+    run: RunSnapshot, story: StorySnapshot, session: SessionRecord, *, top: Path
+) -> dict[str, Any]:
+    """Build the line of one session."""
+    summary = {name: session.summary.get(name, 0) for name in _AGENT_OUTCOMES} if session.summary else None
+    effect = session.effectiveness
+    return {
+        "session_id": session.id,
+        "session_type": session.kind.value,
+        "autopilot_run_id": loop_id(run, story),
+        "parent_run_id": run.run_id,
+        "agent_identity": session.agent or None,
+        "worktree_path": _relative(story.workspace, top),
+        "started_at": iso(session.started_at),
+        "completed_at": iso_or_none(session.ended_at),
+        "status": session.outcome.value if session.outcome else "running",
+        "total_waves": session.total_waves,
+        "waves": None if session.waves is None else list(session.waves),
+        "agent_summary": summary,
+        "total_agents": sum(summary.values()) if summary else None,
+        "total_files_changed": session.files_changed,
+        "effectiveness": {
+            "planned_issues": effect.get("planned_issues"),
+            "carryover": effect.get("carryover"),
+            "completion_rate": _completion(effect),
+        },
+        "input_tokens": session.usage.input_tokens,
+        "output_tokens": session.usage.output_tokens,
+        "total_tokens": session.usage.tokens,
+        "cost_usd": session.usage.cost_usd,
+        "cost_estimated": session.usage.estimated,
+        "tool_uses": session.tools,
+        "conversation": session.conversation or None,
+        "agents_per_wave": session.agents_per_wave,
+    }
+
+
+def write_run(run: RunSnapshot, checkout: Path) -> None:
+    """Write all records of a run below the main checkout; a second time replaces the first."""
+    stories = run.stories.values()
+    loops = [story_record(run, story, top=checkout) for story in stories]
+    sessions = [
+        session_record(run, story, session, top=checkout) for story in stories for session in story.sessions
+    ]
+    upsert(_metrics(checkout) / _LOOPS, [*loops, run_record(run)], LOOP_KEY)
+    upsert(_metrics(checkout) / _SESSIONS, sessions, SESSION_KEY)
+
+
+def load_loops(checkout: Path) -> list[dict[str, Any]]:
+    """Read the records of all runs and stories, oldest line first, whoever wrote them."""
+    path = _metrics(checkout) / _LOOPS
+    try:
+        lines = _lines(path)
+    except OSError as error:
+        raise SystemFaultError(
+            f"the records in {path} cannot be read: {error.strerror or error}",
+            hint="check the permissions there.",
+        ) from error
+    return [record for record in map(_parsed, lines) if record]
+
+
+def upsert(path: Path, records: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
+    """Write records so that each key stands in the file once; all other lines stay as they are.
+
+    A line that is replaced keeps its place, and the fields that others have added to it.
+    """
+    with _locked(path):
+        for _ in range(_TRIES):
+            before = _stamp(path)
+            draft = _write_draft(path, _merged(_lines(path), records, key))
+            if _stamp(path) == before:
+                break
+            # Somebody who does not know the lock has added a line meanwhile; it must not get lost.
+        draft.replace(path)
+
+
+def _merged(lines: Sequence[bytes], records: Sequence[Mapping[str, Any]], key: Sequence[str]) -> list[bytes]:
+    new = {tuple(record[name] for name in key): record for record in records}
+    merged = []
+    for line in lines:
+        old = _parsed(line)
+        found = tuple(str(old.get(name)) for name in key)
+        merged.append(_line({**old, **new.pop(found)}) if found in new else line)
+    return [*merged, *(_line(record) for record in new.values())]
+
+
+def _metrics(checkout: Path) -> Path:
+    return checkout / ".orchestrator" / "metrics"
+
+
+def _times(started: float | None, ended: float | None) -> dict[str, Any]:
+    return {
+        "started_at": iso_or_none(started),
+        "completed_at": iso_or_none(ended),
+        "duration_seconds": None if started is None or ended is None else round(ended - started, 3),
+    }
+
+
+def _options(run: RunSnapshot) -> dict[str, Any]:
+    return {"dry_run": run.dry_run, **{name: run.options.get(name) for name in _OPTIONS}}
+
+
+def _switch(switch: KillSwitch | None) -> dict[str, Any]:
+    return {
+        "kill_switch": switch.name if switch else None,
+        "kill_switch_detail": switch.detail if switch else None,
+    }
+
+
+def _spent(usage: Usage) -> dict[str, Any]:
+    return {
+        "total_tokens_used": usage.tokens,
+        "total_cost_usd": usage.cost_usd,
+        "cost_estimated": usage.estimated,
+    }
+
+
+def _completed(story: StorySnapshot) -> int:
+    cut_short = {None, Outcome.STOPPED, Outcome.STALLED}
+    return sum(
+        1 for item in story.sessions if item.kind is SessionKind.WORK and item.outcome not in cut_short
+    )
+
+
+def _stalls(story: StorySnapshot) -> int:
+    """Count the silences after which the story went on, in the same session or in a later one."""
+    ended = sum(1 for session in story.sessions[-1:] if session.outcome is Outcome.STALLED)
+    return max(0, story.stalls - ended)
+
+
+def _spirals(story: StorySnapshot) -> int:
+    """Count the spirals after which the story went on."""
+    ended = story.kill_switch is not None and story.kill_switch.name == SPIRAL
+    return max(0, story.spirals - ended)
+
+
+def _completion(effect: Mapping[str, float]) -> float | None:
+    """Give the share of what was planned that was completed, from whatever of it the session told."""
+    if "completion_rate" in effect:
+        return effect["completion_rate"]
+    planned, completed, carryover = (
+        effect.get(name) for name in ("planned_issues", "completed", "carryover")
+    )
+    if not planned:
+        return None
+    if completed is None and carryover is not None:
+        completed = planned - carryover
+    return None if completed is None else round(completed / planned, 4)
+
+
+def _relative(workspace: str | None, top: Path) -> str | None:
+    return None if workspace is None else os.path.relpath(top / workspace, top)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Be the only writer. The lock file stays: removing it would let two hold it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_name(f".{path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise SystemFaultError(
+            f"the records in {path} cannot be written: {error.strerror or error}",
+            hint="check the permissions and the free space there; the run's journal is not affected.",
+        ) from error
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        # Not `splitlines`: a lone carriage return in another's line is theirs to keep.
+        return path.read_bytes().removesuffix(b"\n").split(b"\n")
+    except FileNotFoundError:
+        return []
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """Read a line; one that is no record has no fields."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Give what changes whenever a file is written to, or another one takes its place."""
+    try:
+        seen = path.stat()
+    except FileNotFoundError:
+        return ()
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def _write_draft(path: Path, lines: Sequence[bytes]) -> Path:
+    # The lock admits one writer, so a half-written file of a killed one is simply overwritten.
+    draft = path.with_name(f".{path.name}.tmp")
+    with draft.open("wb") as file:
+        file.writelines(line + b"\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    return draft

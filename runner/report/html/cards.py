@@ -1,0 +1,156 @@
+"""One story as a card of the HTML report: verdict, sessions, retries, decisions, changes, last words."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
+from runner.core.text.instants import iso, span
+from runner.core.text.screen import neutral
+from runner.core.text.words import SYMBOLS, count, label
+from runner.report.material import BAD, FileChange, Material, seconds, spent, telling
+
+MOST_CHANGES = 40
+MOST_SESSIONS = 60
+_LONGEST = 600
+_BLOCKS = 20
+_TONES: Mapping[Outcome | None, str] = {Outcome.OK: "ok", Outcome.PARTIAL: "ok", Outcome.ASKS: "ask"}
+
+
+def card(material: Material, story: StorySnapshot, *, most_tail: int) -> str:
+    """Give the card, open where a person should look."""
+    status = story.status
+    more = [
+        span(material.lasted(story)) if story.started_at else "",
+        count(len(story.sessions), "session") if story.sessions else "",
+        count(story.commits, "commit") if story.commits else "",
+        spent(story.usage),
+    ]
+    head = (
+        f'<summary><span class="pill {status.value}">{SYMBOLS[status]} {label(status)}</span>'
+        f'<span class="id">{_t(story.id)}</span><span class="title">{_t(story.title)}</span>'
+        f'<span class="more">{" · ".join(_t(part) for part in more if part)}</span></summary>'
+    )
+    body = "\n".join(part for part in _body(material, story, most_tail) if part)
+    open_ = " open" if status in BAD else ""
+    inside = f'{head}\n<div class="body">\n{body}\n</div>'
+    return f'<details class="story" id="story-{_t(story.id)}"{open_}>{inside}</details>'
+
+
+def _t(text: str, most: int = _LONGEST) -> str:
+    plain = neutral(text)
+    return escape(plain if len(plain) <= most else plain[: most - 1] + "…")
+
+
+def _body(material: Material, story: StorySnapshot, most_tail: int) -> Iterable[str]:
+    yield f'<p class="narrow">{_t(story.title)}</p>'
+    yield f"<p>{_t(story.reason)}</p>" if story.reason else ""
+    yield f"<p>Next: <code>{_t(story.next)}</code></p>" if story.next else ""
+    if story.kill_switch:
+        yield f"<p>Kill-switch <b>{_t(story.kill_switch.name)}</b>. {_t(story.kill_switch.hint)}</p>"
+    if story.branch:
+        ends = " → ".join(f"<code>{_t(one[:12])}</code>" for one in (story.base, story.commit) if one)
+        yield f"<p>Branch <code>{_t(story.branch)}</code> {ends}</p>"
+    if story.depends_on:
+        yield f"<p>Depends on {_t(', '.join(story.depends_on))}</p>"
+    yield _sessions(material, story)
+    yield _memories(story)
+    yield _decisions(story)
+    yield _changes(material.changes.get(story.id, ()))
+    session = telling(story)
+    tail = material.tail(session, most_tail) if session else ""
+    if session and tail:
+        number = story.sessions.index(session) + 1
+        yield f"<h3>The end of what session {number} printed</h3>\n<pre>{_last_lines(tail, most_tail)}</pre>"
+
+
+def _last_lines(tail: str, most: int) -> str:
+    """Escape as many of the last lines as fit; escaping makes some of them much longer."""
+    kept: list[str] = []
+    for line in reversed(tail.split("\n")):
+        most -= len(escaped := escape(line)) + 1
+        if most < 0:
+            return "\n".join(["…", *reversed(kept)])
+        kept.append(escaped)
+    return "\n".join(reversed(kept))
+
+
+def _sessions(material: Material, story: StorySnapshot) -> str:
+    sessions = story.sessions
+    if not sessions:
+        return ""
+    left_out = max(0, len(sessions) - MOST_SESSIONS)
+    rows = [
+        _session(material, story, number, one) for number, one in enumerate(sessions, 1) if number > left_out
+    ]
+    note = f"<p>{count(left_out, 'earlier session')} left out</p>" if left_out else ""
+    titles = ("#", "step", "attempt", "by", "started", "took", "ended", "spent", "")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    table = f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+    return f'<h3>Steps and sessions</h3>{note}<div class="scroll">{table}</div>'
+
+
+def _session(material: Material, story: StorySnapshot, number: int, session: SessionRecord) -> str:
+    running = material.is_running(story, session)
+    ended = material.until if running else session.ended_at
+    tone = "run" if running else _TONES.get(session.outcome, "bad")
+    sign = {"ok": "✓", "ask": "?", "bad": "✗", "run": SYMBOLS[Status.RUNNING]}[tone]
+    code = f" ({session.exit_code})" if session.exit_code else ""
+    cells = (
+        str(number),
+        _t(f"{session.step.number} {session.step.name}"),
+        str(session.attempt),
+        _t(session.agent or session.kind.value),
+        _t(iso(session.started_at)[11:19]),
+        _t(span(seconds(session.started_at, ended))) if ended else "",
+        f'<span class="{tone}">{sign} {_t(material.outcome(story, session))}{code}</span>',
+        _t(spent(session.usage)),
+    )
+    detail = "" if session.outcome is Outcome.OK else _t(session.detail)
+    nowrap = "".join(f'<td class="nowrap">{cell}</td>' for cell in cells)
+    return f'<tr>{nowrap}<td class="wide">{detail}</td></tr>'
+
+
+def _memories(story: StorySnapshot) -> str:
+    told = [memory for memory in story.memories if memory.topic in {"retry", "blocker"}]
+    if not told:
+        return ""
+    items = "".join(f"<li>{_t(memory.topic)}: {_t(memory.text)}</li>" for memory in told)
+    return f"<h3>Retries and blockers</h3><ul>{items}</ul>"
+
+
+def _decisions(story: StorySnapshot) -> str:
+    asked = [*story.decided, *([story.decision] if story.decision else [])]
+    if not asked:
+        return ""
+    return f"<h3>Decisions</h3><ul>{''.join(_decision(one) for one in asked)}</ul>"
+
+
+def _decision(decision: Decision) -> str:
+    title = _t(str(decision.question.get("title", decision.id)))
+    answer = f"{_t(decision.letter)}, by {_t(decision.by)}" if decision.letter else "open"
+    return f"<li>{title} <b>{answer}</b></li>"
+
+
+def _changes(changes: Sequence[FileChange]) -> str:
+    if not changes:
+        return ""
+    added = sum(change.added or 0 for change in changes)
+    removed = sum(change.removed or 0 for change in changes)
+    most = max((change.added or 0) + (change.removed or 0) for change in changes) or 1
+    rows = "".join(_change(change, most) for change in changes[:MOST_CHANGES])
+    left_out = len(changes) - MOST_CHANGES
+    note = f"<p>and {count(left_out, 'more path')}</p>" if left_out > 0 else ""
+    files = count(len(changes), "file")
+    return f"<h3>{files} changed, +{added} -{removed}</h3><table>{rows}</table>{note}"
+
+
+def _change(change: FileChange, most: int) -> str:
+    if change.added is None or change.removed is None:
+        counts, bars = "binary", ""
+    else:
+        counts = f"+{change.added} -{change.removed}"
+        plus = -(-change.added * _BLOCKS // most)
+        minus = -(-change.removed * _BLOCKS // most)
+        bars = f'<span class="plus">{"▮" * plus}</span><span class="minus">{"▮" * minus}</span>'
+    path = f'<td class="wide"><code>{_t(change.path)}</code></td>'
+    return f'<tr>{path}<td class="n nowrap">{counts}</td><td class="bars">{bars}</td></tr>'

@@ -1,0 +1,143 @@
+"""A run as one page that needs nothing else: no network, no script, light and dark.
+
+First what became of it and what needs a person, then the whole over time, then a card a story. Every
+text of unknown origin goes through `_t`, and what sessions printed is cut so that the page stays small.
+"""
+
+from collections.abc import Iterable
+from html import escape
+from importlib import resources
+
+from runner.core.events.events import WindowChanged
+from runner.core.model import RunSnapshot, Status, StorySnapshot
+from runner.core.text.instants import iso, span
+from runner.core.text.screen import neutral
+from runner.core.text.words import SYMBOLS, count, label
+from runner.report.html.cards import card
+from runner.report.html.timeline import timeline
+from runner.report.material import Material, seconds, spent_in_all
+
+TAILS = 1_000_000
+"""How many bytes what sessions printed may take in a page, all together."""
+
+MOST_TAIL = 12_000
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_LEGEND = (
+    ("work", "work session"),
+    ("verify", "verify session"),
+    ("bad", "session that did not end well ✗"),
+    ("run", "stories running"),
+)
+_MACHINE = (
+    ("window", "window"),
+    ("green", "tier green"),
+    ("warn", "warn"),
+    ("degraded", "degraded"),
+    ("critical", "critical"),
+)
+_CODES = {
+    0: ", all is done",
+    2: ", ended early or incomplete",
+    3: ", no story is done",
+    4: ", some stories failed",
+    5: ", decisions are open",
+    130: ", interrupted",
+    143: ", cancelled",
+}
+
+
+def html(material: Material) -> str:
+    """Give the whole page."""
+    run = material.run
+    style = resources.files("runner").joinpath("data", "templates", "report.css").read_text(encoding="utf-8")
+    tail = min(MOST_TAIL, TAILS // max(1, len(run.stories)))
+    parts = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{_t(_headline(material))} · {_t(run.run_id)}</title>",
+        f"<style>\n{style}</style>\n</head>\n<body>",
+        *_head(material),
+        "<main>",
+        *_notices(material),
+        "<h2>Timeline</h2>",
+        f'<div class="panel">{timeline(material)}{_legend(material)}</div>' if run.stories else "",
+        "<h2>Stories</h2>",
+        *(card(material, story, most_tail=tail) for story in _by_urgency(run)),
+        "</main>",
+        f"<footer>Written by autopilot-multi. Times are UTC. Run {_t(run.run_id)}.</footer>",
+        "</body>\n</html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _t(text: str) -> str:
+    return escape(neutral(text))
+
+
+def _headline(material: Material) -> str:
+    run = material.run
+    stories = len(run.stories)
+    done = run.count(Status.DONE)
+    if done == stories:
+        return f"All {count(stories, 'story', 'stories')} done" if stories != 1 else "The story is done"
+    return f"{done} of {count(stories, 'story', 'stories')} done{' so far' * material.goes_on}"
+
+
+def _head(material: Material) -> Iterable[str]:
+    run = material.run
+    code = "" if run.exit_code is None else f"{run.exit_code}{_CODES.get(run.exit_code, '')}"
+    facts = {
+        "run": f"<code>{_t(run.run_id)}</code>",
+        "started": _t(iso(run.started_at).replace("T", " ").split(".")[0]),
+        "going on for" if material.goes_on else "took": _t(span(seconds(run.started_at, material.until))),
+        "base": f"<code>{_t(run.base[:12])}</code>" if run.base else "",
+        "spent": _t(spent_in_all(run.usage)),
+        "exit code": _t(code),
+    }
+    yield f'<header>\n<p class="brand">autopilot-multi</p>\n<h1>{_t(_headline(material))}</h1>'
+    pills = (
+        f'<span class="pill {status.value}">{SYMBOLS[status]} {run.count(status)} {label(status)}</span>'
+        for status in SYMBOLS
+        if run.count(status)
+    )
+    yield f'<div class="tally">{"".join(pills)}</div>'
+    shown = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items() if value)
+    yield f'<dl class="facts">{"".join(shown)}</dl>\n</header>'
+
+
+def _notices(material: Material) -> Iterable[str]:
+    run = material.run
+    if material.goes_on:
+        looked = iso(material.until).replace("T", " ").split(".")[0]
+        yield f'<p class="notice"><b>The run is still going on.</b> This page shows it as of {looked}.</p>'
+    for problem in material.problems:
+        yield f'<p class="notice bad">{_t(problem)}</p>'
+    if run.kill_switch:
+        switch = run.kill_switch
+        hint = f" {_t(switch.hint)}" if switch.hint else ""
+        yield (f'<p class="notice bad"><b>Ended by {_t(switch.name)}.</b> {_t(switch.detail)}.{hint}</p>')
+    for story in run.open_decisions:
+        title = _t(str(story.decision.question.get("title", ""))) if story.decision else ""
+        command = f"<code>autopilot-multi decide {_t(story.id)}</code>"
+        yield f'<p class="notice ask"><b>{_t(story.id)}</b> waits for a decision: {title} {command}</p>'
+    told: dict[str, set[str]] = {}
+    for note in run.notes:
+        told.setdefault(note.message, set()).add(note.story_id or "")
+    for message, names in told.items():
+        about = ", ".join(sorted(name for name in names if name))
+        yield f'<p class="notice">{f"<b>{_t(about)}</b>: " if about else ""}{_t(message)}</p>'
+
+
+def _legend(material: Material) -> str:
+    machine = any(isinstance(event.body, WindowChanged) for event in material.events)
+    entries = (*_LEGEND, *(_MACHINE if machine else ()))
+    items = (f'<span><i class="i-{name}"></i>{text}</span>' for name, text in entries)
+    return f'<div class="legend">{"".join(items)}</div>'
+
+
+def _by_urgency(run: RunSnapshot) -> list[StorySnapshot]:
+    """Put what needs a look first; within that the order of the run."""
+    order = [Status.FAILED, Status.PARKED, Status.STOPPED, Status.RUNNING, Status.SKIPPED]
+    rank = {status: place for place, status in enumerate(order)}
+    return sorted(run.stories.values(), key=lambda story: rank.get(story.status, len(order)))

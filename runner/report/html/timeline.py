@@ -1,0 +1,178 @@
+"""A run drawn over time: what ran when, what the machine allowed, and each story's sessions.
+
+SVG as text, for a page that has the colours; readable without them: every mark has a title and a sign.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from runner.core.events.events import WindowChanged
+from runner.core.model import Outcome, SessionKind, StorySnapshot, Tier
+from runner.core.text.instants import span
+from runner.core.text.screen import neutral, shorten
+from runner.core.text.words import SYMBOLS, label
+from runner.report.material import Material, seconds
+
+WIDTH, LEFT, RIGHT, ROW, BAR = 1120, 210, 24, 24, 12
+MACHINE, AXIS, GAP = 64, 26, 18
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+_TICKS = 9
+_SIGN_FROM = 9
+_LABEL = 26
+_LABEL_OF_ALL = "Stories and sessions over time"
+
+
+class _Scale:
+    """Turns instants into places on the drawing."""
+
+    def __init__(self, start: float, end: float) -> None:
+        self.start = start
+        self.seconds = max(end - start, 0.001)
+
+    def x(self, at: float) -> float:
+        part = min(max((at - self.start) / self.seconds, 0.0), 1.0)
+        return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
+
+
+def timeline(material: Material) -> str:
+    """Give the whole drawing as one `svg` element."""
+    run = material.run
+    scale = _Scale(run.started_at, material.until)
+    stories = list(run.stories.values())
+    top = AXIS + MACHINE + GAP
+    height = top + ROW * len(stories) + 8
+    parts = [
+        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{_LABEL_OF_ALL}">',
+        *_axis(scale, height),
+        *_machine(material, scale),
+    ]
+    for number, story in enumerate(stories):
+        parts += _row(material, story, scale, top + number * ROW)
+    return "\n".join([*parts, "</svg>"])
+
+
+def _axis(scale: _Scale, height: int) -> Iterable[str]:
+    step = next((one for one in _STEPS if scale.seconds / one <= _TICKS), _STEPS[-1])
+    if scale.seconds < _STEPS[0]:
+        step = 1
+    for number in range(int(scale.seconds // step) + 1):
+        x = scale.x(scale.start + number * step)
+        yield f'<line class="grid" x1="{x}" y1="{AXIS - 6}" x2="{x}" y2="{height}"/>'
+        yield f'<text class="tick" x="{x}" y="14" text-anchor="middle">{_tick(number * step)}</text>'
+
+
+def _tick(seconds_: float) -> str:
+    whole = int(seconds_)
+    if whole >= 3600:  # noqa: PLR2004  an hour
+        return f"{whole // 3600}:{whole % 3600 // 60:02} h"
+    return f"{whole // 60}:{whole % 60:02}"
+
+
+def _machine(material: Material, scale: _Scale) -> Iterable[str]:
+    """Draw how many stories ran, how many might have, and what the machine could bear."""
+    running = _running(material)
+    windows = [(event.at, event.body) for event in material.events if isinstance(event.body, WindowChanged)]
+    most = max([1, *(number for _, number in running), *(body.window for _, body in windows)])
+    floor, roof = AXIS + MACHINE - 8, AXIS + 4
+
+    def y(number: int) -> float:
+        return round(floor - number / most * (floor - roof), 1)
+
+    yield f'<text class="label" x="0" y="{roof + 10}">running at once</text>'
+    yield f'<text class="small" x="0" y="{roof + 24}">{_range(running, windows)}</text>'
+    yield f'<text class="small" x="{LEFT - 6}" y="{y(most) + 4}" text-anchor="end">{most}</text>'
+    yield f'<text class="small" x="{LEFT - 6}" y="{floor + 2}" text-anchor="end">0</text>'
+    yield from _tiers(material, windows, scale, floor)
+    area = _stairs([(scale.x(at), y(number)) for at, number in running], scale.x(material.until))
+    yield f'<path class="running" d="M{LEFT},{floor} {area} V{floor} Z"><title>stories running</title></path>'
+    if windows:
+        line = _stairs([(scale.x(at), y(body.window)) for at, body in windows], scale.x(material.until))
+        yield f'<path class="window" d="M{line[1:]}"><title>window</title></path>'
+
+
+def _range(running: Sequence[tuple[float, int]], windows: Sequence[tuple[float, WindowChanged]]) -> str:
+    most = f"at most {max(number for _, number in running)}"
+    if not windows:
+        return most
+    low, high = (pick(body.window for _, body in windows) for pick in (min, max))
+    return f"{most}; window {low}" + (f" to {high}" if high > low else "")
+
+
+def _tiers(
+    material: Material, windows: Sequence[tuple[float, WindowChanged]], scale: _Scale, floor: int
+) -> Iterable[str]:
+    ends = [at for at, _ in windows[1:]] + [material.until] * bool(windows)
+    for (at, body), end in zip(windows, ends, strict=True):
+        tier = Tier(body.tier)
+        x, width = scale.x(at), max(1.0, round(scale.x(end) - scale.x(at), 1))
+        title = escape(neutral(f"tier {tier}, window {body.window}: {body.reason}"))
+        yield (
+            f'<rect class="tier {tier}" x="{x}" y="{floor + 2}" width="{width}" height="5">'
+            f"<title>{title}</title></rect>"
+        )
+
+
+def _running(material: Material) -> list[tuple[float, int]]:
+    """Count the stories that run, at every instant at which that changes."""
+    changes: dict[float, int] = {material.run.started_at: 0}
+    for story in material.run.stories.values():
+        if story.started_at is not None:
+            ended = story.ended_at or material.until
+            changes[story.started_at] = changes.get(story.started_at, 0) + 1
+            changes[ended] = changes.get(ended, 0) - 1
+    total, series = 0, []
+    for at in sorted(changes):
+        total += changes[at]
+        series.append((at, total))
+    return series
+
+
+def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
+    """Give a path along points whose value holds until the next one."""
+    path = f"L{points[0][0]},{points[0][1]}"
+    for x, y in points[1:]:
+        path += f" H{x} V{y}"
+    return f"{path} H{end}"
+
+
+def _row(material: Material, story: StorySnapshot, scale: _Scale, y: int) -> Iterable[str]:
+    middle = y + ROW // 2
+    name = escape(shorten(story.id, _LABEL))
+    sign = SYMBOLS[story.status]
+    yield f'<a href="#story-{escape(story.id)}"><g class="row {story.status.value}">'
+    yield f"<title>{escape(neutral(f'{story.id}: {label(story.status)}. {story.title}'))}</title>"
+    yield f'<rect class="hit" x="0" y="{y}" width="{WIDTH}" height="{ROW}"/>'
+    yield f'<text class="sign" x="0" y="{middle + 4}">{sign}</text>'
+    yield f'<text class="label" x="18" y="{middle + 4}">{name}</text>'
+    if story.started_at is not None:
+        x = scale.x(story.started_at)
+        end = scale.x(story.ended_at or material.until)
+        if x > LEFT:
+            yield f'<line class="waits" x1="{LEFT}" y1="{middle}" x2="{x}" y2="{middle}"/>'
+        yield f'<line class="life" x1="{x}" y1="{middle}" x2="{max(end, x + 2)}" y2="{middle}"/>'
+    else:
+        said = label(story.status) if material.goes_on else f"{label(story.status)}, never started here"
+        yield f'<text class="small" x="{LEFT + 6}" y="{middle + 4}">{escape(said)}</text>'
+    for number in range(1, 1 + len(story.sessions)):
+        yield from _session(material, story, number, scale, middle)
+    yield "</g></a>"
+
+
+def _session(
+    material: Material, story: StorySnapshot, number: int, scale: _Scale, middle: int
+) -> Iterable[str]:
+    session = story.sessions[number - 1]
+    running = material.is_running(story, session)
+    x = scale.x(session.started_at)
+    width = max(2.0, round(scale.x(session.ended_at or material.until) - x - 0.5, 1))
+    good = running or session.outcome in {Outcome.OK, Outcome.PARTIAL}
+    kind = ("verify" if session.kind is SessionKind.VERIFY else "work") if good else "bad"
+    outcome = material.outcome(story, session)
+    took = span(seconds(session.started_at, material.until if running else session.ended_at))
+    told = f"session {number}, {session.step.name}, attempt {session.attempt}: {outcome} after {took}"
+    yield (
+        f'<rect class="session {kind}" x="{x}" y="{middle - BAR // 2}" width="{width}" height="{BAR}" rx="2">'
+        f"<title>{escape(neutral(told))}</title></rect>"
+    )
+    if not good and width >= _SIGN_FROM:
+        yield f'<text class="mark" x="{x + width / 2}" y="{middle + 4}" text-anchor="middle">✗</text>'

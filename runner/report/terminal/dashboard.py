@@ -1,0 +1,165 @@
+"""The live view of a run: a snapshot, a clock and a size in; a renderable out.
+
+It fits its width and height whatever they are, shows running stories before all others, and
+lets nothing an agent printed reach the terminal as more than text.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from runner.core.model import RunSnapshot, Status, StorySnapshot
+from runner.core.text.instants import stopwatch
+from runner.core.text.screen import neutral
+from runner.core.text.words import COLOURS, SYMBOLS, attempt, count, doing, elapsed, label, machine
+from runner.report.terminal.live_frame import LiveFrame
+
+_FRAME_LINES = 7  # head, bar, machine, blank, "more", blank, foot
+_TITLES_FROM = 100
+_ORDER = {Status.RUNNING: 0, Status.QUEUED: 2, Status.WAITING: 3}
+
+
+def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) -> RenderableType:
+    """Draw a run. `hint` says what Ctrl-C would do now."""
+    stories = list(run.stories.values())
+    room = max(1, height - _FRAME_LINES - (1 if run.kill_switch else 0))
+    shown = stories if len(stories) <= room else sorted(stories, key=_urgency)[:room]
+    visible = {story.id for story in shown}
+    hidden = [story for story in stories if story.id not in visible]
+    parts: list[RenderableType] = [_head(run, now), _bar(run, width), _line(_machine(run), "dim"), Text()]
+    parts.append(_table(shown, now, width))
+    if hidden:
+        parts.append(_line(_more(hidden), "dim"))
+    parts.append(Text())
+    if run.kill_switch:
+        parts.append(_line(f"ending: {run.kill_switch.name}: {neutral(run.kill_switch.detail)}", "yellow"))
+    parked = run.count(Status.PARKED)
+    open_ones = count(parked, "open decision") if parked else "no open decisions"
+    parts.append(_line(f"{hint} · {open_ones}", "dim"))
+    return Group(*parts)
+
+
+class Dashboard:
+    """The live view on a terminal; `update` is free, `refresh` draws.
+
+    What is written to `sys.stderr` meanwhile appears above it. On leaving it is wiped away.
+    """
+
+    def __init__(
+        self,
+        run: RunSnapshot,
+        *,
+        no_color: bool = False,
+        console: Console | None = None,
+        hint: str,
+    ) -> None:
+        # None, not False: NO_COLOR in the environment must still count.
+        self._console = console or Console(stderr=True, no_color=no_color or None, highlight=False)
+        self._run = run
+        self._now = run.started_at
+        self.hint = hint
+        self._frame = LiveFrame(self._paint, console=self._console)
+
+    def __enter__(self) -> Self:
+        self._frame.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._frame.stop()
+
+    def update(self, run: RunSnapshot) -> None:
+        """Take the newest snapshot, to be drawn at the next refresh."""
+        self._run = run
+
+    def refresh(self, now: float) -> None:
+        """Draw, at the terminal's present size."""
+        self._now = now
+        self._frame.refresh()
+
+    def _paint(self, *, width: int, height: int) -> RenderableType:
+        return render(self._run, now=self._now, width=width, height=height, hint=self.hint)
+
+
+def _urgency(story: StorySnapshot) -> tuple[int, float]:
+    """Order for a small terminal: running, then what finished last, then what comes next."""
+    return _ORDER.get(story.status, 1), -(story.ended_at or 0.0)
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _head(run: RunSnapshot, now: float) -> RenderableType:
+    grid = Table.grid(expand=True, padding=(0, 1))
+    grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    grid.add_column(justify="right", no_wrap=True)
+    until = now if run.ended_at is None else run.ended_at
+    grid.add_row(_line(f"autopilot-multi · run {run.run_id}", "bold"), stopwatch(until - run.started_at))
+    return grid
+
+
+def _bar(run: RunSnapshot, width: int) -> RenderableType:
+    total = len(run.stories)
+    finished = sum(1 for story in run.stories.values() if story.status.final)
+    told = f"{finished} of {total} finished"
+    grid = Table.grid(padding=(0, 2))
+    bar = ProgressBar(
+        total=max(1, total),
+        completed=finished,
+        width=max(4, width - len(told) - 2),
+        complete_style="green",
+        finished_style="green",
+    )
+    grid.add_row(bar, told)
+    return grid
+
+
+def _machine(run: RunSnapshot) -> str:
+    return f"{run.count(Status.RUNNING)} running · {machine(run)}"
+
+
+def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
+    titled = width >= _TITLES_FROM
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(no_wrap=True, max_width=max(10, width // 4))
+    if titled:
+        table.add_column(no_wrap=True, max_width=width // 5)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True, ratio=1)
+    for story in stories:
+        colour = COLOURS[story.status]
+        ran = elapsed(story, now)
+        cells = [
+            _line(f"{SYMBOLS[story.status]} {story.id}", colour),
+            *([_line(neutral(story.title))] if titled else []),
+            _line(label(story.status), colour),
+            _line(attempt(story)),
+            _line("" if ran is None else stopwatch(ran)),
+            _line(_detail(story), "" if story.status is Status.RUNNING else "dim"),
+        ]
+        table.add_row(*cells)
+    return table
+
+
+def _detail(story: StorySnapshot) -> str:
+    told = doing(story)
+    if story.status.final and story.status is not Status.DONE and story.reason:
+        return neutral(story.reason)
+    return told
+
+
+def _more(hidden: Sequence[StorySnapshot]) -> str:
+    counted = {status: sum(1 for story in hidden if story.status is status) for status in SYMBOLS}
+    kinds = [status for status in SYMBOLS if counted[status]]
+    if len(kinds) == 1:
+        return f"… {len(hidden)} more {label(kinds[0])}"
+    return f"… {len(hidden)} more: {', '.join(f'{counted[kind]} {label(kind)}' for kind in kinds)}"

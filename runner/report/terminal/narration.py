@@ -1,0 +1,154 @@
+"""A run told line by line, where no dashboard can be drawn: one event, at most one line.
+
+Whatever an agent or a file name brought along is made harmless.
+"""
+
+from functools import lru_cache
+from typing import assert_never
+
+from runner.core.events import agent_events as ae
+from runner.core.events import events as ev
+from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
+from runner.core.text.instants import clock, span
+from runner.core.text.screen import cells, neutral
+from runner.core.text.words import ATTEMPTS, count, label, tally, window
+
+_WIDEST_ID = 24
+_SHORT = 10
+
+
+def line_for(event: ev.Event, run: RunSnapshot) -> str | None:
+    """Tell an event, or None when it is not worth a line. `run` is the snapshot after it."""
+    text = _told(event, run)
+    if text is None:
+        return None
+    story = ev.story_of(event.body)
+    who = "" if story is None else f"{story}{' ' * (_column(run) - cells(story))}  "
+    return f"{clock(event.at)} {who}{neutral(text)}"
+
+
+def _column(run: RunSnapshot) -> int:
+    return _widest(tuple(run.stories))
+
+
+@lru_cache(maxsize=1)
+def _widest(names: tuple[StoryId, ...]) -> int:
+    return min(_WIDEST_ID, max(map(cells, names), default=0))
+
+
+def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR0911, PLR0912  one arm an event
+    body = event.body
+    match body:
+        case ev.RunStarted():
+            stories = count(len(body.stories), "story", "stories")
+            return f"run {run.run_id} started: {stories}, at most {body.max_stories} at once"
+        case ev.RunResumed():
+            return f"run {run.run_id} goes on: {tally(run)}"
+        case ev.RunEnded():
+            return f"run {run.run_id} ended: {tally(run)} in {span(event.at - run.started_at)}"
+        case ev.AdmissionEnded():
+            return f"nothing new starts: {body.name}: {body.detail}"
+        case ev.WindowChanged():
+            return window(body.window, run.max_stories, body.tier, body.reason)
+        case ev.StoryStarted():
+            return f"started: {run.stories[body.story_id].title}"
+        case ev.WorkspaceOpened():
+            return f"works on {body.branch}, from {body.base[:_SHORT]}"
+        case ev.WorkspaceClosed():
+            return None if body.removed else f"its worktree is kept: {body.reason}"
+        case ev.SessionStarted():
+            number = _number(run, body.story_id, body.session_id)
+            return f"session {number} started ({body.step_name}, attempt {body.attempt})"
+        case ev.SessionEnded():
+            return _session_ended(run, body)
+        case ev.Checkpointed():
+            return f"committed {body.commit[:_SHORT]} ({count(body.commits, 'commit')})"
+        case ev.AttemptFailed():
+            return f"attempt {body.attempt} of {ATTEMPTS} failed: {body.reason}"
+        case ev.SpiralSeen() | ev.StallSeen() | ev.SelectionMade() | ev.LoopEnded():
+            return _looped(body)
+        case ev.StoryFinished():
+            return f"{label(Status(body.verdict))}: {body.reason}" + (
+                f"; next: {body.next}" if body.next else ""
+            )
+        case ev.Noted():
+            return f"note: {body.message}"
+        case ev.PlaceFound() | ev.StepFinished():
+            return _place(body)
+        case ev.DecisionAsked():
+            return f"needs a decision: {body.question.get('title', '')}"
+        case ev.DecisionAnswered():
+            return f"decided by {body.by}: {body.letter}"
+        case ev.StoryRequeued():
+            return "goes on"
+        case ev.Remembered():
+            return f"{body.topic}: {body.text}"
+        case ae.AgentPaused() | ae.AgentRefused():
+            return _agent(body)
+        case (
+            ev.StoryQueued()
+            | ev.WorkspacePlanned()
+            | ev.CheckpointPlanned()
+            | ev.DecisionApplied()
+            | ev.OutputSeen()
+            | ae.ConversationSeen()
+        ):
+            return None
+        case _:
+            assert_never(body)
+
+
+def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
+    if isinstance(body, ev.PlaceFound):
+        return body.correction or f"stands at step {body.step_number} ({body.step_name})"
+    how = "skipped" if body.skipped else "finished"
+    return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
+
+
+def _agent(body: ae.AgentPaused | ae.AgentRefused) -> str:
+    match body:
+        case ae.AgentRefused():
+            return f"{body.agent} cannot go on: {body.reason}"
+        case ae.AgentPaused(fresh=True):
+            return f"{body.agent} begins a new conversation: {body.reason}"
+        case ae.AgentPaused():
+            who = f"all sessions of {body.agent} wait" if body.everyone else f"waits for {body.agent}"
+            return f"{who} until {clock(body.until)}, which costs no attempt: {body.reason}"
+        case _:
+            assert_never(body)
+
+
+def _looped(body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded) -> str:
+    match body:
+        case ev.SpiralSeen():
+            return f"goes round in circles: {body.reason}" + ("; begins anew" if body.retries else "")
+        case ev.StallSeen():
+            return f"no sign of life for {span(body.seconds)}; ended after as long again"
+        case ev.SelectionMade():
+            because = f": {body.rationale}" if body.rationale else ""
+            return f"next: {body.mode or 'nothing'}, confidence {body.confidence:.2f}{because}"
+        case ev.LoopEnded():
+            return f"{body.name}: {body.detail}"
+        case _:
+            assert_never(body)
+
+
+def _session_ended(run: RunSnapshot, body: ev.SessionEnded) -> str:
+    number = _number(run, body.story_id, body.session_id)
+    session = _session(run, body.story_id, body.session_id)
+    after = f" after {span(session.ended_at - session.started_at)}" if session and session.ended_at else ""
+    outcome = Outcome(body.outcome)
+    if outcome is Outcome.OK:
+        return f"session {number} ended well{after}"
+    detail = body.detail or ("" if body.exit_code is None else f"exit code {body.exit_code}")
+    return f"session {number} {outcome.value}{after}" + (f": {detail}" if detail else "")
+
+
+def _session(run: RunSnapshot, story_id: StoryId, session_id: str) -> SessionRecord | None:
+    sessions = run.stories[story_id].sessions
+    return next((session for session in sessions if session.id == session_id), None)
+
+
+def _number(run: RunSnapshot, story_id: StoryId, session_id: str) -> int:
+    ids = [session.id for session in run.stories[story_id].sessions]
+    return ids.index(session_id) + 1 if session_id in ids else len(ids) + 1

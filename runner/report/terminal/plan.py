@@ -1,0 +1,126 @@
+"""What would run, in which order and why: a plan for people, and as JSON."""
+
+from dataclasses import asdict
+from typing import Any
+
+from isolation.frozen import frozen
+from runner.core.text.instants import span
+from runner.core.text.screen import neutral
+from runner.core.text.words import count, window
+from runner.report.terminal.table import Cell, Column, Look, layout
+
+_INDENT = 4
+_SHORT = 10
+_TITLES_FROM = 100
+
+
+@frozen
+class PlanRow:
+    """One story of a plan. `reason` says why it starts when it does; `base` what it starts from.
+
+    `critical` tells that it is on the longest chain, which takes `minutes_to_the_end` from its start;
+    minutes are None where nothing is known of them.
+    """
+
+    position: int
+    wave: int
+    id: str
+    title: str
+    agent: str
+    waits_for: tuple[str, ...] = ()
+    reason: str = ""
+    branch: str = ""
+    base: str = ""
+    claim: tuple[str, ...] = ()
+    verify: tuple[str, ...] = ()
+    critical: bool = False
+    expected_minutes: float | None = None
+    minutes_to_the_end: float | None = None
+
+
+@frozen
+class PlanView:
+    """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
+
+    `disjoint` tells whether the claims were proven to share no path; None is not known, or no question.
+    """
+
+    base: str
+    base_ref: str
+    window: int
+    max_stories: int
+    tier: str
+    tier_reason: str
+    isolation: str
+    enforcement: str
+    rows: tuple[PlanRow, ...]
+    fence: tuple[str, ...] = ()
+    disjoint: bool | None = None
+
+
+def plan_document(plan: PlanView) -> dict[str, Any]:
+    """Give the plan as JSON values."""
+    document = {**asdict(plan), "stories": [asdict(row) for row in plan.rows]}
+    del document["rows"]
+    return document
+
+
+def plan_text(plan: PlanView, *, look: Look) -> str:
+    """Give the plan for people."""
+    if not plan.rows:
+        return "nothing to do\n"
+    waves = max(row.wave for row in plan.rows)
+    stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
+    lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", colour="bold")
+    lines += look.wrapped(_machine(plan), colour="dim")
+    if plan.disjoint or plan.fence:
+        lines += look.wrapped(_claims(plan), colour="dim")
+    titled = look.width is not None and look.width >= _TITLES_FROM
+    columns = [
+        Column(title="#", right=True),
+        Column(title="WAVE", right=True),
+        Column(title="STORY", limit=28),
+        *([Column(title="TITLE", limit=30)] if titled else []),
+        Column(title="AGENT", limit=12),
+        Column(title="STARTS"),
+    ]
+    head, *rows = layout(columns, [_row(row, titled=titled) for row in plan.rows], look)
+    lines += ["", head]
+    for text, row in zip(rows, plan.rows, strict=True):
+        lines += [text, *_details(row, look)]
+    return "\n".join([*lines, "", "nothing was started or written."]) + "\n"
+
+
+def _machine(plan: PlanView) -> str:
+    bears = window(plan.window, plan.max_stories, plan.tier, plan.tier_reason)
+    return f"{bears} · isolation {plan.isolation}, enforcement {plan.enforcement}"
+
+
+def _claims(plan: PlanView) -> str:
+    within = f"within {' '.join(neutral(glob) for glob in plan.fence)}" if plan.fence else ""
+    return "claims " + ", ".join(filter(None, ["proven disjoint" if plan.disjoint else "", within]))
+
+
+def _row(row: PlanRow, *, titled: bool) -> list[Cell]:
+    starts = f"after {', '.join(row.waits_for)}" if row.waits_for else "at once"
+    return [
+        Cell(text=str(row.position), colour="dim"),
+        Cell(text=str(row.wave)),
+        Cell(text=row.id, colour="bold"),
+        *([Cell(text=neutral(row.title))] if titled else []),
+        Cell(text=neutral(row.agent)),
+        Cell(text=neutral(row.reason) or starts, colour="" if row.waits_for else "green"),
+    ]
+
+
+def _details(row: PlanRow, look: Look) -> list[str]:
+    told = []
+    if row.critical:
+        left = row.minutes_to_the_end
+        told.append("on the critical path" + ("" if left is None else f": {span(left * 60)} to its end"))
+    if row.branch:
+        told.append(f"branch {row.branch}" + (f" from {neutral(row.base)}" if row.base else ""))
+    if row.claim:
+        told.append(f"owns {' '.join(neutral(glob) for glob in row.claim)}")
+    told += [f"verify {neutral(command)}" for command in row.verify]
+    return [line for text in told for line in look.wrapped(text, _INDENT, "dim")]

@@ -1,0 +1,93 @@
+"""Aligned columns and colours for people, without a terminal library: `status` must feel instant.
+
+Plain output has no colours and cuts nothing; on a terminal no line is wider
+than the terminal, but for a path.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from isolation.frozen import frozen
+from runner.core.text.screen import cells, shorten, wrap
+
+_SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
+_GAP = "  "
+_NARROWEST = 40
+
+
+@frozen
+class Look:
+    """How output may look: its width in cells (None: unlimited), and whether it is a terminal's."""
+
+    width: int | None = None
+    colour: bool = False
+    marks: bool = False
+
+    def paint(self, text: str, colour: str) -> str:
+        """Colour harmless text, where colours are wanted."""
+        if not (self.colour and colour and text):
+            return text
+        return f"\x1b[{_SGR[colour]}m{text}\x1b[0m"
+
+    def wrapped(self, text: str, indent: int = 0, colour: str = "") -> list[str]:
+        """Break harmless text into lines that fit, each painted; a path stays whole, to be copied."""
+        space = " " * indent
+        if self.width is None:
+            return [space + self.paint(text, colour)]
+        lines = wrap(text, max(_NARROWEST, self.width) - indent)
+        return [space + self.paint(line, colour) for line in lines]
+
+
+PLAIN = Look()
+
+
+def look_for(stream: TextIO, *, no_color: bool = False, environ: Mapping[str, str] = os.environ) -> Look:
+    """Tell how output to `stream` may look."""
+    if not stream.isatty():
+        return PLAIN
+    plain = no_color or environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
+    return Look(width=shutil.get_terminal_size().columns, colour=not plain, marks=True)
+
+
+@frozen
+class Column:
+    """One column; on a terminal no cell is wider than `limit`."""
+
+    title: str = ""
+    right: bool = False
+    limit: int | None = None
+
+
+@frozen
+class Cell:
+    """Harmless text, and its colour."""
+
+    text: str
+    colour: str = ""
+
+
+def layout(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], look: Look) -> list[str]:
+    """Align rows under their columns; the first line holds the titles. The last column takes what is left."""
+    titles = [Cell(text=column.title, colour="dim") for column in columns]
+    table = [titles, *rows]
+    widths = []
+    for number, column in enumerate(columns):
+        wanted = max(cells(row[number].text) for row in table)
+        limited = look.width is not None and column.limit is not None
+        widths.append(min(wanted, column.limit or 0) if limited else wanted)
+    if look.width is not None:
+        taken = sum(widths[:-1]) + len(_GAP) * (len(columns) - 1)
+        widths[-1] = max(0, min(widths[-1], look.width - taken))
+    return [_line(columns, row, widths, look) for row in table]
+
+
+def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], look: Look) -> str:
+    parts = []
+    for column, cell, width in zip(columns, row, widths, strict=True):
+        text = shorten(cell.text, width)
+        space = " " * (width - cells(text))
+        painted = look.paint(text, cell.colour)
+        parts.append(space + painted if column.right else painted + space)
+    return _GAP.join(parts).rstrip()

@@ -1,0 +1,41 @@
+"""What a killed run left lying about: finished worktrees that were not closed, and trash."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from isolation.git.repository import offload
+from isolation.worktree.removal import close_path, sweep_trash
+from runner.core.events.events import WorkspaceClosed
+from runner.core.model import Status
+from runner.story.context.context import Tools
+
+PATIENCE_SECONDS = 2.0
+
+
+async def sweep(root: Path, say: Callable[[str], None]) -> None:
+    """Empty the trash; where that takes long, say what the wait is for."""
+
+    async def explain() -> None:
+        await trio.sleep(PATIENCE_SECONDS)
+        say("deleting the worktrees of finished stories; the run waits for the disk")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(explain)
+        await offload(sweep_trash, root)
+        nursery.cancel_scope.cancel()
+
+
+async def tidy(tools: Tools, say: Callable[[str], None]) -> None:
+    """Close the worktrees of finished stories and empty the trash; what is of value stays."""
+    await sweep(tools.worktree_root, say)
+    if tools.sharing:
+        return  # the tree is the user's
+    for story in tools.recorder.snapshot.stories.values():
+        if story.workspace is None or story.status not in {Status.DONE, Status.NO_WORK}:
+            continue
+        closing = await offload(close_path, tools.repository, Path(story.workspace), story.branch)
+        await tools.recorder.record(
+            WorkspaceClosed(story_id=story.id, removed=closing.removed, reason=closing.reason)
+        )

@@ -1,0 +1,358 @@
+"""The nursery of stories: who starts when, how many at once, and how it all comes to an end.
+
+The window decides how many may run; shrinking it never evicts. A story's crash is recorded as
+that story's failure and cancels nobody. When `orchestrate` returns, nothing it started runs.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import trio
+
+from isolation.frozen import frozen
+from runner.agents.protocol import Agent
+from runner.core.errors import JournalError, RunnerError
+from runner.core.events import events as ev
+from runner.core.limits.kill_switches import COHORT, SPIRAL, switch
+from runner.core.model import (
+    ContinuePolicy,
+    ResourceSample,
+    RunSnapshot,
+    Status,
+    Story,
+    StoryId,
+    Tier,
+)
+from runner.core.schedule.schedule import Decision, decide
+from runner.core.schedule.tiers import evaluate
+from runner.core.text.instants import clock
+from runner.run.window import WindowKeeper
+from runner.story import results as verdicts
+from runner.story.context.context import Tools
+from runner.story.context.stop import Level
+from runner.story.context.turn import Turn, TurnTakenBackError
+from runner.story.decisions import answer_event
+from runner.story.pipeline import Pipeline, finished
+from runner.story.workspace import intent
+
+REQUEST_SECONDS = 0.3
+PAUSE_SECONDS = 1.0
+MOST_AHEAD = 3
+"""How many worktrees may be ready for stories that wait for their turn."""
+
+_TELLING = ev.StoryFinished | ev.WorkspaceOpened | ev.WindowChanged | ev.AdmissionEnded | ev.StoryRequeued
+
+
+@frozen
+class StopRequest:
+    """What another terminal asked: one story or all, at the session's end or now."""
+
+    id: int
+    story_id: StoryId | None
+    now: bool
+
+
+@frozen
+class AnswerRequest:
+    """What another terminal decided."""
+
+    id: int
+    event: ev.DecisionAnswered
+
+
+@frozen
+class World:
+    """What the orchestrator asks of the outside; all of it blocks and is called in a thread.
+
+    `attended` tells that a person sits at this run and may answer decisions while it goes on.
+    """
+
+    sample: Callable[[], ResourceSample]
+    requests: Callable[[int], Sequence[StopRequest | AnswerRequest]]
+    write_crash: Callable[[BaseException], Path]
+    attended: Callable[[], bool] = lambda: False
+
+
+class Orchestrator:
+    """Carries an ordered backlog; one instance a run."""
+
+    def __init__(
+        self, *, order: Sequence[Story], agents: Mapping[StoryId, Agent], tools: Tools, world: World
+    ) -> None:
+        self._order = order
+        self._agents = agents
+        self._tools = tools
+        self._world = world
+        self._changed = trio.Event()
+        self._active: Counter[StoryId] = Counter()
+        self._ahead: dict[StoryId, Turn] = {}
+        self._policy = ContinuePolicy(tools.settings.continue_)
+
+    async def orchestrate(self) -> None:
+        """Run until every story has its verdict."""
+        self._tools.recorder.subscribe(self._notice)
+        keeper = WindowKeeper(tools=self._tools, sample=self._world.sample)
+        window = await keeper.begin()
+        async with trio.open_nursery() as watchers:
+            watchers.start_soon(keeper.keep, window)
+            watchers.start_soon(self._watch_requests)
+            watchers.start_soon(self._watch_deadline)
+            watchers.start_soon(self._watch_silence)
+            watchers.start_soon(self._watch_stops)
+            watchers.start_soon(self._watch_pauses)
+            async with trio.open_nursery() as stories:
+                await self._admit(stories)
+            watchers.cancel_scope.cancel()
+        await self._close_admission()
+
+    async def _admit(self, nursery: trio.Nursery) -> None:
+        """Start what may start, whenever anything changes, until nothing is left to start."""
+        while not self._settled():
+            changed = self._changed
+            recorder = self._tools.recorder
+            await self._stop_unstarted()
+            statuses = {story.id: story.status for story in recorder.snapshot.stories.values()}
+            decision = decide(
+                self._order,
+                statuses,
+                window=recorder.snapshot.window,
+                policy=self._policy,
+                admitting=self._admitting,
+                patient=self._awaiting_answers,
+                leaving=[name for name, count in self._active.items() if count and statuses[name].final],
+                held=self._held(),
+                reasons=False,
+            )
+            bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
+            bodies += [
+                finished(verdicts.skipped(skip.story_id, skip.reason, skip.blocked_by))
+                for skip in decision.skip
+            ]
+            for skip in decision.skip:
+                self._take_back(skip.story_id)
+            await self._start(nursery, decision, bodies)
+            if not bodies:
+                await changed.wait()
+        for story_id in tuple(self._ahead):
+            self._take_back(story_id)
+
+    async def _stop_unstarted(self) -> None:
+        """Give stories that a person stopped before their turn their verdict; no worktree is made for it."""
+        run, control = self._tools.recorder.snapshot, self._tools.control
+        found = switch("user-abort", "a person asked to stop")
+        asked = [
+            story.id
+            for story in run.stories.values()
+            if story.status in {Status.WAITING, Status.QUEUED} and control.level(story.id) > Level.RUN
+        ]
+        for story_id in asked:
+            self._take_back(story_id)
+        if asked:
+            verdict = (finished(verdicts.stopped(story_id, run.run_id, found)) for story_id in asked)
+            await self._tools.recorder.record(*verdict)
+
+    async def _start(self, nursery: trio.Nursery, decision: Decision, bodies: list[ev.Body]) -> None:
+        """Start what may start and prepare what comes next; `bodies` is recorded before either."""
+        recorder = self._tools.recorder
+        ready = [story_id for story_id in decision.start if story_id in self._ahead]
+        starting = [story_id for story_id in decision.start if story_id not in self._ahead]
+        preparing = self._to_prepare(decision)
+        new = [story for story in self._order if story.id in starting or story.id in preparing]
+        torn = {story.id: recorder.snapshot.stories[story.id].torn for story in new}
+        bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
+        bodies += [intent(story, self._tools) for story in new]
+        self._active.update(story.id for story in new)
+        for story_id in ready:
+            recorder.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
+            self._ahead.pop(story_id).give()
+        if bodies:
+            await recorder.record(*bodies)
+        for story in new:
+            turn = Turn(given=story.id in starting)
+            if story.id in preparing:
+                self._ahead[story.id] = turn
+            nursery.start_soon(self._carry, story, torn[story.id], turn)
+
+    def _to_prepare(self, decision: Decision) -> tuple[StoryId, ...]:
+        """Choose whose worktree to make while others work, so that nobody waits for it at his turn.
+
+        Those that run have theirs first, and there must be ample room on the disk.
+        """
+        run = self._tools.recorder.snapshot
+        room = min(MOST_AHEAD, run.window) - len(self._ahead)
+        opening = any(story.status is Status.RUNNING and story.torn for story in run.stories.values())
+        if self._tools.sharing or decision.start or opening or not self._disk_is_ample:
+            return ()
+        fresh = [name for name in decision.next if name not in self._ahead and not run.stories[name].sessions]
+        return tuple(fresh[: max(0, room)])
+
+    @property
+    def _disk_is_ample(self) -> bool:
+        seen = self._tools.latest.sample
+        disk = ResourceSample(disk_free=seen.disk_free, inodes_free=seen.inodes_free)
+        return evaluate(disk, self._tools.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
+
+    def _take_back(self, story_id: StoryId) -> None:
+        turn = self._ahead.pop(story_id, None)
+        if turn is not None:
+            turn.take_back()
+
+    async def _carry(self, story: Story, torn: bool, turn: Turn) -> None:  # noqa: FBT001  nurseries take positions
+        """Run one story's pipeline; a bug in it becomes its verdict."""
+        recorder = self._tools.recorder
+        try:
+            agent = self._agents[story.id]
+            pipeline = Pipeline(story=story, agent=agent, tools=self._tools, torn=torn, turn=turn)
+            await pipeline.run()
+        except TurnTakenBackError:
+            pass  # whoever took it back has its verdict
+        except JournalError:
+            raise
+        except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
+            log = await trio.to_thread.run_sync(self._world.write_crash, error)
+            reason = f"crashed: {type(error).__name__}: {error}"
+            if isinstance(error, OSError):
+                reason = f"the machine refused: {error}"
+            if not recorder.snapshot.stories[story.id].status.final:
+                await recorder.record(finished(verdicts.failed(story.id, reason, next_=f"see {log}")))
+            else:
+                await recorder.record(ev.Noted(story_id=story.id, message=f"{reason} (see {log})"))
+        else:
+            # The answer may have come while the story was on its way out.
+            await self._requeue_answered(story.id, leaving=1)
+        finally:
+            self._ahead.pop(story.id, None)
+            self._active[story.id] -= 1
+            self._wake()
+
+    def _held(self) -> dict[StoryId, str]:
+        """Name the stories whose agent is at its limit, and say until when."""
+        recorder = self._tools.recorder
+        now, pauses = recorder.now(), recorder.snapshot.pauses
+        return {
+            story_id: f"waits for {agent.name}, which is at its limit until {clock(pauses[agent.name])}"
+            for story_id, agent in self._agents.items()
+            if pauses.get(agent.name, 0.0) > now
+        }
+
+    @property
+    def _admitting(self) -> bool:
+        run_level = self._tools.control.run_level
+        return run_level is Level.RUN and self._tools.recorder.snapshot.kill_switch is None
+
+    def _settled(self) -> bool:
+        """Tell whether nothing more will start."""
+        if not self._admitting:
+            return True
+        if self._awaiting_answers:
+            return False
+        stories = self._tools.recorder.snapshot.stories.values()
+        return not self._active.total() and all(story.status.final for story in stories)
+
+    @property
+    def _awaiting_answers(self) -> bool:
+        """Tell whether a person who is here has questions to answer."""
+        return self._world.attended() and bool(self._tools.recorder.snapshot.open_decisions)
+
+    async def answer(self, event: ev.DecisionAnswered) -> None:
+        """Take a person's answer; the story goes on in this very run."""
+        run = self._tools.recorder.snapshot
+        try:
+            checked = answer_event(
+                run, event.story_id, event.letter, decision_id=event.decision_id, by=event.by
+            )
+        except RunnerError as error:
+            await self._tools.recorder.record(ev.Noted(message=f"an answer came too late: {error.message}"))
+            return
+        await self._tools.recorder.record(checked)
+        await self._requeue_answered(event.story_id)
+
+    async def _requeue_answered(self, story_id: StoryId, *, leaving: int = 0) -> None:
+        """Let a parked story go on once its question is answered and its pipeline has left."""
+        story = self._tools.recorder.snapshot.stories[story_id]
+        answered = story.decision is not None and bool(story.decision.letter)
+        gone = self._active[story_id] <= leaving
+        if story.status is Status.PARKED and answered and gone and self._admitting:
+            await self._tools.recorder.record(ev.StoryRequeued(story_id=story_id))
+
+    def look_again(self) -> None:
+        """Think again about what may start, since something outside has changed."""
+        self._wake()
+
+    async def _close_admission(self) -> None:
+        """Give every story that never started the verdict that it was stopped, and say by what."""
+        snapshot = self._tools.recorder.snapshot
+        left = [story for story in snapshot.stories.values() if not story.status.final]
+        ended_by = snapshot.kill_switch or switch("user-abort", "a person asked to stop")
+        if ended_by.name == SPIRAL:
+            ended_by = switch(COHORT, f"ended with its cohort: {ended_by.detail}")
+        bodies = [finished(verdicts.stopped(story.id, snapshot.run_id, ended_by)) for story in left]
+        if bodies:
+            await self._tools.recorder.record(*bodies)
+
+    async def _end_admission(self, name: str, detail: str) -> None:
+        if self._tools.recorder.snapshot.kill_switch is None:
+            found = switch(name, detail)
+            await self._tools.recorder.record(
+                ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint)
+            )
+
+    async def _watch_stops(self) -> None:
+        await self._tools.control.wait_for_run(Level.FINISH)
+        await self._end_admission("user-abort", "a person asked to stop")
+
+    async def _watch_pauses(self) -> None:
+        """Look again for what may start when an agent's pause is over."""
+        while True:
+            held = bool(self._held())
+            await trio.sleep(PAUSE_SECONDS)
+            if held and not self._held():
+                self._wake()
+
+    async def _watch_requests(self) -> None:
+        control = self._tools.control
+        last = max((request.id for request in await self._requests(0)), default=0)
+        while True:
+            await trio.sleep(REQUEST_SECONDS)
+            for request in await self._requests(last):
+                last = request.id
+                if isinstance(request, AnswerRequest):
+                    await self.answer(request.event)
+                    continue
+                level = Level.STOP if request.now else Level.FINISH
+                if request.story_id is None:
+                    control.raise_run(level)
+                else:
+                    control.raise_story(request.story_id, level)
+                    self._wake()
+
+    async def _requests(self, last: int) -> Sequence[StopRequest | AnswerRequest]:
+        return await trio.to_thread.run_sync(self._world.requests, last)
+
+    async def _watch_deadline(self) -> None:
+        await trio.sleep_until(self._tools.deadline)
+        await self._end_admission("max-hours-exceeded", f"{self._tools.settings.max_hours:g} h have passed")
+
+    async def _watch_silence(self) -> None:
+        """End the run when no story has shown any life for too long."""
+        limit = self._tools.settings.inactivity_timeout
+        while True:
+            if (self._awaiting_answers and not self._active.total()) or self._held():
+                self._tools.recorder.touch()  # a person may take all the time, and so may a service
+            quiet_until = self._tools.recorder.last_activity + limit
+            if trio.current_time() < quiet_until:
+                await trio.sleep_until(quiet_until)
+                continue
+            await self._end_admission("inactivity-timeout", f"nothing happened for {limit:g} s")
+            self._tools.control.raise_run(Level.STOP)
+            return
+
+    def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
+        """Look again for what may start, after those events that can change the answer."""
+        if isinstance(event.body, _TELLING):
+            self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

@@ -1,0 +1,67 @@
+"""Keeps the window: looks at the machine and at what stories use, and records every change.
+
+One task looks; whoever admits stories reads the window from the snapshot.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from runner.core.events import events as ev
+from runner.core.model import ResourceSample, Status
+from runner.core.schedule.window import FIXED, Limit, Needs, Window, first, follow, least_need, limit
+from runner.story.context.context import Tools
+
+TICK_SECONDS = 2.0
+
+
+class WindowKeeper:
+    """Lets the window of one run follow the machine; `sample` blocks and is called in a thread."""
+
+    def __init__(self, *, tools: Tools, sample: Callable[[], ResourceSample]) -> None:
+        self._tools = tools
+        self._sample = sample
+
+    async def begin(self) -> Window:
+        """Set the first window."""
+        settings = self._tools.settings
+        window = first(await self._look())
+        bodies: list[ev.Body] = [_changed(window)]
+        if settings.window == FIXED:
+            told = f"the window is fixed: {settings.max_stories} at once, whatever the machine can bear"
+            bodies.append(ev.Noted(message=told))
+        self._tools.recorder.defer(*bodies)  # the first stories are recorded right behind it
+        return window
+
+    async def keep(self, window: Window) -> None:
+        """Follow the machine until cancelled."""
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            before, window = window, follow(window, await self._look())
+            if (window.stories, window.tier) != (before.stories, before.tier):
+                await self._tools.recorder.record(_changed(window))
+
+    async def _look(self) -> Limit:
+        # First the stories, then the machine: a session that ends in between makes the limit too high for
+        # one look, which the window waits out. The other way round it would fall for nothing.
+        await self._tools.meter.look()
+        needs = self._needs()
+        sample = await trio.to_thread.run_sync(self._sample)
+        self._tools.latest.sample = sample
+        return limit(sample, needs, self._tools.settings)
+
+    def _needs(self) -> Needs:
+        """Tell what stories need: as much as the hungriest so far, and at least what the settings say."""
+        meter, settings = self._tools.meter, self._tools.settings
+        least = least_need(settings)
+        if not least:
+            return Needs()
+        stories = self._tools.recorder.snapshot.stories.values()
+        return Needs(
+            story=max(meter.largest, least),
+            in_use=tuple(meter.in_use(story.id) for story in stories if story.status is Status.RUNNING),
+        )
+
+
+def _changed(window: Window) -> ev.WindowChanged:
+    return ev.WindowChanged(window=window.stories, tier=window.tier, reason=window.reason)

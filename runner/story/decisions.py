@@ -1,0 +1,237 @@
+"""The questions of a run as one queue: which are open, what answers them, and how a person is called.
+
+Pure over snapshots, except for `attention`. An answer counts once: whatever comes second is refused
+with what was chosen, and the unattended default never destroys anything nor answers in a circle.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isolation.frozen import frozen
+from runner.core import choose
+from runner.core.errors import JournalError, NotFoundError, RunnerError
+from runner.core.events import events as ev
+from runner.core.model import Decision, RunSnapshot, StoryId, StorySnapshot
+from runner.core.text.names import did_you_mean, shown
+from runner.core.text.screen import LineTail
+
+if TYPE_CHECKING:
+    from isolation.keeper.client import Keeper
+    from isolation.model import SessionSpec
+
+PERSON = "person"
+RECOMMENDED = "recommended"
+NOTIFY_SECONDS = 10.0
+"""How long a `notify` command may take; a notifier that hangs must not hold up anything."""
+
+_BY = {PERSON: "a person", RECOMMENDED: "the unattended default"}
+
+
+class AlreadyAnsweredError(RunnerError):
+    """The question has its answer; another one is refused."""
+
+    code = "answered"
+
+
+@frozen
+class OpenQuestion:
+    """One question that a story waits with, and since when, in seconds since the epoch."""
+
+    story_id: StoryId
+    decision_id: str
+    question: choose.Question
+    asked_at: float
+
+
+def open_questions(run: RunSnapshot) -> tuple[OpenQuestion, ...]:
+    """Give what is open in all stories, in the order in which it was asked."""
+    asked = [_asked(story.id, story.decision) for story in run.open_decisions if story.decision]
+    return tuple(sorted(asked, key=lambda one: one.asked_at))
+
+
+def is_open(run: RunSnapshot, story_id: StoryId, decision_id: str) -> bool:
+    """Tell whether exactly this question still waits for its answer."""
+    story = run.stories.get(story_id)
+    decision = story.decision if story else None
+    return decision is not None and decision.id == decision_id and not decision.letter
+
+
+def require_open(run: RunSnapshot, story_id: StoryId) -> OpenQuestion:
+    """Give the open question of a story, or say why there is none."""
+    story = _require_story(run, story_id)
+    if story.decision is not None and not story.decision.letter:
+        return _asked(story_id, story.decision)
+    answered = last_answer(run, story_id)
+    if answered is not None:
+        raise already_answered(story_id, answered)
+    raise NotFoundError(f"story {story_id} waits for no decision", hint=_open_words(run))
+
+
+def last_answer(run: RunSnapshot, story_id: StoryId, decision_id: str = "") -> Decision | None:
+    """Give the answered decision of that id, or without an id the newest one of the story."""
+    story = _require_story(run, story_id)
+    known = [*story.decided, *([story.decision] if story.decision else [])]
+    answered = [one for one in known if one.letter and decision_id in {"", one.id}]
+    return answered[-1] if answered else None
+
+
+def answer_event(
+    run: RunSnapshot, story_id: StoryId, text: str, *, decision_id: str = "", by: str = PERSON
+) -> ev.DecisionAnswered:
+    """Turn what a person wrote into the event to record; raises a `RunnerError` when it cannot count.
+
+    With a `decision_id` only that question is answered, never one that the story asked since.
+    """
+    if decision_id and not is_open(run, story_id, decision_id):
+        answered = last_answer(run, story_id, decision_id)
+        if answered is not None:
+            raise already_answered(story_id, answered)
+        raise NotFoundError(
+            f"story {story_id} no longer asks what this answers", hint="`autopilot-multi decide` lists anew."
+        )
+    asked = require_open(run, story_id)
+    letter = choose.parse_answer(asked.question, text)
+    return ev.DecisionAnswered(story_id=story_id, decision_id=asked.decision_id, letter=letter, by=by)
+
+
+def recommended(run: RunSnapshot, story_id: StoryId) -> ev.DecisionAnswered | None:
+    """Give the answer of `--decide-default recommended`; None where only a person may answer.
+
+    That is an option that destroys something, and a question that the default has answered before in this
+    story: the recommendation after a failure is to try again, which without a person would go on for ever.
+    """
+    story = _require_story(run, story_id)
+    if story.decision is None or story.decision.letter:
+        return None
+    asked = _asked(story_id, story.decision)
+    letter = asked.question.recommendation
+    if choose.must_confirm(asked.question, letter) or _in_a_circle(story, asked.question):
+        return None
+    return ev.DecisionAnswered(
+        story_id=story_id, decision_id=asked.decision_id, letter=letter, by=RECOMMENDED
+    )
+
+
+def already_answered(story_id: StoryId, decision: Decision) -> AlreadyAnsweredError:
+    """Say what was chosen before, and by whom."""
+    by = _BY.get(decision.by, decision.by)
+    return AlreadyAnsweredError(
+        f"story {story_id}: {by} has decided this already: {_option_words(story_id, decision)}",
+        hint="an answer counts once; `autopilot-multi status` shows what came of it.",
+    )
+
+
+async def attention(notify: str, asked: OpenQuestion, *, keeper: "Keeper", cwd: Path) -> ev.Noted | None:
+    """Call a person with the user's `notify` command; its failure comes back as a note, never as an error.
+
+    The command gets the rendered question on standard input. Nothing of it is left running.
+    """
+    from isolation.errors import IsolationError
+
+    if not notify.strip():
+        return None
+    try:
+        with _prompt(choose.render(asked.question) + "\n") as prompt:
+            complaint = await _run(_spec(notify, asked, cwd=cwd, prompt=prompt), keeper)
+    except (IsolationError, OSError) as error:
+        complaint = str(error)
+    if not complaint:
+        return None
+    return ev.Noted(story_id=asked.story_id, message=f"the notify command failed: {complaint}")
+
+
+def _asked(story_id: StoryId, decision: Decision) -> OpenQuestion:
+    return OpenQuestion(
+        story_id=story_id,
+        decision_id=decision.id,
+        question=_question(story_id, decision),
+        asked_at=decision.asked_at,
+    )
+
+
+def _question(story_id: StoryId, decision: Decision) -> choose.Question:
+    try:
+        return choose.from_json(decision.question)
+    except choose.QuestionError as error:
+        raise JournalError(
+            f"story {story_id}: the journal holds a question that cannot be asked: {error}",
+            hint="a newer version of autopilot-multi may have written it; update, then try again.",
+        ) from error
+
+
+def _require_story(run: RunSnapshot, story_id: StoryId) -> StorySnapshot:
+    story = run.stories.get(story_id)
+    if story is None:
+        raise NotFoundError(
+            f"run {run.run_id} has no story {shown(story_id)}",
+            hint=did_you_mean(story_id, run.stories) or _open_words(run),
+        )
+    return story
+
+
+def _open_words(run: RunSnapshot) -> str:
+    # Not by `open_questions`: one that cannot be read must not hide the others.
+    waiting = [story.id for story in run.open_decisions]
+    if not waiting:
+        return f"no decision is open in run {run.run_id}."
+    return f"open decisions of run {run.run_id}: {', '.join(waiting)}."
+
+
+def _option_words(story_id: StoryId, decision: Decision) -> str:
+    question = _question(story_id, decision)
+    return next(
+        (f"{one.letter}) {one.text}" for one in question.options if one.letter == decision.letter),
+        decision.letter,
+    )
+
+
+def _in_a_circle(story: StorySnapshot, question: choose.Question) -> bool:
+    """Tell whether the default has answered this before; a boundary is passed only by progress."""
+    if question.kind is choose.Kind.BOUNDARY:
+        return False
+    subject = (question.kind.value, question.title)
+    return any(
+        one.by == RECOMMENDED and (one.question.get("kind"), one.question.get("title")) == subject
+        for one in story.decided
+    )
+
+
+@contextmanager
+def _prompt(text: str) -> Iterator[Path]:
+    with tempfile.NamedTemporaryFile(prefix="autopilot-multi-question-") as file:
+        file.write(text.encode())
+        file.flush()
+        yield Path(file.name)
+
+
+def _spec(notify: str, asked: OpenQuestion, *, cwd: Path, prompt: Path) -> "SessionSpec":
+    from isolation.git.repository import scrubbed
+    from isolation.model import SessionSpec
+
+    environment = scrubbed(os.environ) | {
+        "AUTOPILOT_STORY_ID": asked.story_id,
+        "AUTOPILOT_DECISION": asked.decision_id,
+    }
+    return SessionSpec(argv=("sh", "-c", notify), cwd=cwd, env=environment, prompt=prompt)
+
+
+async def _run(spec: "SessionSpec", keeper: "Keeper") -> str:
+    """Run the command for a bounded time; give a complaint, or nothing when it went well."""
+    import trio
+
+    tail, code = LineTail(), 0
+    with trio.move_on_after(NOTIFY_SECONDS) as limit:
+        async with keeper.start(spec) as session:
+            while chunk := await session.receive():
+                tail.feed(chunk)
+            code = (await session.wait()).returncode
+    if limit.cancelled_caught:
+        return f"it was ended after {NOTIFY_SECONDS:g} s"
+    if code:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"{how}: {tail.line}".removesuffix(": ")
+    return ""

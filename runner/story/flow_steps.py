@@ -1,0 +1,358 @@
+"""How a story goes through its flow: where it stands, what a step needs, what a person must decide.
+
+The journal says where the story is; the state file in its workspace follows, and folders win over
+both when a story is met for the first time in a run. A question parks the story; the answer is
+acted upon once, when the story goes on.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, assert_never
+
+from isolation.frozen import frozen
+from isolation.git.repository import offload
+from isolation.model import Workspace
+from runner.core import choose
+from runner.core.agent_question import from_result
+from runner.core.events import events as ev
+from runner.core.flow import QUICK, FlowStep, step, transition
+from runner.core.limits.stuck import Recovery, question_digest, recovery
+from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StoryResult, StorySnapshot
+from runner.plan.shared_tree import state_folder
+from runner.records.history import Past
+from runner.story import results as verdicts
+from runner.story.answers import Effect, concerns_session, effect_of, words_for
+from runner.story.context.context import Tools
+from runner.story.decisions import recommended
+
+if TYPE_CHECKING:
+    from runner.flows.state.transitions import Overflow
+    from runner.flows.story_state import Found, StoryState
+    from runner.story.tracker_gate import TrackerGate
+
+DONE_NUMBER = FLOW_DONE.number
+CIRCUIT = 3
+"""A step that failed in this many runs after another is not begun again without a person."""
+
+
+@frozen
+class Brief:
+    """What a session is told about the step that it is for."""
+
+    step: Step
+    prompt: str
+    command: tuple[str, ...] | None
+    state_file: str
+    answers: tuple[str, ...]
+    verified: bool
+    artifacts: Callable[[], tuple[Path, ...]] | None = None
+
+
+class Stepping:
+    """One story's way through its flow."""
+
+    def __init__(self, workspace: Workspace, *, story: Story, tools: Tools) -> None:
+        self._story = story
+        self._tools = tools
+        self._record = tools.recorder.record
+        self._workspace = workspace
+        self._state = None if story.flow == QUICK.name else _open_state(workspace, story, tools)
+        self._flow = self._state.flow if self._state else QUICK
+
+    @property
+    def keeps_file(self) -> bool:
+        """Tell whether the flow has a state file; `quick` keeps its place in the journal alone."""
+        return self._state is not None
+
+    @property
+    def state_name(self) -> str:
+        """Give the state file's path in the workspace, empty without one."""
+        return self._state.path.relative_to(self._workspace.path).as_posix() if self._state else ""
+
+    @property
+    def _now(self) -> StorySnapshot:
+        return self._tools.recorder.snapshot.stories[self._story.id]
+
+    @property
+    def _past(self) -> Past:
+        return self._tools.past.get(self._story.id, Past())
+
+    @property
+    def _work_steps(self) -> tuple[FlowStep, ...]:
+        return tuple(one for one in self._flow.steps if one.kind is SessionKind.WORK)
+
+    @property
+    def is_last(self) -> bool:
+        """Tell whether no work step follows the current one."""
+        return self._following() is FLOW_DONE
+
+    @property
+    def verifies(self) -> bool:
+        """Tell whether the verify commands judge this step: it implements, is the last, or they follow it."""
+        place = self._now.place
+        numbers = [one.number for one in self._flow.steps]
+        after = numbers.index(place.number) + 1 if place.number in numbers else len(numbers)
+        checked = [one.kind for one in self._flow.steps[after : after + 1]] == [SessionKind.VERIFY]
+        return checked or self.is_last or place.name.startswith("Implement")
+
+    def brief(self) -> Brief:
+        """Give what the session for the current step is told."""
+        place = self._now.place
+        found = step(self._flow, place.number)
+        state = self._state
+        return Brief(
+            step=place,
+            prompt=found.prompt.strip() if found and state else "",
+            command=found.command if found else None,
+            state_file=str(state.path) if state else "",
+            answers=tuple(
+                words_for(question, decision.letter)
+                for decision in self._now.decided
+                if decision.letter and concerns_session(question := choose.from_json(decision.question))
+            ),
+            verified=self.verifies,
+            artifacts=partial(state.artifact_files, place.number) if state else None,
+        )
+
+    async def find_place(self) -> None:
+        """Tell where the story stands, once a run; a question parks it."""
+        if self._state is None:
+            return
+        find = partial(
+            self._state.find,
+            skipped=(*self._now.skipped_steps, *self._past.skipped),
+            failure=self._past.reason,
+            threshold=self._tools.settings.confidence_threshold,
+        )
+        found = await offload(find)
+        place = ev.PlaceFound(
+            story_id=self._story.id,
+            step_number=found.place.number,
+            step_name=found.place.name,
+            confidence=found.confidence,
+            correction=found.correction,
+        )
+        notes = [ev.Noted(story_id=self._story.id, message=note) for note in found.notes]
+        await self._record(place, *notes)
+        question = self._question_at_start(found)
+        if question is not None:
+            await self.ask(question)
+
+    def _question_at_start(self, found: "Found") -> choose.Question | None:
+        failures = self._past.failures.get(found.place.number, 0)
+        if failures >= CIRCUIT:
+            return choose.skill_failed(
+                number=found.place.number,
+                name=found.place.name,
+                sub_step="",
+                reason=f"failed in {failures} runs, last by {self._past.reason}",
+                across_runs=True,
+            )
+        asked = found.question
+        if asked is not None and asked.kind is choose.Kind.FAILURE and self._tools.retry_failed:
+            return None  # --retry-failed is the person's word
+        return asked
+
+    async def begin(self) -> bool:
+        """Say in the state file that the current step is in progress, with its retries.
+
+        False when a question about its tracker comes first.
+        """
+        if self._state is None:
+            return True
+        now = self._now
+        here = step(self._flow, now.place.number)
+        question = await self._gate(self._state).question(here) if here else None
+        if question is not None:
+            await self.ask(question)
+            return False
+        await self._keep(await offload(partial(self._state.begin, now.place, retries=now.retry_count)))
+        return True
+
+    async def attempt_failed(self, reason: str) -> None:
+        """Let the state file count a failed attempt."""
+        if self._state is not None:
+            await self._keep(await offload(partial(self._state.failed, reason)))
+
+    def missing_artifacts(self) -> tuple[str, ...]:
+        """Name what should show the step done and is not there."""
+        return self._state.missing_artifacts(self._now.place.number) if self._state else ()
+
+    async def finish_step(self) -> None:
+        """Go on to the next step; at a session boundary a person is asked first."""
+        if self._state is None:
+            return
+        place, following = self._now.place, self._following()
+        moved = transition(self._flow, place.number, summary=self._summary())
+        asks = moved.question is not None and not self._tools.settings.cross_boundaries
+        outcome = f"attempt {self._now.attempt}"
+        here = step(self._flow, place.number)
+        if here is not None and here.tracker:
+            await self._gate(self._state).mark(await offload(self._state.artifact_files, place.number))
+        overflow = await offload(
+            partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
+        )
+        await self._record(
+            self._step_finished(following), *self._memories(overflow), *self._last_commit(following)
+        )
+        if asks and moved.question is not None and following is not FLOW_DONE:
+            await self.ask(moved.question)
+
+    def _last_commit(self, following: Step) -> tuple[ev.Body, ...]:
+        """Plan the commit of the state file's last word, when the flow is over."""
+        if following is FLOW_DONE and self.keeps_file:
+            return (ev.CheckpointPlanned(story_id=self._story.id),)
+        return ()
+
+    def _summary(self) -> tuple[str, ...]:
+        done = len(self._now.finished_steps) + 1
+        return (f"Steps finished: {done} of {len(self._work_steps)}", f"Commits: {self._now.commits}")
+
+    def _following(self) -> Step:
+        numbers = [one.number for one in self._work_steps]
+        place = self._now.place.number
+        after = numbers.index(place) + 1 if place in numbers else len(numbers)
+        if after >= len(numbers):
+            return FLOW_DONE
+        return Step(number=numbers[after], name=self._work_steps[after].name)
+
+    def _step_finished(self, following: Step, *, skipped: bool = False) -> ev.StepFinished:
+        place = self._now.place
+        return ev.StepFinished(
+            story_id=self._story.id,
+            step_number=place.number,
+            step_name=place.name,
+            next_number=following.number,
+            next_name=following.name,
+            skipped=skipped,
+        )
+
+    async def ask_for_agent(self, decision: Mapping[str, Any]) -> None:
+        """Ask what an agent wrote into its result."""
+        reading = from_result(decision)
+        digest = question_digest(reading.question.title)
+        if any(digest == question_digest(str(old.question.get("title", ""))) for old in self._now.decided):
+            await self.recover("the same question was asked again after it was answered", Outcome.ASKS)
+            return
+        notes = [ev.Noted(story_id=self._story.id, message=note) for note in reading.notes]
+        if notes:
+            await self._record(*notes)
+        await self.ask(reading.question)
+
+    async def recover(self, reason: str, outcome: Outcome) -> None:
+        """Recover from a session that got nowhere: look again, try again, then ask a person."""
+        place = self._now.place
+        failures = -1
+        for session in reversed(self._now.sessions):
+            if session.step.number != place.number or session.outcome is not outcome:
+                break
+            failures += 1
+        if outcome is Outcome.ASKS:
+            failures -= 1  # the first time it was a question like any other
+        noted = ev.Noted(
+            story_id=self._story.id, message=f"step {place.number} ({place.name}) is stuck: {reason}"
+        )
+        await self._record(noted)
+        match recovery(failures):
+            case Recovery.RE_READ:
+                await self.find_place()
+            case Recovery.RETRY:
+                return
+            case Recovery.ASK:
+                details = (f"Reason: {reason}", f"Sessions of this step: {failures + 1}")
+                await self.ask(
+                    choose.recovery(skill=place.name, sub_step=f"step {place.number}", details=details)
+                )
+
+    async def ask(self, question: choose.Question) -> None:
+        """Ask a person; the unattended who want it get the recommended answer at once."""
+        asked = ev.DecisionAsked(
+            story_id=self._story.id,
+            decision_id=f"{self._story.id}-{len(self._now.decided) + 1}",
+            question=choose.to_json(question),
+        )
+        await self._record(asked)
+        if self._tools.settings.decide_default == "recommended":
+            answered = recommended(self._tools.recorder.snapshot, self._story.id)
+            if answered is not None:
+                await self._record(answered)
+
+    async def act_on_answer(self) -> StoryResult | None:
+        """Do what a person chose; while nobody has, the story is parked."""
+        decision = self._now.decision
+        if decision is None:
+            return None
+        question = choose.from_json(decision.question)
+        if not decision.letter:
+            return verdicts.parked(self._story.id, question.title)
+        effect = effect_of(question, decision.letter)
+        words = words_for(question, decision.letter)
+        memories: tuple[ev.Remembered, ...]
+        if self._state is None:
+            memories = (ev.Remembered(story_id=self._story.id, topic="decision", text=words),)
+        else:
+            memories = self._memories(await offload(self._state.decided, words))
+        applied = ev.DecisionApplied(
+            story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
+        )
+        match effect:
+            case Effect.GO_ON:
+                await self._record(applied, *memories)
+            case Effect.RETRY:
+                if self._state is not None:
+                    await offload(self._state.retried)
+                await self._record(applied, *memories)
+            case Effect.SKIP:
+                following = self._following()
+                if self._state is not None:
+                    memories += self._memories(await offload(self._state.skipped, following))
+                skipped = self._step_finished(following, skipped=True)
+                last = self._last_commit(following)
+                await self._record(applied, skipped, *memories, *last)
+            case Effect.ABORT:
+                await self._record(applied, *memories)
+                return verdicts.failed(self._story.id, f"a person chose to abort: {words}")
+            case _:
+                assert_never(effect)
+        return None
+
+    def _gate(self, state: "StoryState") -> "TrackerGate":
+        from runner.story.tracker_gate import TrackerGate
+
+        return TrackerGate(self._workspace, story_id=self._story.id, state=state, tools=self._tools)
+
+    async def _keep(self, overflow: "Overflow") -> None:
+        memories = self._memories(overflow)
+        if memories:
+            await self._record(*memories)
+
+    def _memories(self, overflow: "Overflow") -> tuple[ev.Remembered, ...]:
+        """Keep in the journal what the dialect has no section for."""
+        kept = [("decision", text) for text in overflow.decisions]
+        kept += [
+            ("retry", f"{row.step} {row.name}, attempt {row.attempt}: {row.reason}")
+            for row in overflow.retries
+        ]
+        kept += [("blocker", text) for text in overflow.blockers]
+        return tuple(ev.Remembered(story_id=self._story.id, topic=topic, text=text) for topic, text in kept)
+
+
+async def open_stepping(workspace: Workspace, story: Story, tools: Tools) -> Stepping:
+    """Begin a story's way through its flow; reads its state file, if the flow has one."""
+    begin = partial(Stepping, workspace, story=story, tools=tools)
+    return begin() if story.flow == QUICK.name else await offload(begin)
+
+
+def _open_state(workspace: Workspace, story: Story, tools: Tools) -> "StoryState":
+    """Open the state file of a story that follows a flow; loaded here, since most stories do not."""
+    from runner.flows.story_state import StoryState
+
+    return StoryState(
+        flow_name=story.flow,
+        dialect=story.dialect or tools.settings.dialect,
+        workspace=workspace.path,
+        folder=state_folder(story.id) if tools.sharing else "_docs",
+        exchange=tools.exchange(workspace.path, story.id),
+        top=tools.repository.top,
+    )

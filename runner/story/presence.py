@@ -1,0 +1,90 @@
+"""Being seen: a session's entry in the registry for exactly as long as its block runs.
+
+The registry is a courtesy to others. A disk that refuses it is worth a note, and never costs a story.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import trio
+
+from runner.machine.registry import Entry, Registry
+from runner.story.context.error_groups import alone
+
+BEAT_SECONDS = 60.0
+WITHDRAW_SECONDS = 5.0
+"""How long the end of a session waits for a disk that hangs; the entry then ages by itself."""
+
+
+@asynccontextmanager
+async def present(
+    registry: Registry,
+    entry: Entry,
+    *,
+    note: Callable[[str], None],
+    clock: Callable[[], float] = time.time,
+) -> AsyncIterator["Presence"]:
+    """Let others see a session while the block runs; `note` hears of a disk that does not.
+
+    The entry is written and withdrawn beside the block, which may have other things to do meanwhile.
+    """
+    presence = Presence(registry, entry, note=note, clock=clock)
+    with alone():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(presence.keep)
+            try:
+                yield presence
+            finally:
+                presence.end()
+
+
+class Presence:
+    """The entry of one session, from the first beat to its withdrawal."""
+
+    def __init__(
+        self, registry: Registry, entry: Entry, *, note: Callable[[str], None], clock: Callable[[], float]
+    ) -> None:
+        self._registry = registry
+        self._entry = entry
+        self._note = note
+        self._clock = clock
+        self._seen = trio.Event()
+        self._beating = trio.CancelScope()
+        self._complained = False
+
+    async def seen(self) -> None:
+        """Wait until the entry is there, or cannot be."""
+        await self._seen.wait()
+
+    def end(self) -> None:
+        """Have the entry withdrawn; again is harmless."""
+        self._beating.cancel()
+
+    async def keep(self) -> None:
+        """Beat until the end, then withdraw."""
+        try:
+            with self._beating:
+                while True:
+                    await self._beat()
+                    self._seen.set()
+                    await trio.sleep(BEAT_SECONDS)
+        finally:
+            with trio.move_on_after(WITHDRAW_SECONDS, shield=True):
+                await self._withdraw()
+
+    async def _beat(self) -> None:
+        entry = replace(self._entry, heartbeat=self._clock())
+        try:
+            await trio.to_thread.run_sync(self._registry.write, entry)
+        except OSError as error:
+            if not self._complained:
+                self._note(f"other sessions cannot see {entry.session_id}: {error}")
+            self._complained = True
+
+    async def _withdraw(self) -> None:
+        try:
+            await trio.to_thread.run_sync(self._registry.withdraw, self._entry, abandon_on_cancel=True)
+        except OSError as error:
+            self._note(f"{self._entry.session_id} has ended, but its entry in the registry stays: {error}")

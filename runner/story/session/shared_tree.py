@@ -1,0 +1,75 @@
+"""One session in whatever place its story has; in a shared tree with a look at what it did, or tried to."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from isolation.git.commits import named
+from isolation.git.repository import offload
+from isolation.shared_tree.findings import Finding
+from isolation.shared_tree.refusals import Refusals
+from runner.core.events.events import Noted
+from runner.core.model import Outcome
+from runner.plan.guard import UNSEEN
+from runner.plan.shared_tree import Sharing
+from runner.story.context.context import Tools
+from runner.story.session.log import SessionLog
+from runner.story.session.session import SessionOrder, SessionVerdict, run_session
+
+_ENDED_BY_US = frozenset({Outcome.STOPPED, Outcome.STALLED})
+
+
+async def run_watched(order: SessionOrder, tools: Tools) -> SessionVerdict:
+    """Run one session to its end; changes outside its story's claim, made or tried, make it a failed one."""
+    if tools.sharing is None:
+        return await _run(order, tools)
+    return await _run_shared(order, tools, tools.sharing)
+
+
+async def _run(order: SessionOrder, tools: Tools) -> SessionVerdict:
+    return await run_session(
+        order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control, meter=tools.meter
+    )
+
+
+async def _run_shared(order: SessionOrder, tools: Tools, sharing: Sharing) -> SessionVerdict:
+    async with sharing.watch.session(order.story_id) as watched:
+        confinement = await offload(sharing.confine, order.story_id)
+        spec = replace(order.spec, env={**order.spec.env, **sharing.refusal}, confinement=confinement)
+        places = sharing.places(spec.cwd, order.story_id)
+        verdict = await _run(replace(order, spec=spec, places=places), tools)
+    refused = await _refused(order, verdict, sharing)
+    witness_lost = confinement is not None and confinement.witnessed and verdict.attempts is None
+    notes = (*(finding.words for finding in watched.findings), refused.words, refused.note)
+    notes += (UNSEEN,) if witness_lost and verdict.exit_code is not None else ()
+    told = [Noted(story_id=order.story_id, message=words) for words in notes if words]
+    if told:
+        await tools.recorder.record(*told)
+    return _judged(verdict, watched.findings, refused)
+
+
+async def _refused(order: SessionOrder, verdict: SessionVerdict, sharing: Sharing) -> Refusals:
+    """Judge what the session tried in vain, and name all of it in its log: it may have said nothing."""
+    if verdict.attempts is None:
+        return Refusals()
+    refused = await offload(sharing.judge, order.story_id, verdict.attempts)
+    with SessionLog(order.log, cap=order.log_cap) as log:
+        for path in (*refused.foreign, *refused.forgiven):
+            log.write(f"autopilot-multi: refused outside its claim: {named([path])}\n".encode())
+    return refused
+
+
+def _judged(verdict: SessionVerdict, findings: Sequence[Finding], refused: Refusals) -> SessionVerdict:
+    """Fail a session that changed, or tried to change, what is not its own."""
+    if verdict.outcome in _ENDED_BY_US or not (findings or refused.foreign):
+        return verdict
+    words = "; ".join((*(finding.words for finding in findings), *filter(None, (refused.words,))))
+    lines = []
+    if findings:
+        lines.append("These paths were changed and lie outside your claim; the changes were taken back:")
+        lines += [path for finding in findings for path in finding.quarantine.paths]
+    if refused.foreign:
+        lines.append("You tried to change these paths, which lie outside your claim; it was refused:")
+        lines += refused.foreign
+    if verdict.outcome is Outcome.FAILED:  # it had troubles of its own, too
+        lines += ["", verdict.output]
+    return replace(verdict, outcome=Outcome.FAILED, detail=words, output="\n".join(lines))

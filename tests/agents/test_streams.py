@@ -1,0 +1,263 @@
+"""What each agent's lines are read as, and how each is started and resumed."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runner.agents.catalogue import KNOWN
+from runner.agents.faults import failed, fault_of
+from runner.agents.listener import Hearing
+from runner.agents.protocol import Agent, Job
+from runner.core.limits.agent_output import Fault, Final
+from runner.core.limits.agent_sessions import AGENT_PROGRAMS
+from runner.core.model import Story, StoryId
+from runner.core.settings import AgentSettings
+from runner.plan.settings.agents import KNOWN_AGENTS
+
+JOB = Job(
+    story=Story(id=StoryId("a"), title="A", prompt="Do it."),
+    workspace=Path("/w/a"),
+    session_id="run/a/01-implement-1",
+    model="m-1",
+    prompt=Path("/w/a/prompt.md"),
+    git_dirs=(Path("/r/.git"), Path("/r/.git/worktrees/a")),
+    verify=("make test", "odd (one)"),
+    cost=1.5,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "subtype",
+                    "message",
+                    "content",
+                    "item",
+                    "usage",
+                    "part",
+                    "error",
+                    "result",
+                    "tokens",
+                    "stats",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+KINDS = st.sampled_from(
+    [
+        *("assistant", "user", "system", "result", "rate_limit_event", "thread.started", "item.started"),
+        *("item.completed", "turn.completed", "turn.failed", "error", "tool_use", "text", "step_finish"),
+        *("message", "tool_result"),
+    ]
+)
+
+
+def agent(name: str, **settings: Any) -> Agent:
+    """Make a known agent."""
+    return KNOWN[name](AgentSettings(**settings))
+
+
+def heard(name: str, *events: object) -> Hearing:
+    """Let an agent's events be heard."""
+    hearing = Hearing(agent(name))
+    for event in events:
+        hearing.feed(json.dumps(event).encode() + b"\n", 0.0)
+    return hearing
+
+
+def test_the_lists_of_known_agents_agree() -> None:
+    """Settings, `auto` and the search for processes know the same programs, in the same order."""
+    assert tuple(KNOWN) == KNOWN_AGENTS == tuple(program.name for program in AGENT_PROGRAMS)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@given(kind=KINDS, rest=JSON, noise=st.binary(max_size=40))
+def test_no_line_breaks_a_parser(name: str, kind: str, rest: object, noise: bytes) -> None:
+    """Whatever an agent prints, it is read or left out."""
+    reader = agent(name)
+    event = {**(rest if isinstance(rest, dict) else {"message": rest}), "type": kind}
+    for line in (noise, json.dumps(rest).encode(), json.dumps(event).encode(), b"[" * 100_000):
+        reader.parse(line)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_agent_is_told_its_model_and_its_own_arguments(name: str) -> None:
+    """The model is given at the start and at every resume; the user's arguments and variables too."""
+    own = agent(name, args=("--own",), env={"X": "1"})
+    for job in (JOB, replace(JOB, conversation="c-1")):
+        launch = own.launch(job)
+        assert launch.argv[0] == name
+        assert {"m-1", "--own"} <= set(launch.argv)
+        assert launch.env["X"] == "1"
+    assert "" not in own.launch(replace(JOB, model="")).argv
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "opencode", "gemini", "qwen"])
+def test_a_conversation_is_resumed_by_its_id(name: str) -> None:
+    """The id stands among the arguments, and is what the next session is known by."""
+    launch = agent(name).launch(replace(JOB, conversation="c-1"))
+    assert "c-1" in launch.argv
+    assert launch.conversation == "c-1"
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_bypass_is_only_the_users_word(name: str) -> None:
+    """The default gives no agent all permissions; `bypass` changes the command where it can."""
+    free = {"bypassPermissions", "danger-full-access", "--auto", "yolo"}
+    least, bypass = (agent(name, permissions=word).launch(JOB).argv for word in ("edit", "bypass"))
+    assert not free & set(least)
+    assert (least == bypass) is (name == "aider")  # it runs no command unseen, whatever it is told
+
+
+def test_claude_may_edit_and_run_what_judges_it() -> None:
+    """A verify command that its rules can express is allowed; others are not cut into something else."""
+    argv = agent("claude").launch(JOB).argv
+    allowed = argv[argv.index("--allowedTools") + 1].split(",")
+    assert "Bash(make test)" in allowed
+    assert not any("odd" in rule for rule in allowed)
+    assert "Bash(git push:*)" not in allowed
+    assert argv[argv.index("--max-budget-usd") + 1] == "1.5000"
+
+
+def test_codex_tells_tools_messages_and_errors() -> None:
+    """Its items are tools with a beginning and an end; a warning and a reconnect are no end."""
+    command = {"id": "i1", "type": "command_execution", "command": "make\ntest"}
+    hearing = heard(
+        "codex", {"type": "thread.started", "thread_id": "t"}, {"type": "item.started", "item": command}
+    )
+    assert (hearing.tally.conversation, hearing.line) == ("t", "command execution: make test")
+    assert hearing.tally.busy(1.0)
+    hearing = heard("codex", {"type": "error", "message": "Reconnecting... 1/5 (unexpected status 529)"})
+    assert hearing.tally.busy(1.0)
+    assert hearing.tally.final is None
+    refused = {"type": "error", "message": "Reconnecting... 2/5 (unexpected status 401 Unauthorized)"}
+    assert heard("codex", refused).hopeless
+
+
+def test_a_complaint_is_found_above_a_trace() -> None:
+    """A program that ends before its first event says why in plain words, and perhaps where in its code."""
+    hearing = Hearing(agent("codex"))
+    error = b"Error: thread/resume failed: no rollout found for thread id x (code -32600)\n"
+    hearing.feed(error + b"\nStack backtrace:\n   0: <unknown>\n", 0.0)
+    verdict = hearing.verdict(1, "0: <unknown>", at=0.0)
+    assert verdict is not None
+    assert (verdict.fault, verdict.words) == (Fault.LOST, error.decode().strip())
+    assert Hearing(agent("codex")).verdict(1, "0: <unknown>", at=0.0) is None
+
+
+def test_opencode_sums_its_steps() -> None:
+    """Each step tells its own tokens and cost; the last one that stops is the end."""
+    step = {"tokens": {"input": 10, "output": 2, "cache": {"read": 4}}, "cost": 0.5}
+    hearing = heard(
+        "opencode",
+        {"type": "step_finish", "sessionID": "s", "part": {**step, "reason": "tool-calls"}},
+        {"type": "tool_use", "part": {"id": "p", "tool": "bash", "state": {"input": {"command": "ls"}}}},
+        {"type": "step_finish", "part": {**step, "reason": "stop"}},
+    )
+    tally = hearing.tally
+    assert (tally.conversation, tally.uses, tally.usage.input_tokens, tally.usage.cost_usd) == (
+        "s",
+        1,
+        20,
+        1.0,
+    )
+    assert tally.final is not None
+    assert tally.final.ok
+    error = {"type": "error", "error": {"name": "APIError", "data": {"message": "no", "statusCode": 429}}}
+    final = heard("opencode", error).tally.final
+    assert final is not None
+    assert final.fault is Fault.LIMIT
+
+
+def test_qwen_hides_an_error_in_a_success() -> None:
+    """`[API Error: 401 …]` as the result of a success is a failure."""
+    result = {"type": "result", "subtype": "success", "is_error": False, "result": "[API Error: 401 bad key]"}
+    final = heard("qwen", result).tally.final
+    assert final is not None
+    assert (final.ok, final.fault) == (False, Fault.PERMANENT)
+
+
+def test_gemini_and_aider_tell_what_they_used() -> None:
+    """Gemini in its last event, aider in a line of text for each message."""
+    stats = {"input_tokens": 7, "output_tokens": 3}
+    assert heard("gemini", {"type": "result", "status": "success", "stats": stats}).tally.usage.tokens == 10
+    hearing = Hearing(agent("aider"))
+    line = b"Tokens: 2.5k sent, 120 received. Cost: $0.01 message, $0.02 session.\n"
+    hearing.feed(line * 2, 0.0)
+    usage = hearing.tally.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (5000, 240, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        ("litellm.AuthenticationError: AuthenticationError: OpenAIException - bad key", Fault.PERMANENT),
+        ("litellm.NotFoundError: OpenAIException - no such model", Fault.PERMANENT),
+        ("litellm.RateLimitError: RateLimitError: OpenAIException - slow down", Fault.LIMIT),
+        ("litellm.InternalServerError: AnthropicException - Overloaded", Fault.TRANSIENT),
+        ("litellm.APIConnectionError: OpenAIException - Connection error.", Fault.TRANSIENT),
+        ("litellm.Timeout: APITimeoutError - Request timed out.", Fault.TRANSIENT),
+    ],
+)
+def test_an_error_of_aider_is_its_last_word_until_a_reply_comes(error: str, fault: Fault) -> None:
+    """It ends with 0 all the same; a reply after a retry, or one that quotes an error, makes it good."""
+    hearing = Hearing(agent("aider"))
+    hearing.feed(f"{error}\nRetrying in 4.0 seconds...\n".encode(), 0.0)
+    verdict = hearing.verdict(0, "", at=0.0)
+    assert verdict is not None
+    assert (verdict.ok, verdict.fault) == (False, fault)
+    assert (hearing.tally.busy(3.0), hearing.tally.busy(5.0)) == (True, False)
+    assert not hearing.hopeless
+    hearing.feed(b"Tokens: 1.0k sent, 10 received.\n", 6.0)
+    assert hearing.verdict(0, "", at=0.0) == Final(ok=True)
+
+
+def test_aider_leaves_nothing_in_the_worktree() -> None:
+    """Its histories go where the prompt is; its cache, which stays, is ignored by git."""
+    argv = agent("aider").launch(JOB).argv
+    for flag in ("--chat-history-file", "--input-history-file"):
+        assert Path(argv[argv.index(flag) + 1]).parent == JOB.prompt.parent
+    assert agent("aider").traits.litter == ("/.aider.tags.cache.v*/",)
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("exceeded retry limit, last status: 429 Too Many Requests", Fault.LIMIT),
+        ("unexpected status 401 Unauthorized: no", Fault.PERMANENT),
+        ("unexpected status 503 Service Unavailable", Fault.TRANSIENT),
+        ("Selected model is at capacity. Please try a different model.", Fault.TRANSIENT),
+        ("stream disconnected before completion: idle timeout waiting for SSE", Fault.TRANSIENT),
+        ("Missing environment variable: `FM_KEY`.", Fault.PERMANENT),
+        ("API Error: Unable to connect to API (ConnectionRefused)", Fault.TRANSIENT),
+        ("API Error: Repeated 529 Overloaded errors", Fault.TRANSIENT),
+        ("Not logged in · Please run /login", Fault.PERMANENT),
+        ("No conversation found with session ID: x", Fault.LOST),
+        ("No saved session found with ID x. Run `qwen --resume` without an ID to choose.", Fault.LOST),
+        ("Error resuming session: No previous sessions found for this project.", Fault.LOST),
+        ('Error resuming session: Invalid session identifier "x".', Fault.LOST),
+        ("thread/resume failed: no rollout found for thread id x (code -32600)", Fault.LOST),
+        ("the tests do not pass", None),
+    ],
+)
+def test_words_tell_the_class_of_a_fault(words: str, fault: Fault | None) -> None:
+    """Seen in the real programs; what is not known is the work's own failure."""
+    assert fault_of(words) is fault
+
+
+def test_the_time_that_a_limit_names_is_kept() -> None:
+    """As seconds from now, or as an instant."""
+    assert failed("rate limit: try again in 20s", at=100.0).until == 120.0
+    assert failed("Claude AI usage limit reached|1790000000", at=100.0).until == 1790000000.0

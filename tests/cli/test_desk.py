@@ -1,0 +1,303 @@
+"""The desk: questions on a real terminal, beside a run that goes on."""
+
+import os
+import pty
+import tty
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from runner.cli.desk import TerminalDesk
+from runner.core import choose
+from runner.core.events import events as ev
+from runner.core.model import RunSnapshot, Status, StoryId
+from runner.records.event_log import Recorder
+from runner.records.journal import Journal
+from tests.records.sample_runs import RUN, event, snapshot, started
+from tests.report.asking import COLOUR, OVERWRITE, answered, asks
+
+
+class Port:
+    """The run beside the desk: a real recorder over a real journal, and what the screen was told."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.screen: list[str] = []
+        self.put_offs = 0
+        self.given_up = trio.Event()
+        self._changed = trio.Event()
+        recorder.subscribe(lambda _event, _run: self._wake())
+
+    def snapshot(self) -> RunSnapshot:
+        """Give the run as the recorder has it."""
+        return self.recorder.snapshot
+
+    async def changed(self) -> None:
+        """Wait for the next event."""
+        await self._changed.wait()
+
+    async def answer(self, answer: ev.DecisionAnswered) -> None:
+        """Record it and let the story go on, together."""
+        await self.recorder.record(answer, ev.StoryRequeued(story_id=answer.story_id))
+
+    def put_off(self) -> None:
+        """Note that fewer answers will come."""
+        self.put_offs += 1
+        self.given_up.set()
+
+    def pause(self) -> None:
+        """Note that the screen is taken."""
+        self.screen.append("pause")
+
+    def go_on(self) -> None:
+        """Note that the screen is given back."""
+        self.screen.append("go on")
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+@dataclass(slots=True)
+class Terminal:
+    """A pseudo-terminal: what a person types goes in, what the desk prints is read."""
+
+    master: int
+    slave: int
+    seen: str = ""
+    taken: int = 0
+
+    def write(self, text: str) -> None:
+        """Print, as the program does."""
+        os.write(self.slave, text.encode())
+
+    def type(self, text: str) -> None:
+        """Type, as a person does."""
+        os.write(self.master, text.encode())
+
+    async def expect(self, text: str) -> str:
+        """Read on until `text` appears; gives what was printed up to there."""
+        while (at := self.seen.find(text, self.taken)) < 0:
+            await trio.lowlevel.wait_readable(self.master)
+            self.seen += os.read(self.master, 65536).decode().replace("\r\n", "\n")
+        before, self.taken = self.seen[self.taken : at], at + len(text)
+        return before
+
+
+@contextmanager
+def open_terminal() -> Iterator[Terminal]:
+    master, slave = pty.openpty()
+    terminal = Terminal(master=master, slave=slave)
+    try:
+        yield terminal
+    finally:
+        for descriptor in {terminal.master, slave} - {-1}:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A desk at its terminal, beside its run."""
+
+    terminal: Terminal
+    port: Port
+    desk: TerminalDesk
+
+    @property
+    def run(self) -> RunSnapshot:
+        """The run now."""
+        return self.port.snapshot()
+
+    async def record(self, events: list[ev.Event]) -> None:
+        """Let something happen to the run."""
+        await self.port.recorder.record(*(one.body for one in events))
+
+    async def answered(self, name: str) -> str:
+        """Wait until a story has its answer."""
+        while not (story := self.run.stories[StoryId(name)]).decision or not story.decision.letter:
+            await self.port.changed()
+        return story.decision.letter
+
+
+@asynccontextmanager
+async def serving(path: Path, events: list[ev.Event]) -> AsyncIterator[Scene]:
+    """Let a desk serve a run for the length of a block."""
+    with trio.fail_after(20), open_terminal() as terminal, Journal.open(path / "journal.db") as journal:
+        journal.append(events)
+        port = Port(Recorder(store=journal, snapshot=snapshot(journal.events(RUN))))
+        desk = TerminalDesk(source=terminal.slave, write=terminal.write)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.serve, port)
+            yield Scene(terminal=terminal, port=port, desk=desk)
+            nursery.cancel_scope.cancel()
+        assert port.screen.count("pause") == port.screen.count("go on"), "the screen is always given back"
+
+
+PROMPT = "answer [A/B, Enter for later]: "
+
+
+async def test_the_desk_rings_shows_the_form_and_records_the_answer(tmp_path: Path) -> None:
+    """Acceptance 61 and 63: bell, the exact form, one answer in the journal; the story goes on."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        printed = await scene.terminal.expect(PROMPT)
+        assert printed == f"\a\nstory a asks:\n{choose.render(COLOUR)}\n"
+        assert scene.port.screen == ["pause"]
+        assert scene.desk.waits(scene.run)
+        scene.terminal.type("a\n")
+        assert await scene.answered("a") == "A"
+        assert scene.run.stories[StoryId("a")].status is Status.QUEUED
+        assert not scene.desk.waits(scene.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.port.screen == ["pause", "go on"]
+    with Journal.open(tmp_path / "journal.db") as journal:
+        answers = [one.body for one in journal.events(RUN) if isinstance(one.body, ev.DecisionAnswered)]
+    assert [(one.decision_id, one.letter, one.by) for one in answers] == [("a-1", "A", "person")]
+
+
+async def test_several_stories_form_one_queue(tmp_path: Path) -> None:
+    """The next question is asked when the one before it is answered; late ones join at the end."""
+    async with serving(tmp_path, [started("a", "b", "c"), *asks("b", 1, COLOUR)]) as scene:
+        assert "story b asks" in await scene.terminal.expect(PROMPT)
+        await scene.record(asks("c", 2, COLOUR))
+        await scene.record(asks("a", 3, COLOUR))
+        scene.terminal.type("A\n")
+        assert "story c asks (1 more open):" in await scene.terminal.expect(PROMPT)
+        scene.terminal.type("B\n")
+        assert "story a asks:" in await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert [await scene.answered(name) for name in ("b", "c", "a")] == ["A", "B", "A"]
+        assert scene.port.screen.count("pause") == 1, "the screen stays still between questions"
+
+
+async def test_what_is_no_answer_is_explained_and_asked_again(tmp_path: Path) -> None:
+    """A wrong letter costs nothing."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("C\n")
+        told = await scene.terminal.expect(PROMPT)
+        assert "'C' is no answer to: Red or blue?\nanswer with A or B." in told
+        assert scene.run.open_decisions
+        scene.terminal.type("B\n")
+        assert await scene.answered("a") == "B"
+
+
+async def test_enter_leaves_the_question_for_later(tmp_path: Path) -> None:
+    """The story stays parked, is not asked again in this run, and the others are."""
+    async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR), *asks("b", 2, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("\n")
+        assert "autopilot-multi decide a LETTER" in await scene.terminal.expect("story b asks")
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert await scene.answered("b") == "A"
+        await scene.record([event(5, ev.Noted(message="something else happens"))])
+        await trio.testing.wait_all_tasks_blocked()
+        assert [story.id for story in scene.run.open_decisions] == ["a"]
+        assert not scene.desk.waits(scene.run), "nothing keeps the run from its end"
+        assert scene.port.put_offs == 1
+
+
+async def test_only_destructive_choices_are_confirmed(tmp_path: Path) -> None:
+    """Acceptance 63: `n` decides nothing and asks again; `y` decides; a harmless option needs no word."""
+    events = [started("a", "b"), *asks("a", 1, OVERWRITE), *asks("b", 2, OVERWRITE)]
+    async with serving(tmp_path, events) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert "This will overwrite files in _docs/02_tasks" in await scene.terminal.expect("[y/N]: ")
+        scene.terminal.type("\n")
+        assert "nothing was decided" in await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        await scene.terminal.expect("[y/N]: ")
+        assert scene.run.stories[StoryId("a")].status is Status.PARKED
+        scene.terminal.type("y\n")
+        assert await scene.answered("a") == "A"
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("B\n")
+        assert await scene.answered("b") == "B"
+
+
+async def test_what_was_typed_before_the_question_is_no_answer(tmp_path: Path) -> None:
+    """A stray Enter while the dashboard is shown puts nothing off."""
+    async with serving(tmp_path, [started("a")]) as scene:
+        scene.terminal.type("\nA\n")
+        await trio.testing.wait_all_tasks_blocked()
+        await scene.record(asks("a", 1, COLOUR))
+        await scene.terminal.expect(PROMPT)
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.run.open_decisions
+        assert scene.port.put_offs == 0
+        scene.terminal.type("B\n")
+        assert await scene.answered("a") == "B"
+
+
+async def test_only_parked_stories_are_asked_about(tmp_path: Path) -> None:
+    """A story that is still closing its workspace could not go on with an answer; its turn comes."""
+    asked, parked = asks("a", 1, COLOUR)
+    async with serving(tmp_path, [started("a"), asked]) as scene:
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.port.screen == []
+        await scene.record([parked])
+        assert "story a asks:" in await scene.terminal.expect(PROMPT)
+
+
+async def test_an_answer_from_elsewhere_takes_the_question_back(tmp_path: Path) -> None:
+    """`decide` in another terminal is faster: the desk says so and goes on with the next."""
+    async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR), *asks("b", 2, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        await scene.record([answered("a", 3, "B")])
+        told = await scene.terminal.expect("story b asks")
+        assert "story a has its answer from elsewhere: B) Blue" in told
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("A\n")
+        assert await scene.answered("b") == "A"
+
+
+async def test_the_end_of_the_input_ends_the_asking(tmp_path: Path) -> None:
+    """Ctrl-D: the stories stay parked, the run may end, and nothing more is asked."""
+    async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.terminal.type("\x04")
+        await scene.terminal.expect("nobody answers here any more")
+        await scene.port.given_up.wait()
+        assert not scene.desk.waits(scene.run)
+        await scene.record(asks("b", 2, COLOUR))
+        assert not scene.desk.waits(scene.run)
+        assert len(scene.run.open_decisions) == 2
+
+
+async def test_a_terminal_that_hangs_up_ends_the_asking(tmp_path: Path) -> None:
+    """A closed window is nobody who answers, and no error."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        os.close(scene.terminal.master)
+        scene.terminal.master = -1
+        await scene.port.given_up.wait()
+        assert not scene.desk.waits(scene.run)
+
+
+async def test_closing_the_desk_takes_the_question_back(tmp_path: Path) -> None:
+    """A run that stops does not wait for a person; the question stays open."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        scene.desk.close()
+        await scene.terminal.expect("\n")
+        assert not scene.desk.waits(scene.run)
+        assert scene.run.open_decisions
+        await trio.testing.wait_all_tasks_blocked()
+        assert scene.port.screen == ["pause", "go on"]
+
+
+async def test_typing_slowly_holds_up_nobody(tmp_path: Path) -> None:
+    """Half a line leaves the run alone until its end comes."""
+    async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
+        await scene.terminal.expect(PROMPT)
+        tty.setcbreak(scene.terminal.slave)  # every key is there at once
+        scene.terminal.type("B) ")
+        await scene.record([event(2, ev.Noted(message="the run goes on"))])
+        assert scene.run.open_decisions
+        scene.terminal.type("blue\n")
+        assert await scene.answered("a") == "B"

@@ -1,0 +1,47 @@
+"""Sandboxes that get in each other's way: said where it is so, and nowhere else."""
+
+from dataclasses import replace
+
+import pytest
+
+from isolation.model import IsolationMode
+from runner.agents.known.aider import AiderAgent
+from runner.agents.known.codex import CodexAgent
+from runner.agents.protocol import Agent
+from runner.core.settings import AgentSettings, Settings
+from runner.plan.agent_conflicts import crowding
+from tests.core.test_graph import story
+
+CODEX, AIDER = CodexAgent(AgentSettings()), AiderAgent(AgentSettings())
+SHARED = Settings(bg_isolation=IsolationMode.NONE, max_stories=3)
+
+
+def _told(agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings) -> list[str]:
+    stories = [replace(story(name), owns=(glob,)) for name, glob in zip("abc", globs, strict=False)]
+    chosen = {each.id: agent for each, agent in zip(stories, agents, strict=False)}
+    return [friction.line for friction in crowding(stories, chosen, settings)]
+
+
+def test_two_that_own_no_folder_are_told_of() -> None:
+    """Their number is named, and the way out."""
+    (line,) = _told((CODEX, CODEX, CODEX), ("**/*.md", "**/*.txt", "docs/**"), SHARED)
+    assert line.startswith("codex: 2 of its stories")
+    assert "[agents.codex]" in line
+
+
+@pytest.mark.parametrize(
+    ("agents", "globs", "settings"),
+    [
+        ((CODEX, CODEX), ("**/*.md", "docs/**"), SHARED),
+        ((CODEX, CODEX), ("a/**", "docs/**"), SHARED),
+        ((AIDER, AIDER), ("**/*.md", "**/*.txt"), SHARED),
+        ((CODEX, CODEX), ("**/*.md", "**/*.txt"), replace(SHARED, max_stories=1)),
+        ((CODEX, CODEX), ("**/*.md", "**/*.txt"), replace(SHARED, bg_isolation=IsolationMode.WORKTREE)),
+    ],
+    ids=["one alone", "folders", "no sandbox", "one at a time", "worktrees"],
+)
+def test_nothing_is_said_where_they_do_not_meet(
+    agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings
+) -> None:
+    """A warning that does not apply is one that nobody reads the next time."""
+    assert _told(agents, globs, settings) == []

@@ -1,0 +1,242 @@
+"""Settings: which place decides, and that every value knows its origin."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from runner.core.errors import SettingsError
+from runner.core.model import ContinuePolicy
+from runner.core.settings import AgentSettings, Price, Settings, TierSettings
+from runner.plan.settings.fields import KEYS
+from tests.plan.settings_places import Places
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """Give empty places."""
+    return Places(tmp_path)
+
+
+def test_nothing_set_gives_the_defaults(places: Places) -> None:
+    """Every key is there, from the defaults."""
+    loaded = places.load()
+    assert loaded.settings == Settings()
+    assert loaded.origins == dict.fromkeys(KEYS, "default")
+    assert loaded.notes == ()
+
+
+def test_each_place_gives_way_to_the_one_before(places: Places) -> None:
+    """Flags, environment, project, Session Config, user, defaults: in this order."""
+    seen = []
+    places.user("max-stories = 5\nmodel = 'u'")
+    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
+    places.block("max-stories: 6")
+    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
+    places.project("max-stories = 7")
+    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
+    places.environ["AUTOPILOT_MULTI_MAX_STORIES"] = "8"
+    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
+    flagged = places.load(max_stories="9")
+    seen.append((flagged.settings.max_stories, flagged.origins["max-stories"]))
+    assert seen == [
+        (5, "~/.config/autopilot-multi/config.toml"),
+        (6, "AGENTS.md"),
+        (7, "autopilot-multi.toml"),
+        (8, "environment AUTOPILOT_MULTI_MAX_STORIES"),
+        (9, "flag --max-stories"),
+    ]
+    assert (flagged.settings.model, flagged.origins["model"]) == (
+        "u",
+        "~/.config/autopilot-multi/config.toml",
+    )
+
+
+def test_every_key_of_a_file_arrives(places: Places) -> None:
+    """What the settings know, a file can set."""
+    places.project(
+        'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
+        "prompt-template = 'p.md'\n"
+        "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
+        "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nstory-token-budget = 9\n"
+        "story-cost-budget = 2\nsession-tokens = 5\nsession-cost = 0.5\npeer-abort = 3\nselector = 'pick'\n"
+        "bg-isolation = 'none'\nguard = false\n"
+        "base = 'main'\ncontinue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
+        "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
+        "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
+        "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
+        "deconflict-paths = ['packages/{id}/**', 'a=x,y']\nenforce = 'detect'\nshared-writable = ['x/**']\n"
+        "[hooks]\nafter_create = 'a'\nbefore-run = 'b'\n"
+        "[agents.mine]\nargv = ['./agent', '{id}']\nresume = ['./agent', '-c']\nenv = {KEY = 'x'}\n"
+        "[agents.claude]\npermissions = 'bypass'\nargs = ['--bare']\n"
+        "[agents.lines]\nargv = ['l']\n[agents.lines.events]\ninput-tokens = 'u.in'\nusage = 'sum'\n"
+        "[prices.big]\ninput = 1\noutput = 2\n"
+        "[tiers.warn]\nmemory-gb = 5\npeers = 5\n"
+    )
+    loaded = places.load()
+    settings = loaded.settings
+    assert all(
+        getattr(settings, name) != getattr(Settings(), name)
+        for name in (
+            "continue_",
+            "hooks",
+            "tiers",
+            *(key.replace("-", "_") for key in KEYS if key != "continue"),
+        )
+    )
+    assert settings.continue_ is ContinuePolicy.ALWAYS
+    assert (settings.hooks.after_create, settings.hooks.before_run) == ("a", "b")
+    mine = AgentSettings(argv=("./agent", "{id}"), resume=("./agent", "-c"), env={"KEY": "x"})
+    claude = AgentSettings(args=("--bare",), permissions="bypass")
+    lines = AgentSettings(argv=("l",), events={"input-tokens": "u.in", "usage": "sum"})
+    assert settings.agents == {"mine": mine, "claude": claude, "lines": lines}
+    assert settings.prices == {"big": Price(input=1, output=2)}
+    assert (settings.tiers.warn.memory_gb, settings.tiers.warn.peers, settings.tiers.warn.swap_gb) == (
+        5,
+        5,
+        2,
+    )
+    assert set(loaded.origins.values()) == {"autopilot-multi.toml"}
+    assert {"hooks.after_create", "agents.mine", "tiers.warn.peers"} <= set(loaded.origins)
+
+
+def test_every_cell_of_the_tiers_can_be_set(places: Places) -> None:
+    """Each threshold of each tier, and the caps of those that hold back, arrive where they belong."""
+    cells = [
+        (tier, item.name)
+        for tier in ("green", "warn", "degraded")
+        for item in fields(getattr(TierSettings(), tier))
+    ]
+    # The same numbers in every row contradict nothing.
+    numbers = {name: 1 + number for number, name in enumerate(sorted({name for _, name in cells}))}
+    places.project(
+        "".join(f"tiers.{tier}.{name.replace('_', '-')} = {numbers[name]}\n" for tier, name in cells)
+    )
+    loaded = places.load()
+    for tier, name in cells:
+        assert getattr(getattr(loaded.settings.tiers, tier), name) == numbers[name]
+        assert loaded.origins[f"tiers.{tier}.{name.replace('_', '-')}"] == "autopilot-multi.toml"
+
+
+def test_tables_are_joined_entry_by_entry(places: Places) -> None:
+    """A project's agent does not hide the user's other one."""
+    places.user("[agents.mine]\nargv = ['u']\n[agents.other]\nargv = ['o']\n[hooks]\nafter_run = 'u'")
+    places.project("[agents.mine]\nargv = ['p']\n[hooks]\nbefore_run = 'p'")
+    loaded = places.load()
+    assert {name: agent.argv for name, agent in loaded.settings.agents.items()} == {
+        "mine": ("p",),
+        "other": ("o",),
+    }
+    assert (loaded.settings.hooks.before_run, loaded.settings.hooks.after_run) == ("p", "u")
+    assert loaded.origins["agents.other"] == "~/.config/autopilot-multi/config.toml"
+    assert loaded.origins["agents"] == "autopilot-multi.toml"
+
+
+def test_a_clamp_is_said_only_where_it_decides(places: Places) -> None:
+    """A value that another place overrides makes no noise."""
+    places.project("max-stories = 99\nmax-sessions = 99")
+    places.environ["AUTOPILOT_MULTI_LOG_CAP_MB"] = "0"
+    assert places.load(max_stories="2").notes == (
+        "AUTOPILOT_MULTI_LOG_CAP_MB 0 is below 1 MB; using 1 MB",
+        "autopilot-multi.toml: max-sessions 99 is above 50; using 50",
+    )
+
+
+def test_a_file_is_checked_even_where_a_flag_decides(places: Places) -> None:
+    """A broken file is found today, not when the flag is left out."""
+    places.project('max-stories = "many"')
+    assert "'many'" in places.complaint(max_stories="3").message
+
+
+def test_two_project_files_are_refused(places: Places) -> None:
+    """Which of them counts is never guessed."""
+    places.project("", "autopilot-multi.toml")
+    places.project("", ".config/autopilot-multi.toml")
+    message = places.complaint().message
+    assert "autopilot-multi.toml and .config/autopilot-multi.toml" in message
+
+
+def test_the_project_file_may_stand_in_the_config_folder(places: Places) -> None:
+    """The origin names the file that was read."""
+    places.project("max-stories = 9", ".config/autopilot-multi.toml")
+    assert places.load().origins["max-stories"] == ".config/autopilot-multi.toml"
+
+
+def test_lists_in_the_environment(places: Places) -> None:
+    """Commands and specs stand on lines of their own, folders between commas."""
+    places.environ["AUTOPILOT_MULTI_VERIFY"] = "make a, b\n\n make c \n"
+    places.environ["AUTOPILOT_MULTI_SYMLINK_DIRECTORIES"] = "node_modules, .venv"
+    places.environ["AUTOPILOT_MULTI_DECONFLICT_PATHS"] = "a=x,y\npackages/{id}/**"
+    settings = places.load().settings
+    assert settings.verify == ("make a, b", "make c")
+    assert settings.deconflict_paths == ("a=x,y", "packages/{id}/**")
+    assert settings.symlink_directories == ("node_modules", ".venv")
+
+
+def test_the_environment_can_set_every_plain_key(places: Places) -> None:
+    """`continue` has no underscore there, and numbers are numbers."""
+    places.environ |= {"AUTOPILOT_MULTI_CONTINUE": "never", "AUTOPILOT_MULTI_MAX_HOURS": " 1.5 "}
+    loaded = places.load()
+    assert loaded.settings.continue_ is ContinuePolicy.NEVER
+    assert loaded.settings.max_hours == 1.5
+
+
+def test_a_wrong_variable_is_named(places: Places) -> None:
+    """A settings error names the variable."""
+    places.environ["AUTOPILOT_MULTI_MAX_STORIES"] = "x"
+    error = places.complaint()
+    assert isinstance(error, SettingsError)
+    assert error.message.startswith("AUTOPILOT_MULTI_MAX_STORIES must be a whole number")
+
+
+def test_an_unknown_variable_is_noted_and_an_empty_one_ignored(places: Places) -> None:
+    """A typo is said; its value, perhaps a secret, is not."""
+    places.environ |= {"AUTOPILOT_MULTI_MAX_STORYS": "hunter2", "AUTOPILOT_MULTI_AGENT": "", "OTHER": "x"}
+    loaded = places.load()
+    (note,) = loaded.notes
+    assert note.startswith("the environment variable AUTOPILOT_MULTI_MAX_STORYS is unknown")
+    assert note.endswith("did you mean 'AUTOPILOT_MULTI_MAX_STORIES'?")
+    assert "hunter2" not in note
+    assert loaded.settings == Settings()
+
+
+def test_keys_of_other_programs_in_the_block_are_noted(places: Places) -> None:
+    """The block is shared: what is not ours is no error there; a wrong value of ours is."""
+    places.block("peer-patience: 3", "max_stories: 2", "max-sessions: 4", "token-budget: off")
+    loaded = places.load()
+    assert loaded.settings.max_sessions == 4
+    assert loaded.origins["token-budget"] == "AGENTS.md"
+    first, second = loaded.notes
+    assert first.startswith("AGENTS.md: the key 'peer-patience' of the 'autopilot:' block is unknown here")
+    assert second.endswith("has no effect; did you mean 'max-stories'?")
+    places.block("max-stories: seven")
+    error = places.complaint()
+    assert error.message == "AGENTS.md: max-stories must be a whole number from 1 to 50, not 'seven'"
+    assert "max-stories: 3" in error.hint
+
+
+@pytest.mark.parametrize("folder", ["", "relative/config"])
+def test_the_users_folder_follows_xdg(places: Places, folder: str) -> None:
+    """An absolute XDG_CONFIG_HOME decides; a relative or empty one is ignored, as its specification says."""
+    places.user("max-stories = 5")
+    places.environ["XDG_CONFIG_HOME"] = folder
+    assert places.load().settings.max_stories == 5
+    elsewhere = places.top.parent / "xdg"
+    places.write(elsewhere / "autopilot-multi/config.toml", "max-stories = 6")
+    places.environ["XDG_CONFIG_HOME"] = str(elsewhere)
+    loaded = places.load()
+    assert loaded.settings.max_stories == 6
+    assert loaded.origins["max-stories"] == str(elsewhere / "autopilot-multi/config.toml")
+
+
+def test_without_a_home_there_are_no_user_settings(places: Places) -> None:
+    """A bare environment is enough to run."""
+    places.user("max-stories = 5")
+    places.environ.clear()
+    assert places.load().settings.max_stories == 3
+
+
+def test_a_file_that_is_not_text_is_named(places: Places) -> None:
+    """Bytes that are no UTF-8 are an error with the file's name."""
+    (places.top / "autopilot-multi.toml").write_bytes(b"agent = '\xff'")
+    assert places.complaint().message.startswith("autopilot-multi.toml: not valid TOML")

@@ -1,0 +1,158 @@
+"""What a run decides about a shared tree before stories work in it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from isolation.git.repository import Repository
+from isolation.guard import Offer
+from isolation.model import EnforcementLevel, Means
+from runner.core.errors import SettingsError
+from runner.core.model import RunId, Story, StoryId
+from runner.core.settings import Settings
+from runner.plan import shared_tree as sharing
+from runner.story import results as verdicts
+from tests.conftest import git
+
+ONE_TREE = Settings(bg_isolation="none", max_stories=3)
+
+
+def _story(name: str, *owns: str) -> Story:
+    return Story(id=StoryId(name), title=name, prompt="", owns=owns)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend that the machine offers some levels."""
+
+    def offers(*levels: str) -> None:
+        def offered(level: EnforcementLevel, _top: Path, _where: Path | None = None) -> Offer:
+            return Offer(
+                level=level, available=level in levels, means=Means.MOUNTS, reason="the test says so"
+            )
+
+        monkeypatch.setattr(sharing, "tree_offer", offered)
+
+    return offers
+
+
+@pytest.mark.parametrize(
+    ("asked", "offers", "level"),
+    [
+        ("auto", ("divert", "deny", "detect"), "divert"),
+        ("auto", ("deny", "detect"), "deny"),
+        ("deny", ("divert", "deny", "detect"), "deny"),
+        ("detect", ("divert", "deny", "detect"), "detect"),
+    ],
+)
+def test_the_best_level_is_taken_or_the_one_asked_for(
+    machine: Callable[..., None], tmp_path: Path, asked: str, offers: tuple[str, ...], level: str
+) -> None:
+    """Automatic means the best that the machine can do."""
+    machine(*offers)
+    assert (
+        sharing.require_level(replace(ONE_TREE, enforce=asked), tmp_path / "x.worktrees", tmp_path / "x")
+        == level
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (replace(ONE_TREE, enforce="divert"), "enforce 'divert' cannot be had here: the test says so"),
+        (ONE_TREE, "it can only be found afterwards"),
+        (replace(ONE_TREE, guard=False), "it can only be found afterwards"),
+    ],
+)
+def test_a_level_is_never_lowered_silently(
+    machine: Callable[..., None], tmp_path: Path, settings: Settings, words: str
+) -> None:
+    """Open case 27: what cannot be had is an error that names the consent."""
+    machine("detect")
+    with pytest.raises(SettingsError, match=words) as caught:
+        sharing.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
+    assert "--enforce detect" in caught.value.hint
+
+
+def test_one_story_at_a_time_needs_no_consent(machine: Callable[..., None], tmp_path: Path) -> None:
+    """Then it is clear whose write it was."""
+    machine("detect")
+    alone = replace(ONE_TREE, max_stories=1)
+    assert sharing.require_level(alone, tmp_path / "x.worktrees", tmp_path / "x") is EnforcementLevel.DETECT
+
+
+def test_a_claim_all_over_the_tree_cannot_be_closed_around(machine: Callable[..., None], repo: Path) -> None:
+    """At `deny` folders are closed, so a claim must begin with one."""
+    machine("deny", "detect")
+    with pytest.raises(SettingsError, match="story docs may own paths all over the tree"):
+        sharing.enforcement_of(Repository.open(repo), ONE_TREE, repo / "w", [_story("docs", "**/*.md")])
+
+
+def test_no_folder_can_be_closed_where_it_has_many_spellings(
+    machine: Callable[..., None], repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At `deny` a session could write nowhere at all; that is said before it starts."""
+    machine("deny", "detect")
+    monkeypatch.setattr(sharing, "folds_case", lambda _top: True)
+    with pytest.raises(SettingsError, match="takes `A` and `a` for one name"):
+        sharing.enforcement_of(Repository.open(repo), ONE_TREE, repo / "w", [_story("a", "src/**")])
+
+
+@pytest.mark.parametrize(
+    ("glob", "words"), [("/build/**", "is absolute"), ("a/../b", "has the component '..'")]
+)
+def test_a_shared_glob_that_cannot_be_used_is_named(repo: Path, glob: str, words: str) -> None:
+    """Open case 8: the setting and what is wrong with it."""
+    settings = replace(ONE_TREE, shared_writable=(glob,))
+    repository = Repository.open(repo)
+    with pytest.raises(SettingsError, match=f"shared-writable: .*{words}"):
+        sharing.require_shareable(settings, repository, repository.resolve("HEAD"))
+
+
+async def test_the_files_of_others_are_no_sign_of_a_storys_life(repo: Path, tmp_path: Path) -> None:
+    """Where a story's own changes appear is known, so that a silent one does not live on its siblings."""
+    settings = replace(ONE_TREE, enforce="detect")
+    stories = [_story("a", "pkg/a/**"), _story("b", "**/*.md")]
+    root = tmp_path / "x.worktrees"
+    with trio.fail_after(30):
+        async with sharing.sharing(Repository.open(repo), RunId("run-1"), stories, settings, root) as shared:
+            assert shared is not None
+            layer = tmp_path / "x.layers" / "run-1"
+            assert shared.places(repo, "a") == (
+                repo / "pkg/a",
+                repo / ".orchestrator/a",
+                layer / "a/upper",
+            )
+            assert shared.places(repo, "b") == (repo, layer / "b/upper")
+    assert not layer.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("owned", "command"),
+    [
+        (("a/**",), "git add -- ':(top,glob)a/**' && git commit -C autopilot/s -- ':(top,glob)a/**'"),
+        (("a/",), "git add -- ':(top,glob)a/**' && git commit -C autopilot/s -- ':(top,glob)a/**'"),
+        (("!a/x", "a/**"), "git log -p autopilot/s"),
+        ((), "git merge autopilot/s"),
+    ],
+)
+def test_the_next_command_fits_the_place(owned: tuple[str, ...], command: str) -> None:
+    """In a shared tree the work is committed where it lies; what git cannot express is only shown."""
+    result = verdicts.done(StoryId("s"), branch="autopilot/s", commit="c", commits=1, reason="", owned=owned)
+    assert result.next == command
+
+
+def test_the_next_command_leaves_out_what_was_taken_back(repo: Path) -> None:
+    """A negated glob is kept out of the commit."""
+    git(repo, "branch", "autopilot/s")
+    for name in ("a/keep", "a/out/x"):
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text("x")
+    result = verdicts.done(
+        StoryId("s"), branch="autopilot/s", commit="c", commits=1, reason="", owned=("a/**", "!a/out/**")
+    )
+    git(repo, "-c", f"alias.next=!{result.next}", "next")
+    assert git(repo, "show", "--format=", "--name-only").split() == ["a/keep"]

@@ -1,0 +1,224 @@
+"""A model that follows a script, on loopback: what real agent programs talk to in these tests.
+
+The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
+reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}` or `{"say": "words"}`; `patch` is as `write`, but
+never by a shell. After the last one the model says that it is done. With `"told": ["words", […]]` it does
+those acts instead when the words stand in the prompt. Which act is next is told by the tool results since the
+last script, so that a resumed conversation needs no memory here. A program without tools (aider) gets the
+first act, if the script says `"toolless": true`.
+
+A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
+retry-after; `at` may be "*"), or `{"at": 0, "stall": 60}`. One with `headers` alone sends them along. Only
+how often a fault was met is remembered, under the script's id.
+"""
+
+import json
+import re
+import select
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.real_agents import dialects
+from tests.real_agents.dialects import Action, Request
+
+_PLAY = re.compile(r"^PLAY (\{.*\})\s*$", re.MULTILINE)
+_WORKSPACE = re.compile(r"(/\S+)/\.orchestrator/")
+_SHELLS = {
+    "Bash": "command",
+    "exec_command": "cmd",
+    "shell_command": "command",
+    "shell": "command",
+    "bash": "command",
+    "run_shell_command": "command",
+}
+_WRITERS = {"Write": "file_path", "write_file": "file_path", "write": "filePath"}
+_ERRORS = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+@dataclass
+class Scene:
+    """What the model was asked so far, one entry a request of a script."""
+
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    met: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def requests_of(self, script_id: str) -> list[dict[str, Any]]:
+        """Give the requests of one script."""
+        with self.lock:
+            return [entry for entry in self.asked if entry["id"] == script_id]
+
+
+@contextmanager
+def scripted_model() -> Iterator[tuple[str, Scene]]:
+    """Serve on loopback while the block runs; gives its address and what it was asked."""
+    scene = Scene()
+    handler = type("BoundHandler", (_Handler,), {"scene": scene})
+    server = _Server(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", scene
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients are killed in these tests."""
+
+
+def _script(request: Request) -> tuple[dict[str, Any] | None, int, str]:
+    """Find the newest script, how far it has been played, and the newest result."""
+    script, step, newest = None, 0, ""
+    for is_result, words in request.turns:
+        found = None if is_result else _PLAY.findall(words)
+        if found:
+            script, step, newest = json.loads(found[-1]), 0, ""
+            told = script.get("told")
+            script |= {"acts": told[1]} if told and told[0] in _PLAY.sub("", words) else {}
+        elif is_result:
+            step, newest = step + 1, words
+    # A program that writes its own commit message quotes the script in its request for one.
+    return (None if "commit message" in request.system[:400] else script), step, newest
+
+
+def _action(script: dict[str, Any], step: int, request: Request) -> Action:
+    acts = script.get("acts", [])
+    act = acts[step] if step < len(acts) else {"say": "All done."}
+    if "say" in act:
+        return {"text": act["say"]}
+    if "patch" in act and "exec_command" in request.tools:  # codex takes such a command for a use of its tool
+        name, words = map(str, act["patch"])
+        lines = "\n".join(f"+{line}" for line in words.splitlines())
+        patch = f"*** Begin Patch\n*** Add File: {name}\n{lines}\n*** End Patch"
+        return {"tool": "exec_command", "input": {"cmd": f"apply_patch <<'EOF'\n{patch}\nEOF\n"}}
+    if "write" in act or "patch" in act:
+        name, words = map(str, act.get("write") or act["patch"])
+        if not request.tools:
+            return {"text": f"{name}\n```\n{words}\n```\n"}
+        writer = next((tool for tool in _WRITERS if tool in request.tools), None)
+        if writer:
+            return {
+                "tool": writer,
+                "input": {_WRITERS[writer]: f"{_workspace(request)}/{name}", "content": words},
+            }
+        act = {"sh": f"printf '%s' '{words}' > {name}"}
+    shell = next((name for name in _SHELLS if name in request.tools), None)
+    if shell is None:
+        return {"text": f"No shell among {', '.join(request.tools)}."}
+    command = ["bash", "-c", act["sh"]] if shell == "shell" else act["sh"]
+    more: dict[str, Any] = {"description": "scripted"} if shell in {"bash", "run_shell_command"} else {}
+    more |= {"is_background": False} if shell == "run_shell_command" else {}
+    return {"tool": shell, "input": {_SHELLS[shell]: command, **more}}
+
+
+def _workspace(request: Request) -> str:
+    """Find the folder that the agent works in: the prompt names its result file, which lies there."""
+    found = (_WORKSPACE.search(words) for is_result, words in request.turns if not is_result)
+    return next(match[1] for match in found if match)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    scene: Scene
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        self._json({})
+
+    def do_GET(self) -> None:
+        self._json({"object": "list", "data": []})
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        request = dialects.read(self.path.split("?")[0], json.loads(raw)) if raw.startswith(b"{") else None
+        if request is None:
+            self._json({"input_tokens": 1, "totalTokens": 1})
+            return
+        script, step, newest = _script(request)
+        if script is None or not (request.tools or script.get("toolless")):
+            self._reply(request, {"text": "ok"})  # a side request, such as one for a title
+            return
+        scripts = sum(1 for _, words in request.turns if _PLAY.search(words))
+        fault = self._fault(script, step)
+        with self.scene.lock:
+            entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
+            self.scene.asked.append(entry)
+        if fault and "status" in fault:
+            status = fault["status"]
+            headers = {"retry-after": str(fault["after"])} if "after" in fault else {}
+            body = dialects.failure(status, _ERRORS.get(status, "api_error"))
+            self._json(body, status, {**headers, **fault.get("headers", {})})
+            return
+        fault = fault or {}
+        self._reply(
+            request,
+            _action(script, step, request),
+            stall=fault.get("stall", 0),
+            headers=fault.get("headers", {}),
+        )
+
+    def _fault(self, script: dict[str, Any], step: int) -> dict[str, Any] | None:
+        for number, fault in enumerate(script.get("faults", ())):
+            key = f"{script['id']}/{number}"
+            with self.scene.lock:
+                if fault["at"] in {"*", step} and self.scene.met[key] < fault.get("times", 1):
+                    self.scene.met[key] += 1
+                    return dict(fault)
+        return None
+
+    def _json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        sent = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
+        for name, text in sent.items():
+            self.send_header(name, text)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _reply(
+        self, request: Request, action: Action, *, stall: float = 0, headers: Mapping[str, str] | None = None
+    ) -> None:
+        whole, events = request.render(request.model, action)
+        if not request.streamed:
+            if not self._hung_up(stall):
+                self._json(whole, headers=headers)
+            return
+        self.send_response(200)
+        sent = {"content-type": "text/event-stream", "transfer-encoding": "chunked", **(headers or {})}
+        for name, text in sent.items():
+            self.send_header(name, text)
+        self.end_headers()
+        for number, (name, event) in enumerate(events):
+            if number == min(1, len(events) - 1) and self._hung_up(stall):
+                return
+            told = f"event: {name}\n" if name else ""
+            data = f"{told}data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _hung_up(self, stall: float) -> bool:
+        """Keep silent for a while; tell whether the client has lost its patience."""
+        if stall and select.select([self.connection], [], [], stall)[0]:
+            self.close_connection = True
+        return self.close_connection and bool(stall)

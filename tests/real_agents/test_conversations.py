@@ -1,0 +1,90 @@
+"""Real claude and codex in trouble: failures of their service, and conversations that go on."""
+
+import os
+import signal
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import processes_with, run, started, wait_until, write_story
+from tests.real_agents.conftest import Stage
+from tests.real_agents.stories import SUBSCRIBED, carry_one, events, limit, work_sessions
+
+pytestmark = pytest.mark.agents
+BOTH = pytest.mark.parametrize("agent", ["claude", "codex"])
+
+
+@BOTH
+def test_a_storm_of_overload_costs_no_attempt(stage: Stage, agent: str) -> None:
+    """Errors 529 until the program gives up: the session is repeated later, in the same attempt."""
+    storm = {"at": 0, "status": 529, "times": 4}
+    if agent == "codex":
+        stage.configure(codex=("request_max_retries=1", "stream_max_retries=1"))
+    body = stage.play("a", {"write": ["a.txt", "made"]}, faults=(storm,))
+    ran = carry_one(stage, body, env={"CLAUDE_CODE_MAX_RETRIES": "1"})
+    assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
+    assert ran.story("a")["attempt"] == 1
+    paused = events(stage.repo, "AgentPaused")
+    assert paused
+    assert not any(pause["everyone"] for pause in paused)
+    assert len(stage.scene.requests_of("a")) > 4
+
+
+@BOTH
+def test_a_rate_limit_holds_all_its_stories_back_until_the_time_it_names(stage: Stage, agent: str) -> None:
+    """A limit that outlasts the program's own patience pauses the agent, and the run says until when."""
+    if agent == "codex":
+        stage.configure(codex=("request_max_retries=0", "stream_max_retries=0"))
+    limit = {"at": 0, "status": 429, "times": 1, **({"after": 90} if agent == "claude" else {})}
+    ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, faults=(limit,)))
+    assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 1), ran.err
+    (paused,) = events(stage.repo, "AgentPaused")
+    assert paused["everyone"] is True
+    assert f"all sessions of {agent} wait until" in ran.err
+
+
+@pytest.mark.parametrize("agent", ["claude"])
+def test_a_subscription_at_its_limit_is_waited_for(stage: Stage) -> None:
+    """The event that names the end of the limit is believed: nobody asks before, and then it is done."""
+    fault = limit(seconds=20)
+    body = stage.play("a", {"write": ["a.txt", "made"]}, faults=(fault,))
+    ran = carry_one(stage, body, env=SUBSCRIBED)
+    assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 1), ran.err
+    (paused,) = events(stage.repo, "AgentPaused")
+    assert paused["everyone"] is True
+    assert paused["until"] >= float(fault["headers"]["anthropic-ratelimit-unified-reset"])
+    refused, served, *_ = (record["started_at"] for record in work_sessions(stage.repo))
+    assert datetime.fromisoformat(served).timestamp() >= paused["until"] - 1
+    assert refused < served
+
+
+@BOTH
+def test_a_killed_coordinator_resumes_the_conversation(stage: Stage, agent: str, tmp_path: Path) -> None:
+    """Acceptance 68: SIGKILL leaves nothing of the session, and `resume` goes on in its conversation."""
+    stage.configure(bypass=agent == "claude")
+    nap = f"300.{os.getpid()}"
+    wait = {"sh": f"test -f {tmp_path}/go || sleep {nap}"}
+    write_story(stage.repo, "a", body=stage.play("a", {"write": ["a.txt", "made"]}, wait), agent=agent)
+    with started(stage.repo, stage.model, env=stage.env) as running:
+        wait_until(lambda: processes_with(f"sleep {nap}"), what="the tool runs", limit=60)
+        running.send(signal.SIGKILL)
+        wait_until(lambda: not processes_with(nap), what="the tool is gone")
+    (tmp_path / "go").touch()
+    ran = run(stage.repo, "resume", "--json", env=stage.env)
+    assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
+    first, second = [record["conversation"] for record in work_sessions(stage.repo)]
+    assert first == second
+    assert stage.scene.requests_of("a")[-1]["scripts"] == 2
+
+
+@BOTH
+def test_a_spiral_begins_a_new_conversation(stage: Stage) -> None:
+    """A retry goes on in its conversation; when the same failure comes again, a fresh one begins."""
+    body = stage.play("a", {"write": ["wrong.txt", "made"]})
+    ran = carry_one(stage, body, "--verify=test -f right.txt || { echo wrong; exit 1; }", "--max-sessions=4")
+    assert ran.story("a")["status"] in {"stopped", "failed"}
+    assert events(stage.repo, "SpiralSeen")
+    talks = [record["conversation"] for record in work_sessions(stage.repo)]
+    assert talks[0] == talks[1]
+    assert talks[-1] != talks[0]

@@ -1,0 +1,70 @@
+"""Real codex, its own sandbox and the write guard: what works under which, and what is said beforehand."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from isolation.model import EnforcementLevel, Means
+from tests.acceptance.program import Ran, write_story
+from tests.acceptance.test_frictions import SANDBOX, under_landlock
+from tests.conftest import git
+from tests.isolation.guard_scenes import require
+from tests.real_agents.conftest import Stage
+from tests.real_agents.stories import carry_one
+
+pytestmark = [pytest.mark.agents, pytest.mark.parametrize("agent", ["codex"])]
+COMMIT = {"sh": "git add -A && git commit -q -m work"}
+
+
+@pytest.fixture
+def repo() -> Iterator[Path]:
+    """Give a repository that does not lie among the temporary files, which Landlock would close with it."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        repo = Path(folder) / "repo"
+        repo.mkdir()
+        git(repo, "init", "-q", "-b", "main")
+        yield repo
+
+
+def acts(stage: Stage) -> str:
+    """Give a story that writes, commits, and then tries to write into the main checkout."""
+    foreign = {"sh": f"echo foreign > {stage.repo}/foreign.txt"}
+    return stage.play("a", {"write": ["a.txt", "made"]}, COMMIT, foreign)
+
+
+def without_mounts(stage: Stage) -> Ran:
+    """Carry the story out where Landlock is all that there is."""
+    require(EnforcementLevel.DENY, Means.LANDLOCK)
+    write_story(stage.repo, "a", body=acts(stage), agent="codex")
+    return under_landlock(stage.repo, "--json", stage.model, env=stage.env)
+
+
+def test_its_sandbox_works_under_mounts(stage: Stage) -> None:
+    """Two walls, one within the other: it commits, and the checkout is closed to it."""
+    require(EnforcementLevel.DENY, Means.MOUNTS)
+    ran = carry_one(stage, acts(stage))
+    assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
+    assert git(stage.repo, "log", "-1", "--format=%s", "autopilot/a").strip() == "work"
+    assert not (stage.repo / "foreign.txt").exists()
+    assert SANDBOX not in ran.err
+
+
+def test_under_landlock_it_cannot_run_a_command_and_that_is_said_first(stage: Stage) -> None:
+    """Every command fails while codex calls its turn complete; the run has said why before it began."""
+    ran = without_mounts(stage)
+    assert ran.data["enforcement"] == "deny", ran.err
+    assert (ran.code, ran.story("a")["status"]) == (3, "no_work"), ran.err
+    assert ran.err.index(SANDBOX) < ran.err.index("session 1 started")
+    assert any("bwrap" in asked["last"] for asked in stage.scene.requests_of("a"))
+
+
+def test_the_way_out_leaves_the_guard(stage: Stage) -> None:
+    """With `bypass` codex does without its sandbox; Landlock still keeps it out of the checkout."""
+    stage.configure(bypass=True)
+    ran = without_mounts(stage)
+    assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
+    assert ran.data["enforcement"] == "deny"
+    assert not (stage.repo / "foreign.txt").exists()
+    assert SANDBOX not in ran.err

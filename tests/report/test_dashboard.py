@@ -1,0 +1,194 @@
+"""The live view: right at any size, deterministic for a snapshot and a clock, gone afterwards."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from runner.core.events import events as ev
+from runner.core.events.fold import apply
+from runner.core.model import RunSnapshot, StoryId
+from runner.core.text.screen import cells
+from runner.report.terminal.dashboard import Dashboard, render
+from runner.run.signals import ctrl_c
+from runner.story.context.stop import Level, StopControl
+from tests.records.sample_runs import START, done, event, mixed_events, snapshot, started, working
+
+NOW = START + 120
+HINT = "Ctrl-C: start nothing new"
+
+
+def drawn(run: RunSnapshot, *, width: int = 80, height: int = 24) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), color_system=None, force_terminal=True)
+    with console.capture() as capture:
+        console.print(render(run, now=NOW, width=width, height=height, hint=HINT))
+    return capture.get().splitlines()
+
+
+def large(total: int = 40, *, running: int = 2, finished: int = 6) -> RunSnapshot:
+    names = [f"pkg-{number:02}" for number in range(total)]
+    events = [started(*names)]
+    for number in range(finished + running):
+        events += working(names[number], number)
+    for number in range(finished):
+        events += done(names[number], 20 + number)
+    return snapshot(events)
+
+
+def test_whole_picture_at_80_columns() -> None:
+    """Header, bar, machine, stories, footer: exactly this."""
+    run = apply(
+        snapshot(mixed_events()), event(60, ev.OutputSeen(story_id=StoryId("docs-2"), line="Editing a.md"))
+    )
+    lines = [line.rstrip() for line in drawn(run)]
+    assert lines[0] == "autopilot-multi · run 20260102-120311-ab12" + " " * 34 + "2:00"
+    assert lines[1].endswith("  3 of 6 finished")
+    assert lines[2:] == [
+        "1 running · window 3 of 3 · green, 12.1 GB available",
+        "",
+        "✓ api-3        done     1 of 4  0:12  autopilot/api-3: 2 commits, verified",
+        "✗ checkout-17  failed   4 of 4  0:45  verify failed: `pytest -q services/paymen…",
+        "⊘ web-1        skipped                checkout-17 failed, and this story depend…",
+        "● docs-2       running  1 of 4  1:13  Implement: Editing a.md",
+        "○ ops-1        queued",
+        "· ui-4         waiting                for docs-2",
+        "",
+        f"{HINT} · no open decisions",
+    ]
+
+
+def test_titles_at_120_columns() -> None:
+    """A wide terminal shows what each story is about."""
+    assert any("The work of docs-2" in line for line in drawn(snapshot(mixed_events()), width=120))
+
+
+def test_more_stories_than_fit() -> None:
+    """Running stories come first, then the newest finished, then a count of the rest."""
+    lines = drawn(large(), height=16)
+    assert len(lines) <= 16
+    ids = [line.split()[1] for line in lines if "pkg-" in line]
+    assert ids[:4] == ["pkg-06", "pkg-07", "pkg-05", "pkg-04"]
+    assert any(line.startswith(f"… {40 - len(ids)} more") for line in lines)
+
+
+def test_rest_is_counted_by_status() -> None:
+    """When the rest is mixed, each kind is counted."""
+    lines = drawn(large(), height=11)
+    assert any(line.rstrip() == "… 36 more: 4 done, 32 queued" for line in lines)
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 40, 79, 80, 81, 100, 120, 300])
+@pytest.mark.parametrize("height", [1, 3, 8, 24, 60])
+def test_no_size_breaks_it(width: int, height: int) -> None:
+    """Whatever the terminal is resized to, it draws, and no line is too wide."""
+    for run in (large(), snapshot(mixed_events()), snapshot([started()])):
+        assert all(cells(line) <= width for line in drawn(run, width=width, height=height))
+    if height >= 8 and width >= 80:
+        assert len(drawn(large(), width=width, height=height)) <= height
+
+
+def test_hostile_output_is_only_text() -> None:
+    """Escapes, markup and control characters of a session do not reach the terminal."""
+    hostile = "\x1b[2J\x1b]0;owned\x07[red]markup[/red]\u202e"
+    run = snapshot([started("a"), *working("a", 1)])
+    story = replace(run.stories[StoryId("a")], last_line=hostile, title=hostile)
+    lines = drawn(replace(run, stories={story.id: story}), width=120)
+    assert "\x1b" not in "".join(lines)
+    assert any("Implement: [red]markup[/red]" in line for line in lines)
+
+
+def test_kill_switch_and_decisions_are_told() -> None:
+    """What ends the run, and how many people are waited for, stands in the footer."""
+    parked = ev.StoryFinished(story_id=StoryId("a"), verdict="parked", reason="which colour?")
+    switch = ev.AdmissionEnded(name="user-abort", detail="a person asked to stop", hint="")
+    lines = drawn(snapshot([started("a"), event(1, parked), event(2, switch)]))
+    assert "ending: user-abort: a person asked to stop" in lines[-2]
+    assert lines[-1].rstrip().endswith("· 1 open decision")
+
+
+class Terminal(io.StringIO):
+    """A file that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def test_live_view_draws_on_demand_and_leaves_a_clean_screen() -> None:
+    """Nothing is drawn between refreshes; a resize is followed; the end wipes the view away."""
+    screen = Terminal()
+    console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=None)
+    with Dashboard(large(), console=console, hint=HINT) as dashboard:
+        dashboard.refresh(NOW)
+        first = screen.getvalue()
+        assert "6 of 40 finished" in first
+        dashboard.update(snapshot(mixed_events()))
+        assert screen.getvalue() == first
+        console.size = console.size._replace(width=30, height=6)
+        dashboard.refresh(NOW)
+        assert "3 of 6 finished" in screen.getvalue().removeprefix(first)
+    ending = screen.getvalue()[-200:]
+    assert ending.endswith("\x1b[1A\x1b[2K"), "the last line that was drawn is erased"
+    assert "\x1b[?25h" in ending, "the cursor is back"
+
+
+def test_a_smaller_screen_is_cleared_and_drawn_anew_with_what_was_said() -> None:
+    """Nobody knows what a terminal made of the rows that were there; what a person must read stays."""
+    screen = Terminal()
+    console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=None)
+    clear = "\x1b[2J\x1b[H"
+    with Dashboard(large(), console=console, hint=HINT) as dashboard:
+        dashboard.refresh(NOW)
+        console.print("stopping: nothing new starts")
+        console.size = console.size._replace(width=120)
+        dashboard.refresh(NOW)
+        assert clear not in screen.getvalue(), "more room disturbs nothing"
+        for width, height in ((60, 24), (60, 10), (120, 30)):
+            console.size = console.size._replace(width=width, height=height)
+            before = screen.getvalue()
+            dashboard.refresh(NOW)
+            _, cleared, drawn_anew = screen.getvalue().removeprefix(before).partition(clear)
+            assert cleared
+            lines = drawn_anew.splitlines()
+            assert lines[0] == "stopping: nothing new starts"
+            assert lines[1].startswith("autopilot-multi · run ")
+            assert len(lines) <= height + 1
+        before = screen.getvalue()
+        dashboard.refresh(NOW)
+        assert clear not in screen.getvalue().removeprefix(before), "once is enough"
+
+
+def test_a_line_that_is_said_after_a_resize_finds_the_new_size() -> None:
+    """It may come before the next refresh, and draws the picture, too."""
+    screen = Terminal()
+    console = Console(file=screen, width=80, height=24, force_terminal=True, color_system=None)
+    with Dashboard(large(), console=console, hint=HINT) as dashboard:
+        dashboard.refresh(NOW)
+        console.size = console.size._replace(width=40, height=12)
+        console.print("stopping: nothing new starts")
+        lines = screen.getvalue().partition("\x1b[2J\x1b[H")[2].splitlines()
+    assert lines[0] == "stopping: nothing new starts"
+    assert all(cells(line) <= 40 for line in lines[1:12])
+
+
+def test_the_clock_keeps_its_distance_on_a_narrow_screen() -> None:
+    """The id of the run gives way."""
+    assert drawn(snapshot(mixed_events()), width=46)[0].endswith("… 2:00")
+
+
+async def test_the_foot_tells_of_the_next_level_at_every_level() -> None:
+    """Acceptance 39: what a first, a second and a third Ctrl-C would do, and that a fourth does nothing."""
+    control = StopControl()
+    told = [ctrl_c(control)]
+    for level in (Level.FINISH, Level.STOP, Level.KILL):
+        control.raise_run(level)
+        told.append(ctrl_c(control))
+    wanted = (
+        "let running sessions end",
+        "ask the running sessions to end",
+        "at once",
+        "all sessions are ended",
+    )
+    assert [words in line for words, line in zip(wanted, told, strict=True)] == [True] * 4
+    assert ["Ctrl-C: " in line for line in told] == [True, True, True, False]

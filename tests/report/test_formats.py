@@ -1,0 +1,259 @@
+"""Reports: whatever agents print, each form stays well-formed, harmless and small."""
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from runner.core.limits.prices import AS_OF
+from runner.report.annotations import MOST, github, gitlab
+from runner.report.html.page import html
+from runner.report.junit import junit
+from runner.report.markdown import LIMIT, markdown
+from runner.report.material import Material
+from tests.report.report_runs import NASTY, report_material
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every element that opens is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element that has no content."""
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the innermost element."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Note text."""
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    """Give a run with every verdict and hostile text everywhere."""
+    return report_material(20)
+
+
+class TestHtml:
+    """One page that needs nothing else."""
+
+    def test_it_is_well_formed_and_runs_and_loads_nothing(self, material: Material) -> None:
+        """No script, no handler, no address but anchors; a policy that would forbid them."""
+        page = Page(html(material))
+        assert page.tags["script"] == 0
+        assert page.tags["details"] == 20
+        names = {name for _, name, _ in page.attributes}
+        assert not {name for name in names if name.startswith("on") or name in {"src", "style"}}
+        links = {value for _, name, value in page.attributes if name == "href"}
+        assert links
+        assert all(link.startswith("#story-") for link in links)
+        anchors = {value for tag, name, value in page.attributes if (tag, name) == ("details", "id")}
+        assert {link[1:] for link in links} == anchors
+        assert "default-src 'none'" in str(page.attributes)
+        assert not re.search(r"url\(|@import|https?://", html(material))
+
+    def test_what_agents_wrote_is_shown_as_text(self, material: Material) -> None:
+        """Titles, reasons, logs, paths and questions keep their letters and lose their power."""
+        text = html(material)
+        page = Page(text)
+        assert "<script>" not in text
+        assert "<script>alert(1)</script>" in " ".join(page.texts)
+        for letter in ("\x1b", "\x00", "\u202e"):
+            assert letter not in text
+
+    def test_it_tells_everything_about_a_story(self, material: Material) -> None:
+        """Sessions, retries, decisions, cost, changes, kill-switch, branch and next command are there."""
+        told = " ".join(Page(html(material)).texts)
+        for text in (
+            "10 of 20 stories done",
+            "The end of what session 3 printed",
+            "FAILED test_retry.py::test_timeout - TimeoutError",
+            "retry: 1 Implement, attempt 1",
+            "waits for a decision",
+            "stall-timeout",
+            "3 files changed, +51 -12",
+            "services/payments/client.py",
+            "git merge autopilot/done-0",
+            "12.9k tokens, $0.21",
+            "tier degraded, window 2: 3.0 GB available",
+            "exit code",
+        ):
+            assert text in told, text
+
+    def test_the_timeline_has_every_session_in_its_place(self, material: Material) -> None:
+        """Bars lie within the drawing, as many as there were sessions, in the order of time."""
+        bars = re.findall(
+            r'<rect class="session (\w+)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', html(material)
+        )
+        sessions = [one for story in material.run.stories.values() for one in story.sessions]
+        assert len(bars) == len(sessions)
+        assert all(210 <= float(x) <= 1120 and float(x) + float(width) <= 1120 for _, x, width in bars)
+        by_time = sorted(zip(sessions, bars, strict=True), key=lambda pair: pair[0].started_at)
+        places = [float(bar[1]) for _, bar in by_time]
+        assert places == sorted(places)
+        assert {kind for kind, _, _ in bars} == {"work", "verify", "bad"}
+
+    def test_fifty_stories_with_endless_logs_stay_below_two_megabytes(self) -> None:
+        """Escaping makes a log five times as long, and the page is cut after that."""
+        page = html(report_material(50, log=b"<&\"'\n" * 400_000))
+        assert 200_000 < len(page.encode()) < 2_000_000
+
+    def test_what_must_be_looked_at_is_open_and_first(self, material: Material) -> None:
+        """Failed, then waiting, then stopped; what is done is folded."""
+        cards = re.findall(r'<details class="story" id="story-(\w+)[^"]*"( open)?>', html(material))
+        assert [name for name, open_ in cards if open_] == [
+            "failed",
+            "failed",
+            "parked",
+            "parked",
+            "stopped",
+            "stopped",
+        ]
+        assert [name for name, _ in cards][:6] == [name for name, open_ in cards if open_]
+
+    def test_a_run_without_machine_or_stories_is_a_page_too(self, material: Material) -> None:
+        """Joined shards tell of no one machine; an empty run has nothing to draw."""
+        started, *rest = material.events
+        quiet = [event for event in rest if type(event.body).__name__ != "WindowChanged"]
+        page = html(replace(material, events=[started, *quiet]))
+        assert "tier green" not in page
+        Page(page)
+        Page(html(Material(run=replace(material.run, stories={}))))
+
+
+class TestJunit:
+    """JUnit XML as Jenkins, GitHub's actions and GitLab read it."""
+
+    @pytest.fixture
+    def root(self, material: Material) -> ET.Element:
+        """Give the parsed document."""
+        return ET.fromstring(junit(material))  # noqa: S314  our own
+
+    def test_the_structure_is_the_common_one(self, root: ET.Element) -> None:
+        """Only known elements, in the common order, with counts that are true."""
+        order = ["properties", "testcase"]
+        for suite in root:
+            assert suite.tag == "testsuite"
+            assert [order.index(child.tag) for child in suite] == sorted(
+                order.index(child.tag) for child in suite
+            )
+            cases = suite.findall("testcase")
+            assert suite.get("tests") == str(len(cases))
+            for name, tag in {"failures": "failure", "errors": "error", "skipped": "skipped"}.items():
+                assert suite.get(name) == str(sum(case.find(tag) is not None for case in cases))
+            for case in cases:
+                assert {"classname", "name", "time"} == set(case.keys())
+                inner = [child.tag for child in case]
+                assert inner in ([], ["system-out"], ["failure"], ["error"], ["skipped"]) or inner in (
+                    ["failure", "system-out"],
+                    ["error", "system-out"],
+                )
+        assert set(root.attrib) <= {"name", "time", "tests", "failures", "errors"}, (
+            "as the common schema has it"
+        )
+        for name in ("tests", "failures", "errors"):
+            assert int(root.get(name, "")) == sum(int(suite.get(name, "")) for suite in root)
+            assert int(root.get(name, "")) > 0
+
+    def test_only_what_failed_in_the_end_is_a_failure(self, root: ET.Element) -> None:
+        """A failed attempt that was made good passes and says so; verdicts are told by their cases."""
+        suites = {suite.get("name", ""): suite for suite in root}
+        assert suites["failed-2"].get("failures") == "4"
+        assert suites["retried-5"].get("failures") == "0"
+        output = "".join(node.text or "" for node in suites["retried-5"].iter("system-out"))
+        assert "made good by a later session" in output
+        assert suites["skipped-4"].get("skipped") == "1"
+        assert suites["stopped-8"].get("errors") == "1"
+        assert suites["parked-6"].get("skipped") == "1"
+
+    def test_letters_that_xml_has_not_are_left_out(self, root: ET.Element) -> None:
+        """What was printed is in the output, without what no XML can hold."""
+        text = "".join(node.text or "" for node in root.iter("system-out"))
+        assert "<script>alert(1)</script>" in text
+        assert not set(text) & {"\x00", "\x1b", "\ufffe"}
+
+
+class TestGithub:
+    """Summary and annotations."""
+
+    def test_annotations_cannot_be_forged(self, material: Material) -> None:
+        """One line each, of our kinds, with the story's file; a command inside a reason is only text."""
+        lines = github(material).splitlines()
+        forms = [
+            re.fullmatch(r"::(error|warning|notice) title=([^:,]+)(?:,file=([^:,]+))?::(.*)", line)
+            for line in lines
+        ]
+        assert all(forms)
+        assert Counter(form[1] for form in forms if form) == {"error": 4, "warning": 2, "notice": 2}
+        assert "stories/failed-2.md" in github(material)
+
+    def test_more_than_github_shows_are_summed_up(self) -> None:
+        """The tenth error says how many more there are."""
+        lines = github(report_material(30, kinds=("failed",))).splitlines()
+        assert len(lines) == MOST
+        assert "21 more stories" in lines[-1]
+
+    def test_the_summary_shows_text_as_it_is_and_stays_within_bounds(self, material: Material) -> None:
+        """No element but ours, no table cell too many, fences that logs cannot close, below the limit."""
+        page = markdown(material)
+        outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", page, flags=re.MULTILINE | re.DOTALL)
+        assert not re.search(r"(?<!\\)<(?!/?(details|summary)>)", outside)
+        rows = [line for line in page.splitlines() if line.startswith("| ")]
+        assert len(rows) == 21
+        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {8}
+        ticks = markdown(report_material(3, log=b"````\n" * 50))
+        assert "`````text" in ticks
+        assert len(markdown(report_material(2000)).encode()) <= LIMIT
+
+
+def test_gitlab_gets_an_entry_for_each_story_that_is_not_done(material: Material) -> None:
+    """Each with what its code quality report requires, and a fingerprint that stays."""
+    entries = json.loads(gitlab(material))
+    assert len(entries) == 8
+    for entry in entries:
+        assert set(entry) == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert entry["severity"] in {"info", "minor", "major", "critical", "blocker"}
+        assert entry["location"]["lines"]["begin"] == 1
+    assert len({entry["fingerprint"] for entry in entries}) == 8
+    assert json.loads(gitlab(report_material(20))) == entries
+    assert NASTY not in gitlab(material)
+
+
+def test_an_estimated_cost_says_so_and_of_when_its_prices_are(material: Material) -> None:
+    """Whoever reads a sum of money sees that it was reckoned, and from which list."""
+    run = material.run
+    story = next(one for one in run.stories.values() if one.usage.cost_usd)
+    sessions = tuple(replace(one, usage=replace(one.usage, estimated=True)) for one in story.sessions)
+    reckoned = replace(run, stories={**run.stories, story.id: replace(story, sessions=sessions)})
+    words = f"(estimated: list prices of {AS_OF}, or your own)"
+    for page in (html, markdown):
+        assert "about $" not in page(material)
+        assert words not in page(material)
+        assert f"about ${story.usage.cost_usd:.2f}" in page(replace(material, run=reckoned))
+        assert words in page(replace(material, run=reckoned))
+    assert AS_OF in (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()

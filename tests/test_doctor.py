@@ -1,0 +1,99 @@
+"""What `doctor` says of the machine: every signal in words, also those that nobody knows."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.core.model import ResourceSample
+from runner.doctor import Finding, Level, examine
+from runner.machine import probe
+
+GB = 1024**3
+PLENTY = ResourceSample(
+    memory_available=8 * GB,
+    swap_used=GB // 2,
+    peers=1,
+    pressure_free_percent=70.0,
+    disk_free=50 * GB,
+    inodes_free=1_234_567,
+    memory_stall=0.0,
+    cpu_stall=12.34,
+    io_stall=1.0,
+    load_per_cpu=0.5,
+)
+
+
+def found(repo: Path, patch: pytest.MonkeyPatch, sample: ResourceSample) -> dict[str, Finding]:
+    """Examine a repository on a machine that gives this sample."""
+    patch.setattr(probe, "sample", lambda _path: sample)
+    return {finding.name: finding for finding in examine(repo, dict(os.environ))}
+
+
+def test_every_signal_is_shown(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a line of its own, with its unit."""
+    findings = found(repo, monkeypatch, PLENTY)
+    shown = {name: finding.detail for name, finding in findings.items()}
+    assert shown["memory"] == "8.0 GB available"
+    assert shown["swap"] == "0.5 GB in use"
+    assert shown["pressure"] == "70 % free of pressure"
+    assert shown["load"] == "0.50 for each processor that may be used, last minute"
+    assert shown["waiting"] == "for memory 0.0 %, for processor 12.3 %, for disk 1.0 % of the last 10 seconds"
+    assert shown["other agents"] == "1 session besides ours"
+    assert shown["disk"] == f"50.0 GB free, room for 1,234,567 files, at {repo}.worktrees"
+    assert findings["disk"].level is Level.OK
+
+
+def test_what_is_unknown_is_said_to_be(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acceptance 43: a machine that tells nothing is examined all the same; nothing counts against it."""
+    findings = found(repo, monkeypatch, ResourceSample())
+    names = ("machine", "memory", "swap", "pressure", "load", "waiting", "other agents", "disk")
+    assert {findings[name].level for name in names} == {Level.OK}
+    assert findings["machine"].detail == "window 3 of 3 · unknown, nothing is known about this machine"
+    for name in ("memory", "swap", "load", "other agents"):
+        assert findings[name].detail == "unknown"
+    assert findings["pressure"].detail == "unknown (only macOS tells)"
+    assert findings["waiting"].detail.count("unknown") == 3
+    assert findings["disk"].detail.startswith("unknown free space, unknown number of files, at ")
+
+
+@pytest.mark.parametrize(
+    ("free", "inodes", "level"),
+    [
+        (50 * GB, 99_999, Level.WARN),
+        (50 * GB, 999, Level.FAIL),
+        (4 * GB, 200_000, Level.WARN),
+        (GB // 4, 200_000, Level.FAIL),
+        (4 * GB, 999, Level.FAIL),
+    ],
+)
+def test_a_full_disk_is_bytes_or_files(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, free: int, inodes: int, level: Level
+) -> None:
+    """Whichever runs out first decides."""
+    sample = replace(PLENTY, disk_free=free, inodes_free=inodes)
+    disk = found(repo, monkeypatch, sample)["disk"]
+    assert disk.level is level
+    assert "worktree-root" in disk.hint
+
+
+@pytest.mark.parametrize("setting", ["", "elsewhere", "~/trees"])
+def test_the_disk_of_the_worktrees_is_looked_at(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """The checkout's own disk does not matter, only that where the stories will work."""
+    if setting:
+        (repo / "autopilot-multi.toml").write_text(f'worktree-root = "{setting}"\n')
+    asked: list[Path] = []
+
+    def sample(path: Path) -> ResourceSample:
+        asked.append(path)
+        return PLENTY
+
+    monkeypatch.setattr(probe, "sample", sample)
+    list(examine(repo, dict(os.environ)))
+    (place,) = asked
+    home = Path(os.environ["HOME"])
+    expected = {"": repo.parent, "elsewhere": repo / "elsewhere", "~/trees": home / "trees"}
+    assert place.parent == expected[setting].resolve()
