@@ -35,7 +35,7 @@ NO_MOUNTS, NOTHING = 1, 16
 
 _POOR = """
 import os, sys
-from isolation import landlock
+from isolation.kernel import landlock
 for _ in range(int(sys.argv[1])):
     landlock.restrict([b"/nowhere"], [])
 os.execv(sys.executable, [sys.executable, "-m", "runner", *sys.argv[2:]])

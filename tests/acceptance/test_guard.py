@@ -13,7 +13,7 @@ from tests.isolation.guard_scenes import can_mount
 
 POOR = """
 import os, sys
-from isolation import landlock
+from isolation.kernel import landlock
 for _ in range(16):
     landlock.restrict([b"/nowhere"], [])
 os.execv(sys.executable, [sys.executable, "-m", "runner", *sys.argv[1:]])

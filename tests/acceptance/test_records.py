@@ -259,7 +259,7 @@ def test_a_run_that_is_killed_before_its_records(repo: Path, go: Path) -> None:
     go.touch()
     fault = """
 import os, signal
-from runner import telemetry
+from runner.records import telemetry
 telemetry.write_run = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 """
     assert faulty(repo, fault, "run").code == -signal.SIGKILL

@@ -183,7 +183,7 @@ def test_the_dashboard_says_what_the_next_ctrl_c_would_do(repo: Path) -> None:
 
 LATE = """
 import os, signal
-from runner import tidying
+from runner.run import cleanup as tidying
 
 sweep, calls = tidying.sweep_trash, []
 

@@ -28,7 +28,7 @@ print("done", file=open(sys.argv[3], "w"))
 # The program as a user starts it, but with looks at the machine that come as often as a test needs.
 _BOOT = """
 import sys
-from runner import window_keeper
+from runner.run import window as window_keeper
 from runner.__main__ import main
 window_keeper.TICK_SECONDS = float(sys.argv.pop(1))
 sys.exit(main())

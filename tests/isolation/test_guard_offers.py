@@ -15,7 +15,8 @@ from tests.isolation.guard_scenes import require
 POOR = """
 import json, os, sys
 sys.path.append(sys.argv[1])
-from isolation import guard, landlock, mounts
+from isolation import guard
+from isolation.kernel import landlock, mounts
 for _ in range(int(sys.argv[2])):
     landlock.restrict([b"/nowhere"], [])
 print(json.dumps([[offer.level, offer.available, offer.means, offer.reason] for offer in guard.probe()]))
@@ -72,7 +73,7 @@ def test_a_machine_that_can_do_nothing_says_so() -> None:
 
 def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What counts is what became of the folder: a process that was not confined is found out."""
-    unconfined = "import sys; sys.path.append(sys.argv[1]); from isolation import guard_trial as t; "
+    unconfined = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper import trial as t; "
     unconfined += "t.confine = lambda texts: None; t.main()"
     monkeypatch.setattr("isolation.keeper.client._TRIAL", unconfined)
     for level in (EnforcementLevel.DENY, EnforcementLevel.DIVERT):

@@ -243,7 +243,7 @@ import json, os, sys
 from pathlib import Path
 for folder in sys.argv[2:]:
     Path(folder, "cgroup.procs").write_text(str(os.getpid()))
-from runner import probe
+from runner.machine import probe
 from runner.machine.control_groups import load_control_groups
 samples = [probe.sample(Path.cwd()).memory_available]
 ballast = bytearray(os.urandom(1)) * int(sys.argv[1])

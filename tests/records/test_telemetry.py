@@ -284,7 +284,7 @@ def test_fields_that_others_added_to_our_line_are_kept(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from runner import telemetry
+from runner.records import telemetry
 point = sys.argv[2]
 def die(*arguments): os._exit(9)
 if point == "before-fsync": os.fsync = die

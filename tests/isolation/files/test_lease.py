@@ -20,7 +20,8 @@ from isolation.files.disk import LockFile
 HOLDER = """
 import sys
 from pathlib import Path
-from isolation import layout, lease
+from isolation import paths as layout
+from isolation.files import lease
 held = lease.acquire(layout.find_repository(Path(sys.argv[1])).common_dir, sys.argv[2])
 print("held", flush=True)
 sys.stdin.read()
@@ -197,7 +198,7 @@ def test_a_look_never_costs_a_coordinator_its_lease(common: Path) -> None:
     layout.autopilot_dir(common).mkdir()
     layout.lease_lock_path(common).touch()
     code = (
-        "import sys; from pathlib import Path; from isolation import lease\n"
+        "import sys; from pathlib import Path; from isolation.files import lease\n"
         "print('looking', flush=True)\n"
         "while True: lease.holder_is_alive(Path(sys.argv[1]))\n"
     )
