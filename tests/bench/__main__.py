@@ -16,6 +16,7 @@ BENCHES = (
     "bench_run",
     "bench_shared",
     "bench_schedule",
+    "bench_crossings",
 )
 QUICK = ("bench_start", "bench_keeper", "bench_probe")
 
