@@ -19,7 +19,7 @@ from isolation.frozen import frozen
 from isolation.kernel.process_tree import SUBREAPER, kill_level
 from isolation.model import EnforcementLevel, IsolationMode
 from isolation.paths import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalogue import KNOWN, PROGRAMS
 from runner.agents.installed import find_installed
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.model import ResourceSample, Tier
@@ -80,7 +80,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
     yield _sandbox()
     yield _agents(settings, environ)
     place = _worktrees(paths, settings) if paths else start.resolve()
-    sample = probe.sample(place)
+    sample = probe.sample(place, PROGRAMS)
     yield _machine(sample, settings)
     yield from _signals(sample)
     yield _disk(sample, place)

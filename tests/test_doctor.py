@@ -27,7 +27,7 @@ PLENTY = ResourceSample(
 
 def found(repo: Path, patch: pytest.MonkeyPatch, sample: ResourceSample) -> dict[str, Finding]:
     """Examine a repository on a machine that gives this sample."""
-    patch.setattr(probe, "sample", lambda _path: sample)
+    patch.setattr(probe, "sample", lambda _path, _programs: sample)
     return {finding.name: finding for finding in examine(repo, dict(os.environ))}
 
 
@@ -87,7 +87,7 @@ def test_the_disk_of_the_worktrees_is_looked_at(
         (repo / "autopilot-multi.toml").write_text(f'worktree-root = "{setting}"\n')
     asked: list[Path] = []
 
-    def sample(path: Path) -> ResourceSample:
+    def sample(path: Path, _programs: object) -> ResourceSample:
         asked.append(path)
         return PLENTY
 

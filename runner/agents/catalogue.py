@@ -1,8 +1,7 @@
 """Which agent does which story; decided before anything starts, so that a bad name costs nothing."""
 
-import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 from runner.agents.command import CommandAgent, TemplateAgent
@@ -12,22 +11,27 @@ from runner.agents.known.codex import CodexAgent
 from runner.agents.known.gemini import GeminiAgent
 from runner.agents.known.opencode import OpencodeAgent
 from runner.agents.known.qwen import QwenAgent
-from runner.agents.permissions import Permissions
+from runner.agents.known_agent import KnownAgent
 from runner.agents.protocol import Agent
 from runner.core.errors import AgentError
+from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import Story
 from runner.core.settings import AgentSettings, Settings
 
 AUTO = "auto"
-KNOWN: Mapping[str, Callable[[AgentSettings], Agent]] = {
-    "claude": ClaudeAgent,
-    "codex": CodexAgent,
-    "opencode": OpencodeAgent,
-    "gemini": GeminiAgent,
-    "qwen": QwenAgent,
-    "aider": AiderAgent,
-}
+_CLASSES: tuple[type[KnownAgent], ...] = (
+    ClaudeAgent,
+    CodexAgent,
+    OpencodeAgent,
+    GeminiAgent,
+    QwenAgent,
+    AiderAgent,
+)
 """The agents that need no description, in the order in which `auto` looks for them."""
+
+KNOWN: Mapping[str, type[KnownAgent]] = {agent.name: agent for agent in _CLASSES}
+PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent in _CLASSES)
+"""How the known agents show up among the processes of a machine."""
 
 
 def choose(story: Story, settings: Settings) -> Agent:
@@ -42,8 +46,9 @@ def choose(story: Story, settings: Settings) -> Agent:
         return TemplateAgent(name, described)
     if name not in KNOWN:
         raise AgentError(f"story {story.id}: agent '{name}' is not configured", hint=_way_out(name, settings))
-    _require_usable(story, name, described)
-    return KNOWN[name](described)
+    agent = KNOWN[name](described)
+    _require_usable(story, agent, described)
+    return agent
 
 
 def _found(story: Story, settings: Settings) -> str:
@@ -68,25 +73,17 @@ def _found(story: Story, settings: Settings) -> str:
     return installed
 
 
-def _require_usable(story: Story, name: str, described: AgentSettings) -> None:
+def _require_usable(story: Story, agent: KnownAgent, described: AgentSettings) -> None:
     """Raise where a known agent would only refuse to start."""
+    name = agent.name
     if shutil.which(name, path=described.env.get("PATH")) is None:
         raise AgentError(
             f"story {story.id}: agent '{name}' is not installed: there is no program '{name}' on PATH",
             hint=f"install it, name another agent, or say how to start it: [agents.{name}] argv = […].",
         )
-    sandboxed = {**os.environ, **described.env}.get("IS_SANDBOX") == "1"
-    if (
-        name == "claude"
-        and described.permissions == Permissions.BYPASS
-        and os.geteuid() == 0
-        and not sandboxed
-    ):
-        raise AgentError(
-            f'story {story.id}: claude refuses permissions = "bypass" for root',
-            hint="run as an ordinary user; or take the line out, which leaves it the edits and the verify "
-            "commands; or, in a container that holds nothing else, set IS_SANDBOX=1 yourself.",
-        )
+    problem = agent.start_problem()
+    if problem is not None:
+        raise AgentError(f"story {story.id}: {problem.detail}", hint=problem.hint)
 
 
 def _way_out(name: str, settings: Settings) -> str:

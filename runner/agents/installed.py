@@ -10,32 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from isolation.frozen import frozen
-from runner.core.limits.agent_sessions import AGENT_PROGRAMS
+from runner.agents.catalogue import KNOWN
+from runner.agents.known_agent import SignIn
 
 _VERSION = re.compile(r"^v?(\d+\.\d+\.\d+)")
 _PARENTS = 4
-
-SIGN_INS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "claude": (
-        (
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-            "CLAUDE_CODE_OAUTH_TOKEN",
-            "CLAUDE_CODE_USE_BEDROCK",
-            "CLAUDE_CODE_USE_VERTEX",
-        ),
-        (".claude/.credentials.json",),
-    ),
-    "codex": (("CODEX_API_KEY", "OPENAI_API_KEY"), (".codex/auth.json",)),
-    "opencode": (
-        ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
-        (".local/share/opencode/auth.json",),
-    ),
-    "gemini": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), (".gemini/oauth_creds.json",)),
-    "qwen": (("OPENAI_API_KEY", "DASHSCOPE_API_KEY"), (".qwen/oauth_creds.json",)),
-    "aider": (("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"), ()),
-}
-"""By which variables and which files below the home folder each agent may be signed in."""
 
 
 @frozen
@@ -56,12 +35,12 @@ class Installed:
 
 def find_installed(environ: Mapping[str, str]) -> Iterator[Installed]:
     """Look for every known agent on PATH."""
-    for program in AGENT_PROGRAMS:
-        where = shutil.which(program.name, path=environ.get("PATH"))
+    for name, agent in KNOWN.items():
+        where = shutil.which(name, path=environ.get("PATH"))
         if where:
-            version = _version(Path(where), program.package)
-            sign_in = _sign_in(program.name, environ)
-            yield Installed(name=program.name, path=where, version=version, sign_in=sign_in)
+            version = _version(Path(where), agent.package)
+            sign_in = _sign_in(agent.sign_in, environ)
+            yield Installed(name=name, path=where, version=version, sign_in=sign_in)
 
 
 def _version(program: Path, package: str) -> str:
@@ -78,11 +57,10 @@ def _version(program: Path, package: str) -> str:
     return found[1] if found else ""
 
 
-def _sign_in(name: str, environ: Mapping[str, str]) -> str:
-    variables, files = SIGN_INS.get(name, ((), ()))
-    named = next((variable for variable in variables if environ.get(variable)), "")
+def _sign_in(ways: SignIn, environ: Mapping[str, str]) -> str:
+    named = next((variable for variable in ways.variables if environ.get(variable)), "")
     if named:
         return f"signed in by {named}"
     home = Path(environ.get("HOME") or "/")
-    kept = next((file for file in files if (home / file).is_file()), "")
+    kept = next((file for file in ways.files if (home / file).is_file()), "")
     return f"signed in by ~/{kept}" if kept else ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from runner.core.limits.agent_sessions import AGENT_PROGRAMS, AgentProgram
+from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import ResourceSample
 from runner.machine.control_groups import ControlGroups, load_control_groups, stall_of
 from runner.machine.peers import find_peers
@@ -31,9 +31,9 @@ class Probe:
 
     def __init__(
         self,
+        programs: Sequence[AgentProgram],
         *,
         proc: Path = PROC,
-        programs: Sequence[AgentProgram] = AGENT_PROGRAMS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._proc = proc
@@ -71,9 +71,9 @@ class Probe:
         return _most((stall_of(self._proc / "pressure" / resource), groups.load_stall(resource)))
 
 
-def sample(path: Path) -> ResourceSample:
+def sample(path: Path, programs: Sequence[AgentProgram]) -> ResourceSample:
     """Take a single sample; `path` lies on the disk whose free space counts."""
-    return Probe()(path)
+    return Probe(programs)(path)
 
 
 def _pressure_free_percent() -> float | None:

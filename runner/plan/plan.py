@@ -8,7 +8,7 @@ from pathlib import Path
 from isolation.frozen import frozen
 from isolation.git.repository import Repository
 from isolation.paths import folds_case, journal_path, worktree_root
-from runner.agents.catalogue import choose
+from runner.agents.catalogue import PROGRAMS, choose
 from runner.agents.protocol import Agent
 from runner.core.errors import BacklogError, JournalError, NotFoundError
 from runner.core.events.events import StoryFinished
@@ -166,7 +166,7 @@ def _found_by_itself(
 def view(plan: Plan) -> PlanView:
     """Give the plan as people and machines read it."""
     settings = plan.settings
-    allowed = at_start(probe.sample(plan.worktree_root), settings)
+    allowed = at_start(probe.sample(plan.worktree_root, PROGRAMS), settings)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
     reasons = _reasons(plan, allowed.stories)
     left = [story for story in plan.own if story.id not in plan.finished]

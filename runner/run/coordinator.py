@@ -23,7 +23,7 @@ from isolation.frozen import frozen
 from isolation.git.repository import Repository, offload
 from isolation.keeper.client import open_keeper, wait_for_old_keepers
 from isolation.paths import journal_path, keepers_lock_path, run_dir
-from runner.agents.catalogue import choose
+from runner.agents.catalogue import PROGRAMS, choose
 from runner.agents.protocol import Agent
 from runner.core.events import events as ev
 from runner.core.events.fold import exit_code, fold
@@ -114,7 +114,7 @@ async def start_run(
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` looks at the machine around a path."""
     run_id, settings = new_run_id(), plan.settings
-    sample = sample or Probe()
+    sample = sample or Probe(PROGRAMS)
     seen = await offload(sample, plan.worktree_root)
     tier = evaluate(seen, settings.tiers).tier
     repository, root = plan.repository, plan.worktree_root
@@ -184,7 +184,7 @@ async def resume_run(
             first=(ev.RunResumed(requeued=requeued),),
             crew=_Crew(settings=settings, order=order, agents=agents, retry_failed=retry_failed),
             view=view,
-            sample=Probe(),
+            sample=Probe(PROGRAMS),
             desk=desk,
             quiet=quiet,
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runner.agents.catalogue import KNOWN
-from runner.agents.permissions import Permissions
+from runner.agents.known_agent import Permissions
 from runner.agents.protocol import Job
 from runner.core.model import Story, StoryId
 from runner.core.settings import AgentSettings

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.agents.catalogue import KNOWN
+from runner.agents import known
+from runner.agents.catalogue import KNOWN, PROGRAMS
 from runner.agents.faults import failed, fault_of
 from runner.agents.listener import Hearing
 from runner.agents.protocol import Agent, Job
 from runner.core.limits.agent_output import Fault, Final
-from runner.core.limits.agent_sessions import AGENT_PROGRAMS
 from runner.core.model import Story, StoryId
 from runner.core.settings import AgentSettings
-from runner.plan.settings.agents import KNOWN_AGENTS
 
 JOB = Job(
     story=Story(id=StoryId("a"), title="A", prompt="Do it."),
@@ -77,9 +76,19 @@ def heard(name: str, *events: object) -> Hearing:
     return hearing
 
 
-def test_the_lists_of_known_agents_agree() -> None:
-    """Settings, `auto` and the search for processes know the same programs, in the same order."""
-    assert tuple(KNOWN) == KNOWN_AGENTS == tuple(program.name for program in AGENT_PROGRAMS)
+def test_every_file_of_a_known_agent_is_listed() -> None:
+    """One file and one line in the catalogue make an agent known; a file without its line is noticed."""
+    files = Path(known.__file__).parent.glob("*.py")
+    assert {file.stem for file in files} - {"__init__"} == set(KNOWN)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_agent_declares_how_it_is_found_and_signed_in(name: str) -> None:
+    """The doctor and the search for other sessions need both."""
+    declared = KNOWN[name]
+    assert declared.package
+    assert declared.sign_in.variables
+    assert {program.name: program.package for program in PROGRAMS}[name] == declared.package
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from runner.agents.catalogue import PROGRAMS
 from runner.machine.probe import Probe
 
 GATE_MS = 20.0
@@ -25,9 +26,9 @@ def every_process() -> int:
 
 def main() -> bool:
     """Measure and print; False when a first sample misses its gate."""
-    place, again = Path.cwd(), Probe()
+    place, again = Path.cwd(), Probe(PROGRAMS)
     ways: dict[str, Callable[[], object]] = {
-        "first": lambda: Probe()(place),
+        "first": lambda: Probe(PROGRAMS)(place),
         "later": lambda: again(place),
         "psutil": every_process,
     }

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.limits.agent_sessions import AGENT_PROGRAMS, AgentProgram, below, is_agent, sessions
+from runner.agents.catalogue import PROGRAMS
+from runner.core.limits.agent_sessions import AgentProgram, below, is_agent, sessions
 
 AGENTS = [
     ["claude"],
@@ -44,13 +45,13 @@ NO_AGENTS = [
 @pytest.mark.parametrize("argv", AGENTS)
 def test_agents_are_known_by_program_script_or_package(argv: list[str]) -> None:
     """The shapes in which the real programs run."""
-    assert is_agent(argv, AGENT_PROGRAMS)
+    assert is_agent(argv, PROGRAMS)
 
 
 @pytest.mark.parametrize("argv", NO_AGENTS)
 def test_a_name_elsewhere_on_the_line_makes_no_agent(argv: list[str]) -> None:
     """Only what runs counts, not what it is told to work on."""
-    assert not is_agent(argv, AGENT_PROGRAMS)
+    assert not is_agent(argv, PROGRAMS)
 
 
 def test_the_table_can_be_another() -> None:
@@ -64,7 +65,7 @@ def test_the_table_can_be_another() -> None:
 @given(st.lists(st.text(max_size=8), max_size=5))
 def test_any_command_line_can_be_judged(argv: list[str]) -> None:
     """Nothing on a command line raises."""
-    assert is_agent(argv, AGENT_PROGRAMS) in {True, False}
+    assert is_agent(argv, PROGRAMS) in {True, False}
 
 
 def test_a_session_counts_once() -> None:

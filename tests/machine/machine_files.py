@@ -5,6 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from runner.agents.catalogue import PROGRAMS
 from runner.core.model import ResourceSample
 from runner.machine.probe import Probe
 
@@ -52,7 +53,7 @@ class MachineFiles:
 
     def sample(self) -> ResourceSample:
         """Sample this machine."""
-        return Probe(proc=self.proc)(self.disk)
+        return Probe(PROGRAMS, proc=self.proc)(self.disk)
 
 
 def stalled(percent: object) -> str:

@@ -245,9 +245,9 @@ for folder in sys.argv[2:]:
     Path(folder, "cgroup.procs").write_text(str(os.getpid()))
 from runner.machine import probe
 from runner.machine.control_groups import load_control_groups
-samples = [probe.sample(Path.cwd()).memory_available]
+samples = [probe.sample(Path.cwd(), ()).memory_available]
 ballast = bytearray(os.urandom(1)) * int(sys.argv[1])
-samples.append(probe.sample(Path.cwd()).memory_available)
+samples.append(probe.sample(Path.cwd(), ()).memory_available)
 groups = load_control_groups(Path("/proc"))
 print(json.dumps([samples, groups.load_processors(), groups.load_stall("memory"), str(groups.unified[0])]))
 """

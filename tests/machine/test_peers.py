@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from isolation.keeper.client import open_keeper
-from runner.core.limits.agent_sessions import AGENT_PROGRAMS
+from runner.agents.catalogue import PROGRAMS
 from runner.machine.peers import find_peers
 from tests.isolation.keeper.scenes import spec
 
@@ -72,7 +72,7 @@ trio.run(main, Path(sys.argv[1]), *sys.argv[2:])
 
 def peers() -> set[int]:
     """Look at the real machine; others may be at work on it."""
-    found = find_peers(PROC, AGENT_PROGRAMS)
+    found = find_peers(PROC, PROGRAMS)
     assert found is not None
     return found
 
@@ -162,7 +162,7 @@ def test_a_dead_agent_is_no_peer(tmp_path: Path) -> None:
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) b) {state} 1 1 1 0 -1 {flags} 0 0\n")
         (tmp_path / str(pid) / "cmdline").write_text("claude\0")
-    assert find_peers(tmp_path, AGENT_PROGRAMS) == {5}
+    assert find_peers(tmp_path, PROGRAMS) == {5}
 
 
 def test_without_procfs_psutil_is_asked(
@@ -170,7 +170,7 @@ def test_without_procfs_psutil_is_asked(
 ) -> None:
     """Other systems have no such files; when psutil fails too, nobody knows."""
     with outside(*agent, lines=3) as (first, said):
-        found = find_peers(tmp_path / "none", AGENT_PROGRAMS)
+        found = find_peers(tmp_path / "none", PROGRAMS)
         assert found is not None
         assert found & set(said) == {first}
 
@@ -178,4 +178,4 @@ def test_without_procfs_psutil_is_asked(
         raise psutil.AccessDenied
 
     monkeypatch.setattr(psutil, "process_iter", fail)
-    assert find_peers(tmp_path / "none", AGENT_PROGRAMS) is None
+    assert find_peers(tmp_path / "none", PROGRAMS) is None

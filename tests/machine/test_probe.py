@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runner.agents.catalogue import PROGRAMS
 from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import ResourceSample
 from runner.machine import probe
@@ -50,7 +51,7 @@ def deny_the_system(patch: pytest.MonkeyPatch) -> None:
 def test_every_failure_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Acceptance 43: on a machine that tells nothing every signal is None, and nothing is raised."""
     deny_the_system(monkeypatch)
-    assert probe.Probe(proc=tmp_path / "gone")(tmp_path) == ResourceSample()
+    assert probe.Probe(PROGRAMS, proc=tmp_path / "gone")(tmp_path) == ResourceSample()
 
 
 def test_unreadable_files_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +104,7 @@ def sample_of(files: dict[str, bytes], *, sound: bool) -> ResourceSample:
 
 def test_this_machine_can_be_sampled(tmp_path: Path) -> None:
     """On a real machine the figures are there, and plausible."""
-    sample = probe.sample(tmp_path)
+    sample = probe.sample(tmp_path, PROGRAMS)
     assert sample.memory_available is not None
     assert 0 < sample.memory_available <= psutil.virtual_memory().total
     assert sample.disk_free is not None
@@ -117,7 +118,7 @@ def test_this_machine_can_be_sampled(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/pressure/memory").exists(), reason="this kernel has no pressure figures")
 def test_this_machine_tells_its_stalls(tmp_path: Path) -> None:
     """The real files of the kernel are understood."""
-    sample = probe.sample(tmp_path)
+    sample = probe.sample(tmp_path, PROGRAMS)
     for percent in (sample.memory_stall, sample.cpu_stall, sample.io_stall):
         assert percent is not None
         assert 0 <= percent <= 100
@@ -146,10 +147,10 @@ def test_the_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path, monkeypatch:
         return found
 
     monkeypatch.setattr(os, "statvfs", seen)
-    there = probe.sample(tmp_path / "not" / "yet" / "there")
+    there = probe.sample(tmp_path / "not" / "yet" / "there", PROGRAMS)
     assert there.disk_free is not None
     assert there.inodes_free is not None
-    probe.sample(tmp_path / "file" / "below")
+    probe.sample(tmp_path / "file" / "below", PROGRAMS)
     assert asked == [tmp_path, tmp_path / "file"]
 
 
@@ -162,7 +163,7 @@ def _file_system(*, files: int) -> os.statvfs_result:
 def test_free_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, free: int | None) -> None:
     """What an ordinary user may take counts; a file system without inodes, such as btrfs, is unknown."""
     monkeypatch.setattr(os, "statvfs", lambda _path: _file_system(files=files))
-    sample = probe.sample(tmp_path)
+    sample = probe.sample(tmp_path, PROGRAMS)
     assert (sample.disk_free, sample.inodes_free) == (300 * 1024, free)
 
 
@@ -209,9 +210,7 @@ def test_only_macos_is_asked(
 def test_peers_are_looked_up_every_five_seconds(tmp_path: Path) -> None:
     """Between two looks the last count holds; every other signal is read each time."""
     machine, now = MachineFiles(tmp_path), [100.0]
-    sampler = probe.Probe(
-        proc=machine.proc, programs=[AgentProgram(name="ai", package="ai")], clock=lambda: now[0]
-    )
+    sampler = probe.Probe([AgentProgram(name="ai", package="ai")], proc=machine.proc, clock=lambda: now[0])
 
     def start(pid: int) -> None:
         (machine.proc / str(pid)).mkdir()

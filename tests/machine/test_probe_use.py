@@ -1,10 +1,12 @@
 """Where the program looks at the machine: at the disk of the worktrees, with one probe for a whole run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import trio
 
+from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import ResourceSample
 from runner.machine import probe
 from runner.plan.plan import RunRequest, make_plan, view
@@ -40,8 +42,8 @@ async def test_a_run_has_one_probe(repo: Path, monkeypatch: pytest.MonkeyPatch) 
     made: list[probe.Probe] = []
 
     class Counted(probe.Probe):
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, programs: Sequence[AgentProgram]) -> None:
+            super().__init__(programs)
             made.append(self)
 
     monkeypatch.setattr(app, "Probe", Counted)
@@ -56,7 +58,7 @@ def test_a_plan_looks_at_the_disk_of_its_worktrees(repo: Path, monkeypatch: pyte
     write_story(repo, "a", command="true")
     asked: list[Path] = []
 
-    def sample(path: Path) -> ResourceSample:
+    def sample(path: Path, _programs: object) -> ResourceSample:
         asked.append(path)
         return PLENTY
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 from runner.agents import faults
 from runner.agents.json_line import last_line
+from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import Job, Launch, Traits
 from runner.core.limits.agent_output import Final, Seen
 from runner.core.limits.stall import announced_wait
 from runner.core.model import Usage
-from runner.core.settings import AgentSettings
 
 _TOKENS = re.compile(rb"Tokens: ([\d.,]+)(k|M)? sent.*?([\d.,]+)(k|M)? received(?:.*?\$([\d.]+) message)?")
 _SCALE = {b"k": 1e3, b"M": 1e6}
@@ -33,10 +33,14 @@ _QUIET = 600.0
 """It says nothing while the model thinks."""
 
 
-class AiderAgent:
+class AiderAgent(KnownAgent):
     """Starts and reads `aider`."""
 
     name = "aider"
+    package = "aider"
+    sign_in = SignIn(
+        variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY")
+    )
     traits = Traits(
         streams=True,
         sums=True,
@@ -44,9 +48,6 @@ class AiderAgent:
         litter=("/.aider.tags.cache.v*/",),
         names_user=True,
     )
-
-    def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
 
     def launch(self, job: Job) -> Launch:
         """Begin a session; it takes its message from a file, since it asks on standard input.

@@ -4,6 +4,7 @@ Its exit code and its `result` prove nothing: an error of the service is a `succ
 interrupted session may end with 0. A `result` that is no error, and exit code 0, is the best it can say.
 """
 
+import os
 import re
 import time
 import uuid
@@ -11,11 +12,10 @@ from typing import Any
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
-from runner.agents.permissions import Permissions
+from runner.agents.known_agent import KnownAgent, SignIn, StartProblem
 from runner.agents.protocol import Job, Launch, Traits
 from runner.core.limits.agent_output import Fault, Final, Seen
 from runner.core.model import Usage
-from runner.core.settings import AgentSettings
 
 _GIT = ("add", "commit", "status", "diff", "log", "show", "rm", "mv", "restore")
 _HOPELESS = frozenset({401, 403})
@@ -24,14 +24,33 @@ QUIET = 330.0
 """A stream that its service has stalled is silent for 300 s and then goes on."""
 
 
-class ClaudeAgent:
+class ClaudeAgent(KnownAgent):
     """Starts and reads `claude`."""
 
     name = "claude"
+    package = "@anthropic-ai/claude-code"
+    sign_in = SignIn(
+        variables=(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "CLAUDE_CODE_USE_VERTEX",
+        ),
+        files=(".claude/.credentials.json",),
+    )
     traits = Traits(streams=True, says_end=True, quiet_seconds=QUIET)
 
-    def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
+    def start_problem(self) -> StartProblem | None:
+        """Return why it would not start: it refuses all permissions to root outside of a sandbox."""
+        sandboxed = {**os.environ, **self._settings.env}.get("IS_SANDBOX") == "1"
+        if not self._bypass or os.geteuid() != 0 or sandboxed:
+            return None
+        return StartProblem(
+            detail='claude refuses permissions = "bypass" for root',
+            hint="run as an ordinary user; or remove the line, which leaves it the edits and the verify "
+            "commands; or, in a container that holds nothing else, set IS_SANDBOX=1 yourself.",
+        )
 
     def launch(self, job: Job) -> Launch:
         """Begin a conversation under an id of our choice, or go on with one; always under the same model."""
@@ -46,7 +65,7 @@ class ClaudeAgent:
         return Launch(argv=(*argv, *self._settings.args), env=env, conversation=conversation)
 
     def _permissions(self, job: Job) -> list[str]:
-        if self._settings.permissions == Permissions.BYPASS:
+        if self._bypass:
             return ["--permission-mode", "bypassPermissions"]
         allowed = [f"Bash(git {name}:*)" for name in _GIT]
         # Its rules have no way to quote these; such a command is left to the runner.

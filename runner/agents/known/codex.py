@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
-from runner.agents.permissions import Permissions
+from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import Job, Launch, Traits
 from runner.core.limits.agent_output import Fault, Final, Seen
 from runner.core.model import Usage
@@ -31,14 +31,16 @@ PROFILE = "autopilot"
 """Under this name it keeps what it may do in a shared tree, so that arguments can add to it."""
 
 
-class CodexAgent:
+class CodexAgent(KnownAgent):
     """Starts and reads `codex`."""
 
     name = "codex"
+    package = "@openai/codex"
+    sign_in = SignIn(variables=("CODEX_API_KEY", "OPENAI_API_KEY"), files=(".codex/auth.json",))
 
     def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
-        free = settings.permissions == Permissions.BYPASS or any("danger" in word for word in settings.args)
+        super().__init__(settings)
+        free = self._bypass or any("danger" in word for word in settings.args)
         self.traits = Traits(
             streams=True, says_end=True, whole_thread=True, quiet_seconds=QUIET, own_sandbox=not free
         )
@@ -51,7 +53,7 @@ class CodexAgent:
         return Launch(argv=tuple(argv), env=self._settings.env, conversation=job.conversation)
 
     def _sandbox(self, job: Job) -> list[str]:
-        if self._settings.permissions == Permissions.BYPASS:
+        if self._bypass:
             return ["-s", "danger-full-access"]
         if job.folders:
             return _profile(job.folders)

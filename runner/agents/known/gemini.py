@@ -4,25 +4,23 @@ import time
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
-from runner.agents.permissions import Permissions
+from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import Job, Launch, Traits
 from runner.core.limits.agent_output import Final, Seen
 from runner.core.model import Usage
-from runner.core.settings import AgentSettings
 
 
-class GeminiAgent:
+class GeminiAgent(KnownAgent):
     """Starts and reads `gemini`."""
 
     name = "gemini"
+    package = "@google/gemini-cli"
+    sign_in = SignIn(variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), files=(".gemini/oauth_creds.json",))
     traits = Traits(streams=True, says_end=True)
-
-    def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
 
     def launch(self, job: Job) -> Launch:
         """Begin a session, or go on with one; its folder is trusted, since it is a worktree of the user's."""
-        mode = "yolo" if self._settings.permissions == Permissions.BYPASS else "auto_edit"
+        mode = "yolo" if self._bypass else "auto_edit"
         argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", mode]
         argv += ["-m", job.model] if job.model else []
         argv += ["--resume", job.conversation] if job.conversation else []

@@ -7,28 +7,29 @@ import time
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, text, tool_line, whole
-from runner.agents.permissions import Permissions
+from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import Job, Launch, Traits
 from runner.core.limits.agent_output import Final, Seen
 from runner.core.model import Usage
-from runner.core.settings import AgentSettings
 
 _QUIET = 600.0
 
 
-class OpencodeAgent:
+class OpencodeAgent(KnownAgent):
     """Starts and reads `opencode`."""
 
     name = "opencode"
+    package = "opencode-ai"
+    sign_in = SignIn(
+        variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
+        files=(".local/share/opencode/auth.json",),
+    )
     traits = Traits(streams=True, says_end=True, sums=True, quiet_seconds=_QUIET)
-
-    def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
 
     def launch(self, job: Job) -> Launch:
         """Begin a session, or go on with one; what it may do is in its own settings, but for `bypass`."""
         argv = ["opencode", "run", "--format", "json"]
-        argv += ["--auto"] if self._settings.permissions == Permissions.BYPASS else []
+        argv += ["--auto"] if self._bypass else []
         argv += ["--model", job.model] if job.model else []
         argv += ["--session", job.conversation] if job.conversation else []
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._settings.env}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from runner.agents import faults
 from runner.agents.known.claude import ClaudeAgent
-from runner.agents.permissions import Permissions
+from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import Job, Launch, Traits
 from runner.core.limits.agent_output import Seen
 from runner.core.settings import AgentSettings
@@ -13,19 +13,21 @@ from runner.core.settings import AgentSettings
 _ERROR = "[API Error"
 
 
-class QwenAgent:
+class QwenAgent(KnownAgent):
     """Starts and reads `qwen`."""
 
     name = "qwen"
+    package = "@qwen-code/qwen-code"
+    sign_in = SignIn(variables=("OPENAI_API_KEY", "DASHSCOPE_API_KEY"), files=(".qwen/oauth_creds.json",))
     traits = Traits(streams=True, says_end=True, whole_thread=True)
 
     def __init__(self, settings: AgentSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._events = ClaudeAgent(settings)
 
     def launch(self, job: Job) -> Launch:
         """Begin a session, or go on with one."""
-        mode = "yolo" if self._settings.permissions == Permissions.BYPASS else "auto-edit"
+        mode = "yolo" if self._bypass else "auto-edit"
         argv = ["qwen", "-o", "stream-json", "--approval-mode", mode]
         argv += ["-m", job.model] if job.model else []
         argv += ["--resume", job.conversation] if job.conversation else []

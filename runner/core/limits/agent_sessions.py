@@ -19,15 +19,6 @@ class AgentProgram:
     package: str
 
 
-AGENT_PROGRAMS = (
-    AgentProgram(name="claude", package="@anthropic-ai/claude-code"),
-    AgentProgram(name="codex", package="@openai/codex"),
-    AgentProgram(name="opencode", package="opencode-ai"),
-    AgentProgram(name="gemini", package="@google/gemini-cli"),
-    AgentProgram(name="qwen", package="@qwen-code/qwen-code"),
-    AgentProgram(name="aider", package="aider"),
-)
-
 _INTERPRETER = re.compile(r"(?:node|nodejs|bun|deno|python|pypy|sh|bash|dash|zsh|ksh)[\d.]*")
 _PACKAGE_FOLDERS = ("node_modules", "site-packages")
 _OPTIONS_WITH_VALUE = frozenset({"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"})

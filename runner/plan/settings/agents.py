@@ -7,8 +7,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from runner.core.settings import AgentSettings, Price
 
-KNOWN_AGENTS = ("claude", "codex", "opencode", "gemini", "qwen", "aider")
-
 
 def _filled(text: str) -> str:
     if not text.strip() or "\0" in text:
@@ -91,8 +89,11 @@ def wanted(keys: tuple[str, ...]) -> str:  # noqa: PLR0911  one return a key
 
 def missing_in(name: str, agent: Agent) -> str:
     """Name the key that an agent's table lacks; empty when it is whole."""
+    # Imported here, since most settings describe no agent.
+    from runner.agents.catalogue import KNOWN
+
     described = {"resume", "events"} & agent.model_fields_set
-    return "argv" if not agent.argv and (name not in KNOWN_AGENTS or described) else ""
+    return "argv" if not agent.argv and (name not in KNOWN or described) else ""
 
 
 def agent_settings(agent: Agent) -> AgentSettings:
