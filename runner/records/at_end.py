@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from isolation.git.repository import Repository
 from runner.core.model import RunSnapshot
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 
 
 def write_records(run: RunSnapshot, repository: Repository) -> None:
@@ -19,7 +19,7 @@ def write_records(run: RunSnapshot, repository: Repository) -> None:
 
 
 @asynccontextmanager
-async def books_kept(recorder: Recorder, repository: Repository) -> AsyncIterator[None]:
+async def books_kept(recorder: EventLog, repository: Repository) -> AsyncIterator[None]:
     """Write down what is known when an error ends the block, and never let that hide the error."""
     try:
         yield

@@ -1,8 +1,29 @@
-"""The one place where something happens to a run: journalled first, then folded, then shown.
+"""The one place where something happens to a run: written to the journal, applied to its state, shown.
 
-An intent is durable before its act begins, and what is recorded together is durable together.
+Events that are not durable yet are in one of two queues:
+
+- `_deferred`: already published, so the run's state has them; they go to disk with the next record.
+- `_waiting`: requests of callers that wait; published only once they are durable.
+
+Invariants:
+
+1. Durable first. `record` returns, and its events are published, only after the store has them, so an
+   intent is on disk before its act begins. `defer` is for the ends of acts whose intent is durable.
+2. All or none. The events of one call are adjacent in one transaction.
+3. Order. The journal has events in the order of the calls, across both queues: what was deferred before
+   a record comes before it.
+4. One writer. Only the holder of `_lock` takes from the queues, and it publishes what it wrote before it
+   lets go. Events that are in neither queue and not published belong to the holder's transaction.
+5. A failed write loses nothing. What was taken returns to the front of its queue; each caller learns of
+   the failure by trying for itself, and deferred events go with the next record that succeeds.
+6. Conditions see everything. `record_unless` judges its condition when no event of an earlier call is
+   unpublished, and writes without letting another writer in between.
+7. Nothing is recorded for a caller that was cancelled first. A request that no transaction has taken
+   leaves its queue with its caller; one that was taken is never abandoned halfway, so that the state has
+   what the disk has.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +37,7 @@ from runner.core.model import KillSwitch, RunSnapshot
 from runner.core.text.redaction import Redactor
 
 Listener = Callable[[Event, RunSnapshot], None]
+Condition = Callable[[], KillSwitch | None]
 
 
 class EventStore(Protocol):
@@ -26,23 +48,32 @@ class EventStore(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
-    """What one caller wants recorded; its events are never torn apart."""
+class _Deferred:
+    """Published events of one call; `number` is the position of the call among all calls."""
 
-    events: list[Event]
+    number: int
+    events: tuple[Event, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """What one caller waits for: its events become durable, or its condition refuses them."""
+
+    number: int
+    events: tuple[Event, ...]
+    unless: Condition | None = None
     recorded: bool = False
-    published: bool = False
-    objection: Callable[[], KillSwitch | None] | None = None
-    refused: KillSwitch | None = None
+    refused_by: KillSwitch | None = None
+    abandoned: bool = False
 
     @property
     def settled(self) -> bool:
-        """Tell whether nobody waits for it any more."""
-        return self.recorded or self.refused is not None
+        """Whether its caller has its answer."""
+        return self.recorded or self.refused_by is not None
 
 
-class Recorder:
-    """Holds the run's current snapshot and tells its listeners of every event."""
+class EventLog:
+    """Holds the run's current snapshot, and passes every event on to its listeners."""
 
     def __init__(
         self,
@@ -57,7 +88,9 @@ class Recorder:
         self._wall_clock = wall_clock
         self._listeners: list[Listener] = []
         self._lock = trio.Lock()
-        self._waiting: list[_Entry] = []
+        self._numbers = itertools.count()
+        self._deferred: list[_Deferred] = []
+        self._waiting: list[_Request] = []
         self.snapshot = snapshot
         self.last_activity = trio.current_time()
 
@@ -66,89 +99,110 @@ class Recorder:
         self._listeners.append(listener)
 
     def now(self) -> float:
-        """Give the time of day, as events carry it."""
+        """Return the time of day, as events carry it."""
         return self._wall_clock()
 
     async def record(self, *bodies: Body) -> None:
-        """Make these events durable in one transaction, then let the run's state follow.
+        """Make these events durable in one transaction, then publish them.
 
-        What several stories record at once shares one transaction, since each costs a flush of the disk.
+        Callers that wait at the same time share a transaction, since each costs a flush of the disk.
         """
-        await self._record(_Entry(self._events(bodies)))
+        await self._settle(_Request(next(self._numbers), self._events(bodies)))
 
-    async def record_unless(
-        self, objection: Callable[[], KillSwitch | None], *bodies: Body
-    ) -> KillSwitch | None:
-        """Record these, unless there is an objection by the time that all before them is recorded."""
-        entry = _Entry(self._events(bodies), objection=objection)
-        await self._record(entry)
-        return entry.refused
+    async def record_unless(self, condition: Condition, *bodies: Body) -> KillSwitch | None:
+        """Record these unless `condition` names a kill-switch once all earlier calls are published.
 
-    async def _record(self, entry: _Entry) -> None:
-        self._waiting.append(entry)
-        try:
-            async with self._lock:
-                while not entry.settled:
-                    await self._record_waiting()
-        finally:
-            if not entry.settled and entry in self._waiting:
-                self._waiting.remove(entry)
+        Return that kill-switch, or None when the events were recorded.
+        """
+        request = _Request(next(self._numbers), self._events(bodies), unless=condition)
+        await self._settle(request)
+        return request.refused_by
 
     def defer(self, *bodies: Body) -> None:
-        """Let the run's state follow now, and record these with whatever is recorded next.
+        """Publish these now, and make them durable with whatever is recorded next.
 
         Only for the end of an act that a resume finds done anyway: its intent is durable already.
         """
-        entry = _Entry(self._events(bodies), published=True)
-        self._waiting.append(entry)
-        for event in entry.events:
+        deferred = _Deferred(next(self._numbers), self._events(bodies))
+        self._deferred.append(deferred)
+        for event in deferred.events:
             self._publish(event)
 
-    def _events(self, bodies: tuple[Body, ...]) -> list[Event]:
+    def show(self, body: Body) -> None:
+        """Publish an event that is not worth keeping."""
+        for event in self._events((body,)):
+            self._publish(event)
+
+    def touch(self) -> None:
+        """Note a sign of life from some story."""
+        self.last_activity = trio.current_time()
+
+    def _events(self, bodies: tuple[Body, ...]) -> tuple[Event, ...]:
         at = self._wall_clock()
-        return [Event(run_id=self.snapshot.run_id, at=at, body=self._clean(body)) for body in bodies]
+        return tuple(Event(run_id=self.snapshot.run_id, at=at, body=self._clean(body)) for body in bodies)
 
     def _clean(self, body: Body) -> Body:
         """Take secrets out of what came from outside; a plan must stay as the user wrote it."""
         return body if isinstance(body, RunStarted) else self.redactor.value(body)
 
-    async def _record_waiting(self) -> None:
-        batch = self._next_batch()
-        events = [event for entry in batch for event in entry.events]
+    async def _settle(self, request: _Request) -> None:
+        """Wait until some transaction, this caller's or another's, has settled the request."""
+        self._waiting.append(request)
         try:
+            # Whoever held the lock before may have settled this request along with its own.
+            async with self._lock:
+                while not request.settled:
+                    await self._write_next()
+        finally:
+            # Invariant 7: a caller that fails or is cancelled takes along what is still in the queue,
+            # and what a transaction has taken does not return there if that transaction fails.
+            request.abandoned = not request.settled
+            if request in self._waiting:
+                self._waiting.remove(request)
+
+    async def _write_next(self) -> None:
+        """Write one transaction and publish what was waiting for it; the caller holds the lock."""
+        deferred, requests = self._take()
+        calls: list[_Deferred | _Request] = [*deferred, *requests]
+        in_order = sorted(calls, key=lambda call: call.number)
+        events = [event for call in in_order for event in call.events]
+        try:
+            # The thread is not abandoned on cancellation: the write ends, then its events are published.
             await trio.to_thread.run_sync(self._store.append, events)
         except BaseException:
-            self._waiting = batch + self._waiting  # whoever waits for one of them must hear of it too
+            # Invariant 5. Back at the front, they also stay ahead of all that came meanwhile (3).
+            self._deferred[:0] = deferred
+            self._waiting[:0] = [request for request in requests if not request.abandoned]
             raise
-        for entry in batch:
-            entry.recorded = True
-        for event in [event for entry in batch if not entry.published for event in entry.events]:
+        # No checkpoint from here on: nobody can see a request recorded and its events unpublished.
+        for request in requests:
+            request.recorded = True
+        for event in [event for request in requests for event in request.events]:
             self._publish(event)
 
-    def _next_batch(self) -> list[_Entry]:
-        """Take what waits; who may be objected to goes only when all that came before is known."""
-        batch: list[_Entry] = []
-        waiting, self._waiting = self._waiting, []
-        news = False
-        for number, entry in enumerate(waiting):
-            if entry.objection is None:
-                news = news or bool(entry.events and not entry.published)
-            elif news:
-                self._waiting = waiting[number:]
-                break
-            else:
-                entry.refused = entry.objection()
-            if entry.refused is None:
-                batch.append(entry)
-        return batch
+    def _take(self) -> tuple[list[_Deferred], list[_Request]]:
+        """Take from both queues what may share the next transaction, and settle what is refused.
 
-    def show(self, body: Body) -> None:
-        """Let people see something that is not worth keeping."""
-        self._publish(Event(run_id=self.snapshot.run_id, at=self._wall_clock(), body=self._clean(body)))
-
-    def touch(self) -> None:
-        """Note a sign of life from some story."""
-        self.last_activity = trio.current_time()
+        A condition behind events that are still unpublished waits for the transaction after this one (6),
+        and so does everything behind it (3).
+        """
+        taken: list[_Request] = []
+        left: list[_Request] = []
+        unpublished = False
+        for index, request in enumerate(self._waiting):
+            if request.unless is not None:
+                if unpublished:
+                    left = self._waiting[index:]
+                    break
+                request.refused_by = request.unless()
+            elif request.events:
+                unpublished = True
+            if request.refused_by is None:
+                taken.append(request)
+        self._waiting = left
+        deferred = [one for one in self._deferred if not left or one.number < left[0].number]
+        self._deferred = self._deferred[len(deferred) :]
+        return deferred, taken
 
     def _publish(self, event: Event) -> None:
         self.touch()

@@ -40,7 +40,7 @@ from runner.plan.settings.json_form import redactor_for
 from runner.plan.shared_tree import enforcement_of, sharing, warning_of
 from runner.records.at_end import books_kept, write_records
 from runner.records.crash_log import write_crash_log
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 from runner.records.history import past_of
 from runner.records.journal import Journal, Request
 from runner.run.cleanup import sweep, tidy
@@ -243,7 +243,7 @@ async def _coordinate(
 ) -> Ended:
     """Run the orchestrator beside the view and the signals, then close the books."""
     _tune()
-    recorder = Recorder(store=journal, snapshot=snapshot, redactor=redactor_for(crew.settings, os.environ))
+    recorder = EventLog(store=journal, snapshot=snapshot, redactor=redactor_for(crew.settings, os.environ))
     recorder.subscribe(view.seen)
     root = root_of(repository, crew.settings)
     control, ended_by = StopControl(), EndedBy()
@@ -315,7 +315,7 @@ def _exclude(repository: Repository, crew: _Crew) -> None:
         repository.exclude(pattern)
 
 
-def _attended(desk: Desk | None, recorder: Recorder) -> bool:
+def _attended(desk: Desk | None, recorder: EventLog) -> bool:
     return desk is not None and desk.waits(recorder.snapshot)
 
 

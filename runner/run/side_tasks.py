@@ -12,7 +12,7 @@ import trio
 from isolation.git.repository import offload
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, StoryId
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 from runner.run.orchestrator import Orchestrator
 from runner.story.context.context import Tools
 from runner.story.decisions import attention, open_questions
@@ -34,7 +34,7 @@ class Screen(Protocol):
 class Port:
     """What the desk sees of the run: its snapshot, its changes, and a place for answers."""
 
-    def __init__(self, *, recorder: Recorder, orchestrator: Orchestrator, screen: Screen) -> None:
+    def __init__(self, *, recorder: EventLog, orchestrator: Orchestrator, screen: Screen) -> None:
         self._recorder = recorder
         self._orchestrator = orchestrator
         self._screen = screen

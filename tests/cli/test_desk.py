@@ -15,7 +15,7 @@ from runner.cli.desk import TerminalDesk
 from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 from runner.records.journal import Journal
 from tests.records.sample_runs import RUN, event, snapshot, started
 from tests.report.asking import COLOUR, OVERWRITE, answered, asks
@@ -24,7 +24,7 @@ from tests.report.asking import COLOUR, OVERWRITE, answered, asks
 class Port:
     """The run beside the desk: a real recorder over a real journal, and what the screen was told."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: EventLog) -> None:
         self.recorder = recorder
         self.screen: list[str] = []
         self.put_offs = 0
@@ -128,7 +128,7 @@ async def serving(path: Path, events: list[ev.Event]) -> AsyncIterator[Scene]:
     """Let a desk serve a run for the length of a block."""
     with trio.fail_after(20), open_terminal() as terminal, Journal.open(path / "journal.db") as journal:
         journal.append(events)
-        port = Port(Recorder(store=journal, snapshot=snapshot(journal.events(RUN))))
+        port = Port(EventLog(store=journal, snapshot=snapshot(journal.events(RUN))))
         desk = TerminalDesk(source=terminal.slave, write=terminal.write)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(desk.serve, port)

@@ -1,4 +1,4 @@
-"""The recorder: durable first, shared transactions, and nobody is told that something is safe too early."""
+"""The event log: durable first, shared transactions, and callers hear of success only when it is true."""
 
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,11 +11,11 @@ from runner.core.errors import JournalError
 from runner.core.events.events import Event, Noted, RunEnded, RunStarted
 from runner.core.model import KillSwitch, RunId, RunSnapshot
 from runner.core.text.redaction import Redactor
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 
 
 class Store:
-    """Keeps transactions in memory; holds the first one up until told, and fails on demand."""
+    """Keeps transactions in memory; holds the first one up until `go` is set, and fails on demand."""
 
     def __init__(self) -> None:
         self.transactions: list[list[str]] = []
@@ -32,8 +32,8 @@ class Store:
         self.transactions.append(messages)
 
 
-def _recorder(store: Store, redactor: Redactor | None = None) -> Recorder:
-    return Recorder(
+def _recorder(store: Store, redactor: Redactor | None = None) -> EventLog:
+    return EventLog(
         store=store,
         snapshot=RunSnapshot(run_id=RunId("r"), started_at=0.0),
         wall_clock=lambda: 1.0,
@@ -41,12 +41,12 @@ def _recorder(store: Store, redactor: Redactor | None = None) -> Recorder:
     )
 
 
-def _messages(recorder: Recorder) -> list[str]:
+def _messages(recorder: EventLog) -> list[str]:
     return [note.message for note in recorder.snapshot.notes]
 
 
 async def test_what_waits_shares_one_transaction_in_order() -> None:
-    """While one transaction is written, the next gathers all who wait; none is torn apart."""
+    """While one transaction is written, the next gathers all that wait; no call is split."""
     store = Store()
     recorder = _recorder(store)
     async with trio.open_nursery() as nursery:
@@ -62,7 +62,7 @@ async def test_what_waits_shares_one_transaction_in_order() -> None:
 
 
 async def test_what_is_deferred_comes_with_the_next_record() -> None:
-    """It shows at once, is neither lost nor a transaction of its own, and is told only once."""
+    """It shows immediately, is neither lost nor a transaction of its own, and is published only once."""
     store = Store()
     store.go.set()
     recorder = _recorder(store)
@@ -74,8 +74,8 @@ async def test_what_is_deferred_comes_with_the_next_record() -> None:
     assert _messages(recorder) == ["later", "now"]
 
 
-def _recording(recorder: Recorder) -> tuple[list[str], Callable[[str], Awaitable[None]]]:
-    """Give who failed to record its name, and how to try."""
+def _recording(recorder: EventLog) -> tuple[list[str], Callable[[str], Awaitable[None]]]:
+    """Return the names that could not be recorded, and the function that tries one."""
     failed: list[str] = []
 
     async def record(name: str) -> None:
@@ -88,7 +88,7 @@ def _recording(recorder: Recorder) -> tuple[list[str], Callable[[str], Awaitable
 
 
 async def test_a_failed_transaction_fails_everyone_in_it() -> None:
-    """No caller goes on as if its event were safe."""
+    """No caller continues as if its event were safe."""
     store = Store()
     recorder = _recorder(store)
     failed, record = _recording(recorder)
@@ -104,8 +104,8 @@ async def test_a_failed_transaction_fails_everyone_in_it() -> None:
     assert _messages(recorder) == []
 
 
-async def test_who_waits_behind_a_failed_transaction_is_recorded_in_turn() -> None:
-    """One failure loses nobody else's event, and nothing that came later gets ahead of what came before."""
+async def test_a_request_behind_a_failed_transaction_is_recorded_in_turn() -> None:
+    """One failure loses no other event, and nothing that came later gets ahead of what came before."""
     store = Store()
     store.fails_at = "a"
     recorder = _recorder(store)
@@ -121,7 +121,7 @@ async def test_who_waits_behind_a_failed_transaction_is_recorded_in_turn() -> No
     assert _messages(recorder) == ["before", "b"]
 
 
-async def test_who_is_in_a_failed_transaction_of_anothers_tries_for_itself() -> None:
+async def test_a_caller_in_a_failed_transaction_of_another_tries_for_itself() -> None:
     """Both wait, the first to come writes for both and fails: the other's event is not lost with it."""
     store = Store()
     recorder = _recorder(store)
@@ -166,8 +166,8 @@ async def test_secrets_reach_neither_the_journal_nor_the_screen() -> None:
     assert shown[2] == plan
 
 
-async def test_a_cancelled_caller_takes_its_events_back() -> None:
-    """What was not yet on its way is not recorded behind the back of whoever gave up."""
+async def test_a_cancelled_caller_withdraws_its_events() -> None:
+    """What no transaction has taken yet is not recorded after its caller has left."""
     store = Store()
     recorder = _recorder(store)
     async with trio.open_nursery() as nursery:
@@ -180,13 +180,71 @@ async def test_a_cancelled_caller_takes_its_events_back() -> None:
     assert store.transactions == [["first"]]
 
 
-def _full(recorder: Recorder) -> KillSwitch | None:
+async def test_the_journal_has_events_in_the_order_of_the_calls() -> None:
+    """Deferred or waiting, what was asked for first comes first."""
+    store = Store()
+    recorder = _recorder(store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.record, Noted(message="first"))
+        await trio.testing.wait_all_tasks_blocked()
+        for waiting, deferred in (("a", "b"), ("c", "d")):
+            nursery.start_soon(recorder.record, Noted(message=waiting))
+            await trio.testing.wait_all_tasks_blocked()
+            recorder.defer(Noted(message=deferred))
+        store.go.set()
+    assert store.transactions == [["first"], ["a", "b", "c", "d"]]
+
+
+async def test_what_is_deferred_behind_a_condition_that_must_wait_stays_behind_it() -> None:
+    """The condition needs a transaction of its own; nothing overtakes it."""
+    store = Store()
+    recorder = _recorder(store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(recorder.record, RunEnded(exit_code=0))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(recorder.record, RunEnded(exit_code=0))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(recorder.record_unless, lambda: None, Noted(message="begins"))
+        await trio.testing.wait_all_tasks_blocked()
+        recorder.defer(Noted(message="later"))
+        store.go.set()
+    assert store.transactions == [[], [], ["begins", "later"]]
+
+
+async def test_a_caller_cancelled_during_a_write_that_fails_leaves_nothing_behind() -> None:
+    """Its events were in another caller's transaction; they do not go with the next one."""
+    store = Store()
+    recorder = _recorder(store)
+    failed, record = _recording(recorder)
+    scope = trio.CancelScope()
+
+    async def give_up() -> None:
+        with scope:
+            await recorder.record(Noted(message="given up"))
+
+    async with trio.open_nursery() as nursery:
+        async with recorder._lock:
+            nursery.start_soon(record, "first")
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(give_up)
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        store.fails_at = "first"
+        store.go.set()
+    assert failed == ["first"]
+    await recorder.record(Noted(message="next"))
+    assert store.transactions == [["next"]]
+
+
+def _full(recorder: EventLog) -> KillSwitch | None:
     return KillSwitch(name="full", detail="", hint="") if recorder.snapshot.notes else None
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
-async def test_what_must_not_follow_something_never_does(ahead: int) -> None:
-    """An objection counts although it is still on its way to the disk, or only waits for that."""
+async def test_a_condition_sees_every_earlier_event(ahead: int) -> None:
+    """An event counts although it is still being written, or only waits for that."""
     store = Store()
     recorder = _recorder(store)
     answers: list[KillSwitch | None] = []
@@ -208,8 +266,8 @@ async def test_what_must_not_follow_something_never_does(ahead: int) -> None:
     assert [message for transaction in store.transactions for message in transaction] == ["the end"]
 
 
-async def test_those_who_may_all_begin_share_one_transaction() -> None:
-    """Many stories that start at once cost one flush of the disk, as with anything else."""
+async def test_conditions_that_all_hold_share_one_transaction() -> None:
+    """Many stories that start together cost one flush of the disk, as with anything else."""
     store = Store()
     recorder = _recorder(store)
     async with trio.open_nursery() as nursery:
@@ -226,7 +284,7 @@ async def test_those_who_may_all_begin_share_one_transaction() -> None:
     assert [messages for messages in store.transactions if messages] == [["a", "b", "the end"]]
 
 
-async def test_without_an_objection_it_is_recorded_with_what_was_deferred() -> None:
+async def test_what_no_condition_refuses_is_recorded_with_what_was_deferred() -> None:
     """It costs no transaction of its own, and one that fails leaves nothing behind for the next."""
     store = Store()
     store.go.set()

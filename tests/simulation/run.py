@@ -18,7 +18,7 @@ from runner.core.limits.agent_output import Seen
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
 from runner.plan.settings.json_form import to_json as settings_to_json
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 from runner.run.orchestrator import Orchestrator, World
 from runner.story.context.budget import Purse
 from runner.story.context.context import Tools
@@ -148,7 +148,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
 ) -> tuple[RunSnapshot, float]:
     began = trio.current_time()
     blank = RunSnapshot(run_id=RunId("simulated"), started_at=0.0)
-    recorder = Recorder(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
+    recorder = EventLog(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
     control = StopControl()
     tools = Tools(
         repository=cast(Any, repository),

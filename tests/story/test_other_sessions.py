@@ -18,7 +18,7 @@ from runner.core.events.story_json import to_json
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 from runner.story import other_sessions as neighbours
 from runner.story.context.budget import Purse
 from runner.story.context.context import Tools
@@ -51,7 +51,7 @@ def _tools(repo: Path, *, isolation: str) -> Tools:
             stories=(to_json(STORY),),
         ),
     )
-    recorder = Recorder(store=Memory(), snapshot=fold(RUN, [begun]))
+    recorder = EventLog(store=Memory(), snapshot=fold(RUN, [begun]))
     settings = Settings(bg_isolation=isolation)
     return Tools(
         repository=Repository.open(repo),

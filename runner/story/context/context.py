@@ -15,7 +15,7 @@ from runner.core.model import ResourceSample, StoryId
 from runner.core.settings import Settings
 from runner.plan.guard import Guarding
 from runner.plan.shared_tree import EXCHANGE, Sharing
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.story.context.budget import Purse
 from runner.story.context.memory import Meter
@@ -41,7 +41,7 @@ class Tools:
     repository: Repository
     keeper: Keeper
     meter: Meter
-    recorder: Recorder
+    recorder: EventLog
     control: StopControl
     settings: Settings
     worktree_root: Path

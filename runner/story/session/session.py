@@ -25,7 +25,7 @@ from runner.core.limits.stall import Signs, announced_wait, sign_of_life
 from runner.core.limits.stuck import Stuck
 from runner.core.model import Outcome, StoryId, Usage
 from runner.core.text.screen import LineTail
-from runner.records.event_log import Recorder
+from runner.records.event_log import EventLog
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.memory import Meter
 from runner.story.context.stop import Level, StopControl
@@ -112,7 +112,7 @@ class _Ear:
 
 
 async def run_session(
-    order: SessionOrder, *, keeper: Keeper, recorder: Recorder, control: StopControl, meter: Meter
+    order: SessionOrder, *, keeper: Keeper, recorder: EventLog, control: StopControl, meter: Meter
 ) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     life = _Life()
@@ -138,7 +138,7 @@ async def run_session(
     return _judge(order, ended, complaint=complaint, ear=ear, at=recorder.now())
 
 
-async def _drain(order: SessionOrder, session: Session, ear: _Ear, recorder: Recorder) -> None:
+async def _drain(order: SessionOrder, session: Session, ear: _Ear, recorder: EventLog) -> None:
     """Move what the session prints to its log, and show its newest line now and then."""
     shown, next_show, conversation = "", 0.0, order.conversation
     while chunk := await session.receive():
@@ -170,7 +170,7 @@ async def _obey(order: SessionOrder, session: Session, control: StopControl, lif
     session.kill()
 
 
-async def _watch(order: SessionOrder, session: Session, ear: _Ear, recorder: Recorder) -> None:
+async def _watch(order: SessionOrder, session: Session, ear: _Ear, recorder: EventLog) -> None:
     """End the session when it has shown no sign of life for two whole windows."""
     looked_at = alive_at = trio.current_time()
     before, warned = _signs(session, ear), False
