@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from isolation.frozen import frozen
-from runner.core.limits.kill_switches import GRACEFUL
+from runner.core.limits.kill_switches import ORDERLY
 from runner.core.model import Status
 from runner.core.text.instants import from_iso
 
@@ -132,7 +132,7 @@ def _success(stories: Iterable[PastStory]) -> float | None:
 
 
 def _kills(names: Iterable[str | None]) -> Counter[str]:
-    return Counter(name for name in names if name is not None and name not in GRACEFUL)
+    return Counter(name for name in names if name is not None and name not in ORDERLY)
 
 
 def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, PastStory]) -> PastRun:

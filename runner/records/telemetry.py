@@ -15,7 +15,7 @@ from typing import Any
 
 from runner.core.errors import SystemFaultError
 from runner.core.events.fold import EXIT_DECISIONS, EXIT_DONE
-from runner.core.limits.kill_switches import COHORT, SPIRAL
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import (
     KillSwitch,
     Outcome,
@@ -68,7 +68,7 @@ def story_record(run: RunSnapshot, story: StorySnapshot, *, top: Path) -> dict[s
         "stall_recovery_count": _stalls(story),
         "spiral_recovery_count": _spirals(story),
         "blocked_by": list(story.blocked_by),
-        "aborted_by_cohort": switch is not None and switch.name == COHORT,
+        "aborted_by_cohort": switch is not None and switch.name == Switch.COHORT,
         "verdict": story.status.value,
     }
 
@@ -77,7 +77,7 @@ def run_record(run: RunSnapshot) -> dict[str, Any]:
     """Build the run's own line; its counts are those of its stories' lines."""
     switch = run.kill_switch
     stories = run.stories.values()
-    cohort = any(story.kill_switch and story.kill_switch.name == COHORT for story in stories)
+    cohort = any(story.kill_switch and story.kill_switch.name == Switch.COHORT for story in stories)
     return {
         "schema_version": SCHEMA_VERSION,
         "autopilot_run_id": run.run_id,
@@ -240,7 +240,7 @@ def _stalls(story: StorySnapshot) -> int:
 
 def _spirals(story: StorySnapshot) -> int:
     """Count the spirals after which the story went on."""
-    ended = story.kill_switch is not None and story.kill_switch.name == SPIRAL
+    ended = story.kill_switch is not None and story.kill_switch.name == Switch.SPIRAL
     return max(0, story.spirals - ended)
 
 

@@ -14,7 +14,7 @@ from isolation.frozen import frozen
 from runner.agents.protocol import Agent
 from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
-from runner.core.limits.kill_switches import COHORT, SPIRAL, switch
+from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
 from runner.core.model import (
     ContinuePolicy,
     ResourceSample,
@@ -140,7 +140,7 @@ class Orchestrator:
     async def _stop_unstarted(self) -> None:
         """Give stories that a person stopped before their turn their verdict; no worktree is made for it."""
         run, control = self._tools.recorder.snapshot, self._tools.control
-        found = switch("user-abort", "a person asked to stop")
+        found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         asked = [
             story.id
             for story in run.stories.values()
@@ -284,23 +284,23 @@ class Orchestrator:
         """Give every story that never started the verdict that it was stopped, and say by what."""
         snapshot = self._tools.recorder.snapshot
         left = [story for story in snapshot.stories.values() if not story.status.final]
-        ended_by = snapshot.kill_switch or switch("user-abort", "a person asked to stop")
-        if ended_by.name == SPIRAL:
-            ended_by = switch(COHORT, f"ended with its cohort: {ended_by.detail}")
+        ended_by = snapshot.kill_switch or Switch.USER_ABORT.tripped(STOPPED_BY_USER)
+        if ended_by.name == Switch.SPIRAL:
+            ended_by = Switch.COHORT.tripped(f"ended with its cohort: {ended_by.detail}")
         bodies = [finished(verdicts.stopped(story.id, snapshot.run_id, ended_by)) for story in left]
         if bodies:
             await self._tools.recorder.record(*bodies)
 
-    async def _end_admission(self, name: str, detail: str) -> None:
+    async def _end_admission(self, switch: Switch, detail: str) -> None:
         if self._tools.recorder.snapshot.kill_switch is None:
-            found = switch(name, detail)
+            found = switch.tripped(detail)
             await self._tools.recorder.record(
                 ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint)
             )
 
     async def _watch_stops(self) -> None:
         await self._tools.control.wait_for_run(Level.FINISH)
-        await self._end_admission("user-abort", "a person asked to stop")
+        await self._end_admission(Switch.USER_ABORT, STOPPED_BY_USER)
 
     async def _watch_pauses(self) -> None:
         """Look again for what may start when an agent's pause is over."""
@@ -332,7 +332,7 @@ class Orchestrator:
 
     async def _watch_deadline(self) -> None:
         await trio.sleep_until(self._tools.deadline)
-        await self._end_admission("max-hours-exceeded", f"{self._tools.settings.max_hours:g} h have passed")
+        await self._end_admission(Switch.MAX_HOURS, f"{self._tools.settings.max_hours:g} h have passed")
 
     async def _watch_silence(self) -> None:
         """End the run when no story has shown any life for too long."""
@@ -344,7 +344,7 @@ class Orchestrator:
             if trio.current_time() < quiet_until:
                 await trio.sleep_until(quiet_until)
                 continue
-            await self._end_admission("inactivity-timeout", f"nothing happened for {limit:g} s")
+            await self._end_admission(Switch.INACTIVITY, f"nothing happened for {limit:g} s")
             self._tools.control.raise_run(Level.STOP)
             return
 

@@ -20,15 +20,14 @@ from runner.core.events import agent_events as ae
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import (
-    COHORT,
-    SPIRAL,
+    STOPPED_BY_USER,
     After,
     AfterFacts,
     LoopFacts,
+    Switch,
     after_session,
     before_session,
     parks,
-    switch,
 )
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
@@ -145,9 +144,9 @@ class StoryLoop:
     def halted(self) -> KillSwitch | None:
         """Tell why not even a verify command may start any more."""
         if self._senses.aborted():
-            return switch("user-abort", "a person asked to stop")
+            return Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         cohort = self._cohort()
-        return switch(COHORT, cohort) if cohort else None
+        return Switch.COHORT.tripped(cohort) if cohort else None
 
     def ended(self, verdict: SessionVerdict) -> tuple[ev.Body, ...]:
         """Judge a work session that ran to its end; nothing to record means that the loop goes on."""
@@ -231,7 +230,7 @@ class StoryLoop:
             )
             if after.ends_cohort:
                 detail = f"{story_id}: {found.detail}"
-                bodies.append(ev.AdmissionEnded(name=SPIRAL, detail=detail, hint=found.hint))
+                bodies.append(ev.AdmissionEnded(name=str(Switch.SPIRAL), detail=detail, hint=found.hint))
         return tuple(bodies)
 
     async def _doubt(self, workspace: Workspace) -> KillSwitch | choose.Question | None:
@@ -282,7 +281,7 @@ class StoryLoop:
     def _cohort(self) -> str:
         # Not told from the run's own switch: the time may have been over before.
         spirals = self._tools.recorder.snapshot.cohort_spirals
-        return f"ended with its cohort: {spirals} sessions went round in circles" if spirals > 1 else ""
+        return f"ended with its cohort: {spirals} sessions went in circles" if spirals > 1 else ""
 
     def _facts(self) -> LoopFacts:
         tools, run, now = self._tools, self._tools.recorder.snapshot, self._now

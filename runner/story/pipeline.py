@@ -19,7 +19,7 @@ from runner.core.choose import Question
 from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
-from runner.core.limits.kill_switches import switch
+from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
 from runner.core.model import (
     MAX_RETRIES,
     KillSwitch,
@@ -183,7 +183,7 @@ class Pipeline:
             case Outcome.STOPPED:
                 return self._stopped_by_person()
             case Outcome.STALLED:
-                return self._stopped(switch("stall-timeout", verdict.detail))
+                return self._stopped(Switch.STALL.tripped(verdict.detail))
             case Outcome.ASKS:
                 await stepping.ask_for_agent(verdict.result.decision or {"question": verdict.detail})
             case Outcome.FAILED if not (_spiralled(verdict) or self._let_down):
@@ -289,7 +289,7 @@ class Pipeline:
                 case Outcome.STOPPED:
                     return self._stopped_by_person()
                 case Outcome.STALLED:
-                    return self._stopped(switch("stall-timeout", f"`{command}`: {verdict.detail}"))
+                    return self._stopped(Switch.STALL.tripped(f"`{command}`: {verdict.detail}"))
                 case Outcome.FAILED:
                     await stepping.attempt_failed(self._now.reason)
                     return None
@@ -337,7 +337,7 @@ class Pipeline:
         return kept if any(not glob.startswith("!") for glob in kept) else self._story.owns
 
     def _stopped_by_person(self) -> StoryResult:
-        return self._stopped(switch("user-abort", "a person asked to stop"))
+        return self._stopped(Switch.USER_ABORT.tripped(STOPPED_BY_USER))
 
     def _stopped(self, found: KillSwitch) -> StoryResult:
         return verdicts.stopped(self._story.id, self._run_id, found)

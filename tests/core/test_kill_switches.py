@@ -1,6 +1,8 @@
 """Kill-switches before and after a session: each alone, all orders, and the two asymmetries."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.core.limits.kill_switches import (
-    HINTS,
     After,
     AfterFacts,
     LoopFacts,
+    Switch,
     after_session,
     before_session,
     parks,
 )
 from runner.core.model import Tier
+
+HINTS = {str(switch): switch.hint for switch in Switch}
 
 CALM = LoopFacts(
     aborted=False,
@@ -36,7 +40,7 @@ CALM = LoopFacts(
 )
 
 SWITCHES: dict[str, tuple[dict[str, Any], str]] = {
-    "user-abort": ({"aborted": True}, "a person asked to stop"),
+    "user-abort": ({"aborted": True}, "stopped by you (Ctrl-C or `stop`)"),
     "cohort-aborted": ({"cohort": "ended with its cohort"}, "ended with its cohort"),
     "max-sessions-reached": ({"sessions_used": 5}, "5 of 5 sessions used"),
     "max-hours-exceeded": ({"overdue": True}, "8 h have passed"),
@@ -61,7 +65,7 @@ AFTER: dict[str, tuple[dict[str, Any], str]] = {
         {"planned": 100, "carryover": 51},
         "51 of 100 planned issues were left over (51%)",
     ),
-    "user-abort": ({"aborted": True}, "a person asked to stop"),
+    "user-abort": ({"aborted": True}, "stopped by you (Ctrl-C or `stop`)"),
 }
 """The switches after a session, in the documented order."""
 
@@ -206,13 +210,18 @@ def test_a_storys_own_budget_counts_like_the_runs() -> None:
     assert (switch.name, switch.detail) == ("cost-budget-exceeded", "3.00 of 2.50 USD used by this story")
 
 
-def test_every_documented_switch_has_a_hint() -> None:
+def test_every_switch_has_a_hint() -> None:
     """Acceptance 30: no kill-switch leaves a person without a next step."""
-    documented = {
-        *SWITCHES,
-        "stall-timeout",
-        "inactivity-timeout",
-        *AFTER,
-    }
-    assert set(HINTS) == documented
-    assert all(hint.endswith(".") for hint in HINTS.values())
+    assert {*SWITCHES, *AFTER, "stall-timeout", "inactivity-timeout"} == set(Switch)
+    assert all(switch.hint.endswith(".") for switch in Switch)
+
+
+def test_the_page_lists_every_switch_in_its_order() -> None:
+    """The table and the order on the page are those of the declaration."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "exit-codes.md").read_text()
+    section = page.partition("## Kill-switches")[2]
+    assert re.findall(r"^\| `([\w-]+)` \|", section, flags=re.MULTILINE) == list(Switch)
+    order = section.partition("Before a session:")[2]
+    before, _, after = order.partition("After a session:")
+    assert re.findall(r"`([\w-]+)`", before) == list(SWITCHES)
+    assert re.findall(r"`([\w-]+)`", after.partition(".")[0]) == list(AFTER)

@@ -101,9 +101,9 @@ def test_hostile_output_is_only_text() -> None:
 def test_kill_switch_and_decisions_are_told() -> None:
     """What ends the run, and how many people are waited for, stands in the footer."""
     parked = ev.StoryFinished(story_id=StoryId("a"), verdict="parked", reason="which colour?")
-    switch = ev.AdmissionEnded(name="user-abort", detail="a person asked to stop", hint="")
+    switch = ev.AdmissionEnded(name="user-abort", detail="stopped by you (Ctrl-C or `stop`)", hint="")
     lines = drawn(snapshot([started("a"), event(1, parked), event(2, switch)]))
-    assert "ending: user-abort: a person asked to stop" in lines[-2]
+    assert "ending: user-abort: stopped by you (Ctrl-C or `stop`)" in lines[-2]
     assert lines[-1].rstrip().endswith("· 1 open decision")
 
 

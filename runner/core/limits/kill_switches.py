@@ -1,46 +1,102 @@
-"""The kill-switches: from what is known to going on, or to exactly one named reason to stop.
+"""The kill-switches: from what is known about a story to "continue", or to exactly one named reason to stop.
 
-Time, samples and results come in as values; nothing here waits or looks. The order in which the
-switches are listed is documented and decides when several are on at once. A session is atomic: what
+Time, samples and results come in as values; nothing here waits or reads anything. A session is atomic: what
 is decided here is decided before it starts or after it has ended.
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
+from typing import Self
 
 from isolation.frozen import frozen
 from runner.core.model import KillSwitch, Tier
 
 PEER_LIMIT = 6
 CARRYOVER_LIMIT = 0.5
-LOW_CONFIDENCE = "low-confidence-fallback"
-SPIRAL = "spiral"
-COHORT = "cohort-aborted"
-GRACEFUL = frozenset({"max-sessions-reached"})
-"""Switches that are an orderly end and no kill."""
+STOPPED_BY_USER = "stopped by you (Ctrl-C or `stop`)"
+"""The detail of a user abort, wherever it takes effect."""
 
-HINTS: Mapping[str, str] = {
-    "user-abort": "`autopilot-multi resume` goes on when you are ready.",
-    COHORT: "look at the stories that went round in circles first; `autopilot-multi resume` then goes on.",
-    "max-sessions-reached": "this is an orderly end; `autopilot-multi resume` gives the story new sessions.",
-    "max-hours-exceeded": "run again with a higher --max-hours; `autopilot-multi logs` shows what was slow.",
-    "inactivity-timeout": "`autopilot-multi logs` shows where each story fell silent; was it work, "
-    "raise --inactivity-timeout.",
-    "token-budget-exceeded": "run again with a higher --token-budget, or with smaller stories.",
-    "cost-budget-exceeded": "run again with a higher --cost-budget, or with smaller stories.",
-    "resource-overload": "wait until other agent sessions here have ended, or close them, then resume.",
-    LOW_CONFIDENCE: "take the next step by hand, or run again with a lower --confidence-threshold.",
-    "stall-timeout": "`autopilot-multi logs` shows the last sign of life; was the silence work, "
-    "raise --stall-seconds.",
-    SPIRAL: "look at the story by hand: its agent went round in circles, and no retry will help.",
-    "failed-wave": "find out why the agents failed (tests that changed, the environment), then resume.",
-    "carryover-too-high": "more was left over than done: make the story smaller or split it, then resume.",
-}
-"""What a person can do after each kill-switch."""
+
+class Switch(StrEnum):
+    """Every kill-switch: its name in journals, records and documents, and what a person can do about it.
+
+    They are judged in the order of their declaration; the first that is on is the one that is named.
+    """
+
+    hint: str
+
+    def __new__(cls, name: str, hint: str) -> Self:
+        """Make a member that is its name and carries its hint."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.hint = hint
+        return member
+
+    # Judged before a session.
+    USER_ABORT = ("user-abort", "continue with `autopilot-multi resume`.")
+    COHORT = (
+        "cohort-aborted",
+        "check the stories that went in circles first, then continue with `autopilot-multi resume`.",
+    )
+    MAX_SESSIONS = (
+        "max-sessions-reached",
+        "this is an orderly end; `autopilot-multi resume` gives the story new sessions.",
+    )
+    MAX_HOURS = (
+        "max-hours-exceeded",
+        "run again with a higher --max-hours; `autopilot-multi logs` shows what was slow.",
+    )
+    TOKEN_BUDGET = (
+        "token-budget-exceeded",
+        "run again with a higher --token-budget, or with smaller stories.",
+    )
+    COST_BUDGET = (
+        "cost-budget-exceeded",
+        "run again with a higher --cost-budget, or with smaller stories.",
+    )
+    OVERLOAD = (
+        "resource-overload",
+        "wait until other agent sessions on this machine have ended, or close them, then resume.",
+    )
+    LOW_CONFIDENCE = (
+        "low-confidence-fallback",
+        "take the next step by hand, or run again with a lower --confidence-threshold.",
+    )
+    # Judged after a session.
+    SPIRAL = (
+        "spiral",
+        "look at the story by hand: its agent went in circles, and no retry will help.",
+    )
+    FAILED_WAVE = (
+        "failed-wave",
+        "find out why the agents failed (tests that changed, the environment), then resume.",
+    )
+    CARRYOVER = (
+        "carryover-too-high",
+        "more was left over than done: make the story smaller or split it, then resume.",
+    )
+    # Found while sessions run.
+    STALL = (
+        "stall-timeout",
+        "`autopilot-multi logs` shows the last sign of life; if it was working, raise --stall-seconds.",
+    )
+    INACTIVITY = (
+        "inactivity-timeout",
+        "`autopilot-multi logs` shows the last output; if it was working, raise --inactivity-timeout.",
+    )
+
+    def tripped(self, detail: str) -> KillSwitch:
+        """Return the reason to stop that is recorded: this switch, and what turned it on."""
+        return KillSwitch(name=str(self), detail=detail, hint=self.hint)
+
+
+ORDERLY = frozenset({Switch.MAX_SESSIONS})
+"""Switches that are an orderly end and do not count as kills."""
 
 
 @frozen
 class LoopFacts:
-    """What is known of a story and its run just before a session; None is unknown and stops nothing.
+    """What is known about a story and its run just before a session; None is unknown and stops nothing.
 
     `iteration` counts the sessions of the story's loop from 1, the coming one included. `cohort` says why
     the stories of this run start nothing more; it is empty while they do.
@@ -70,10 +126,10 @@ class LoopFacts:
 
 @frozen
 class AfterFacts:
-    """What a session that has ended says of itself and of its story; None is unknown.
+    """What a session that has ended reports about itself and its story; None is unknown.
 
-    `spiral` says what shows that it went round in circles; it is empty when nothing does.
-    `spirals_before` counts those of all stories of the run.
+    `spiral` says what shows that it went in circles; it is empty when nothing does.
+    `spirals_before` counts the spirals of all stories of the run.
     """
 
     spiral: str = ""
@@ -86,77 +142,69 @@ class AfterFacts:
 
 @frozen
 class After:
-    """What follows: one switch, or a retry of what spiralled, or nothing. A switch may end the cohort."""
+    """What follows a session: one switch, a retry after a spiral, or nothing. A switch may end the cohort."""
 
     switch: KillSwitch | None = None
     retries: bool = False
     ends_cohort: bool = False
 
 
-def switch(name: str, detail: str) -> KillSwitch:
-    """Give a kill-switch with its recovery hint."""
-    return KillSwitch(name=name, detail=detail, hint=HINTS[name])
-
-
 def before_session(facts: LoopFacts) -> KillSwitch | None:
-    """Give the first reason, in the documented order, why no further session may start."""
-    return _first(_before(facts))
+    """Return the first reason, in the declared order, why no further session may start."""
+    tokens, cost = "{:,} of {:,} tokens used", "{:.2f} of {:.2f} USD used"
+    return _first(
+        {
+            Switch.USER_ABORT: STOPPED_BY_USER if facts.aborted else None,
+            Switch.COHORT: facts.cohort or None,
+            Switch.MAX_SESSIONS: _sessions(facts),
+            Switch.MAX_HOURS: f"{facts.max_hours:g} h have passed" if facts.overdue else None,
+            Switch.TOKEN_BUDGET: _spent(facts.tokens_used, facts.token_budget, tokens)
+            or _spent(facts.story_tokens_used, facts.story_token_budget, f"{tokens} by this story"),
+            Switch.COST_BUDGET: _spent(facts.cost_used, facts.cost_budget, cost)
+            or _spent(facts.story_cost_used, facts.story_cost_budget, f"{cost} by this story"),
+            Switch.OVERLOAD: _overload(facts),
+            Switch.LOW_CONFIDENCE: _confidence(facts),
+        }
+    )
 
 
 def after_session(facts: AfterFacts) -> After:
     """Judge a session that ran to its end; the first spiral of a run is forgiven with a real retry."""
     if facts.spiral and not facts.spirals_before:
         return After(retries=True)
-    found = _first(_after(facts))
-    return After(switch=found, ends_cohort=found is not None and found.name == SPIRAL)
+    found = _first(
+        {
+            Switch.SPIRAL: _spiral(facts),
+            Switch.FAILED_WAVE: _failed(facts),
+            Switch.CARRYOVER: _carryover(facts),
+        }
+    )
+    if found is None and facts.aborted:
+        # Last, unlike before a session: the wish to stop must not hide what the session has shown.
+        found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
+    return After(switch=found, ends_cohort=found is not None and found.name == Switch.SPIRAL)
 
 
 def parks(found: KillSwitch, facts: LoopFacts) -> bool:
-    """Tell whether the story waits for a person instead of ending: nothing has run that could be lost."""
-    return found.name == LOW_CONFIDENCE and facts.iteration == 1
+    """Whether the story waits for a decision instead of ending, since nothing has run that could be lost."""
+    return found.name == Switch.LOW_CONFIDENCE and facts.iteration == 1
 
 
-def _first(reasons: tuple[tuple[str, str | None], ...]) -> KillSwitch | None:
-    return next((switch(name, detail) for name, detail in reasons if detail is not None), None)
-
-
-def _before(facts: LoopFacts) -> tuple[tuple[str, str | None], ...]:
-    """List the switches in their order, each with its detail when it is on."""
-    tokens, cost = "{:,} of {:,} tokens used", "{:.2f} of {:.2f} USD used"
-    return (
-        ("user-abort", "a person asked to stop" if facts.aborted else None),
-        (COHORT, facts.cohort or None),
-        ("max-sessions-reached", _sessions(facts)),
-        ("max-hours-exceeded", f"{facts.max_hours:g} h have passed" if facts.overdue else None),
-        (
-            "token-budget-exceeded",
-            _spent(facts.tokens_used, facts.token_budget, tokens)
-            or _spent(facts.story_tokens_used, facts.story_token_budget, f"{tokens} by this story"),
-        ),
-        (
-            "cost-budget-exceeded",
-            _spent(facts.cost_used, facts.cost_budget, cost)
-            or _spent(facts.story_cost_used, facts.story_cost_budget, f"{cost} by this story"),
-        ),
-        ("resource-overload", _overload(facts)),
-        (LOW_CONFIDENCE, _confidence(facts)),
-    )
-
-
-def _after(facts: AfterFacts) -> tuple[tuple[str, str | None], ...]:
-    failed = facts.failed_agents or 0
-    return (
-        (SPIRAL, _spiral(facts)),
-        ("failed-wave", f"{failed} agent{'s' * (failed > 1)} of the session failed" if failed > 0 else None),
-        ("carryover-too-high", _carryover(facts)),
-        ("user-abort", "a person asked to stop" if facts.aborted else None),
-    )
+def _first(details: Mapping[Switch, str | None]) -> KillSwitch | None:
+    """Return the first switch, in the order of declaration, that has a detail."""
+    on = ((switch, details.get(switch)) for switch in Switch)
+    return next((switch.tripped(detail) for switch, detail in on if detail is not None), None)
 
 
 def _spiral(facts: AfterFacts) -> str | None:
     if not facts.spiral:
         return None
     return f"{facts.spiral}; spiral {facts.spirals_before + 1} of this run"
+
+
+def _failed(facts: AfterFacts) -> str | None:
+    failed = facts.failed_agents or 0
+    return f"{failed} agent{'s' * (failed > 1)} of the session failed" if failed > 0 else None
 
 
 def _carryover(facts: AfterFacts) -> str | None:
