@@ -18,7 +18,7 @@ from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import enter, keep_left
-from isolation.worktree.opening import create_or_attach
+from isolation.worktree.opening import create_or_attach, create_undoable
 from isolation.worktree.provision import ProvisionReport, provision, require_inside
 from isolation.worktree.removal import close
 
@@ -30,12 +30,24 @@ _GRACE = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class OpenWorkspace:
-    """A story's workspace while it is open; `closing` tells afterwards what became of it."""
+    """A story's workspace while it is open; `closing` tells afterwards what became of it.
+
+    Until `begin` it is only prepared: an error or a cancellation before that undoes what was made for it.
+    """
 
     workspace: Workspace
-    provision: ProvisionReport
+    provision: ProvisionReport = field(default_factory=ProvisionReport)
     finished: bool = False
+    begun: bool = field(default=False, init=False)
     closing: Closing | None = field(default=None, init=False)
+    provide: Callable[[], Awaitable[tuple[Workspace, ProvisionReport]]] | None = None
+
+    async def begin(self) -> Workspace:
+        """Make the workspace ready for work and return it; from now on it is kept, whatever happens."""
+        self.begun = True
+        if self.provide is not None:
+            self.workspace, self.provision = await self.provide()
+        return self.workspace
 
 
 @asynccontextmanager
@@ -49,32 +61,40 @@ async def open_workspace(
     symlink_directories: Sequence[str] = (),
     torn: bool = False,
     sweep: bool = True,
-    turn: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[OpenWorkspace]:
-    """Open a story's place: with a claim in the tree that all share, else in a worktree of its own.
+    """Open a story's workspace: with a claim in the tree that all share, else in a worktree of its own.
 
-    `resumed` tells that it has worked in the shared tree before in this run. A worktree waits for the
-    story's `turn`, is made again if it vanished meanwhile, gets the ignored files that it needs, and is
-    closed or kept at the end.
+    `resumed` says that it has worked in the shared tree before in this run. A worktree is made before the
+    block; `begin` makes it again if it vanished since, and brings in the ignored files that it needs. At the
+    end it is closed or kept.
     """
+    import trio
+
     if claim is not None:
         async with _open_shared(repository, request, claim, resumed=resumed) as shared:
             yield shared
         return
     require_inside(symlink_directories)
-    workspace = await create_or_attach(repository, request, limiter, torn=torn, turn=turn)
-    report = await offload(_provide, repository, request.path, symlink_directories)
-    if report is None:
-        workspace = await create_or_attach(repository, request, limiter)
-        report = await offload(provision, repository, request.path, symlink_directories)
-    opened = OpenWorkspace(workspace=workspace, provision=report)
+    workspace, undo = await create_undoable(repository, request, limiter, torn=torn)
+
+    async def provide() -> tuple[Workspace, ProvisionReport]:
+        report = await offload(_provide, repository, request.path, symlink_directories)
+        if report is not None:
+            return workspace, report
+        again = await create_or_attach(repository, request, limiter)
+        return again, await offload(provision, repository, request.path, symlink_directories)
+
+    opened = OpenWorkspace(workspace=workspace, provide=provide)
     try:
         yield opened
     except BaseException:
+        if not opened.begun:
+            with trio.move_on_after(_GRACE, shield=True):
+                await offload(undo)
         opened.closing = Closing(removed=False, reason="story not finished")
         raise
     if opened.finished:
-        opened.closing = await close(repository, workspace, sweep=sweep)
+        opened.closing = await close(repository, opened.workspace, sweep=sweep)
     else:
         opened.closing = Closing(removed=False, reason="story not finished")
 
@@ -95,7 +115,7 @@ async def _open_shared(
     import trio
 
     workspace = await offload(partial(enter, repository, request, claim, resumed=resumed))
-    opened = OpenWorkspace(workspace=workspace, provision=ProvisionReport())
+    opened = OpenWorkspace(workspace=workspace)
     try:
         yield opened
     finally:

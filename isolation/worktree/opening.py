@@ -1,15 +1,16 @@
 """A worktree for a story: created, found again, or refused; never at the cost of somebody's work.
 
 What changes shared metadata happens in one thread under the metadata lock; filling the tree happens
-outside it. Until the tree is verified and its story's turn has come, a failure or a cancellation takes
-back what this very call made, and nothing else: a branch only while it still points where this call
-put it, a folder only while it holds nothing but what git checked out.
+outside it. Until the tree is verified, a failure or a cancellation undoes what this very call made, and
+nothing else: a branch only while it still points where this call put it, a folder only while it holds
+nothing but what git checked out. The caller can have the same undone later, as long as nothing has run there.
 """
 
 import errno
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,38 +67,48 @@ async def create_or_attach(
     populate_limiter: "trio.CapacityLimiter",
     *,
     torn: bool = False,
-    turn: Callable[[], Awaitable[None]] | None = None,
 ) -> Workspace:
-    """Give the story its worktree: a new one, one on its existing branch, or the one it had.
+    """Return the story's worktree: a new one, one on its existing branch, or the one it had.
 
     `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
-    its end is recognised without it. `turn` is waited for once the tree is there; when it raises
-    instead, what was made is taken back.
+    its end is recognized without it.
     """
+    workspace, _ = await create_undoable(repository, request, populate_limiter, torn=torn)
+    return workspace
+
+
+async def create_undoable(
+    repository: Repository,
+    request: WorkspaceRequest,
+    populate_limiter: "trio.CapacityLimiter",
+    *,
+    torn: bool = False,
+) -> tuple[Workspace, Callable[[], None]]:
+    """Create or attach as `create_or_attach` does; also return what undoes it, which blocks."""
     import trio
 
     try:
         place = await offload(_register, repository, request, torn)
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
+    undo = partial(_roll_back, repository, request, place)
     try:
         await offload(_fill, repository, request, place, limiter=populate_limiter)
         await trio.lowlevel.checkpoint_if_cancelled()
-        if turn is not None:
-            await turn()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
-            await offload(_roll_back, repository, request, place)
+            await offload(undo)
         if isinstance(error, GitCommandError):
             raise WorkspaceError(error.message, hint=error.hint) from error
         raise
-    return Workspace(
+    workspace = Workspace(
         path=request.path,
         branch=request.branch,
         base=place.base,
         head=place.tip,
         reattached=place.existed,
     )
+    return workspace, undo
 
 
 def require_there(repository: Repository, path: Path) -> None:

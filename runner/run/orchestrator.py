@@ -6,6 +6,7 @@ that story's failure and cancels nobody. When `orchestrate` returns, nothing it 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
@@ -31,7 +32,6 @@ from runner.run.window import WindowKeeper
 from runner.story import results as verdicts
 from runner.story.context.context import Tools
 from runner.story.context.stop import Level
-from runner.story.context.turn import Turn, TurnTakenBackError
 from runner.story.decisions import answer_event
 from runner.story.pipeline import Pipeline, finished
 from runner.story.workspace import intent
@@ -74,6 +74,14 @@ class World:
     attended: Callable[[], bool] = lambda: False
 
 
+@dataclass(slots=True, eq=False)
+class _Preparing:
+    """A story whose workspace is made: it goes on once it has its slot, or is cancelled before that."""
+
+    slot: trio.Event = field(default_factory=trio.Event)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
 class Orchestrator:
     """Carries an ordered backlog; one instance a run."""
 
@@ -86,7 +94,7 @@ class Orchestrator:
         self._world = world
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
-        self._ahead: dict[StoryId, Turn] = {}
+        self._ahead: dict[StoryId, _Preparing] = {}
         self._policy = ContinuePolicy(tools.settings.continue_)
 
     async def orchestrate(self) -> None:
@@ -165,14 +173,16 @@ class Orchestrator:
         self._active.update(story.id for story in new)
         for story_id in ready:
             recorder.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
-            self._ahead.pop(story_id).give()
+            self._ahead.pop(story_id).slot.set()
         if bodies:
             await recorder.record(*bodies)
         for story in new:
-            turn = Turn(given=story.id in starting)
+            preparation = _Preparing()
             if story.id in preparing:
-                self._ahead[story.id] = turn
-            nursery.start_soon(self._carry, story, torn[story.id], turn)
+                self._ahead[story.id] = preparation
+            else:
+                preparation.slot.set()
+            nursery.start_soon(self._carry, story, torn[story.id], preparation)
 
     def _to_prepare(self, decision: Decision) -> tuple[StoryId, ...]:
         """Choose whose worktree to make while others work, so that nobody waits for it at his turn.
@@ -194,19 +204,19 @@ class Orchestrator:
         return evaluate(disk, self._tools.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
 
     def _take_back(self, story_id: StoryId) -> None:
-        turn = self._ahead.pop(story_id, None)
-        if turn is not None:
-            turn.take_back()
+        preparation = self._ahead.pop(story_id, None)
+        if preparation is not None:
+            preparation.scope.cancel()
 
-    async def _carry(self, story: Story, torn: bool, turn: Turn) -> None:  # noqa: FBT001  nurseries take positions
+    async def _carry(self, story: Story, torn: bool, preparation: _Preparing) -> None:  # noqa: FBT001  nurseries take positions
         """Run one story's pipeline; a bug in it becomes its verdict."""
         recorder = self._tools.recorder
         try:
-            agent = self._agents[story.id]
-            pipeline = Pipeline(story=story, agent=agent, tools=self._tools, torn=torn, turn=turn)
-            await pipeline.run()
-        except TurnTakenBackError:
-            pass  # whoever took it back has its verdict
+            agent, slot = self._agents[story.id], preparation.slot
+            pipeline = Pipeline(story=story, agent=agent, tools=self._tools, torn=torn, slot=slot)
+            # Cancelled only while it waits for its slot; its result is then recorded already.
+            with preparation.scope:
+                await pipeline.run()
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings

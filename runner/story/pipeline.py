@@ -7,6 +7,8 @@ what is acknowledged is never repeated. A failure in here is this story's alone.
 from dataclasses import asdict
 from functools import partial
 
+import trio
+
 from isolation.claims import globs as claims
 from isolation.errors import IsolationError
 from isolation.git.commits import named
@@ -32,7 +34,6 @@ from runner.core.model import (
 )
 from runner.story import results as verdicts
 from runner.story.context.context import Tools
-from runner.story.context.turn import Turn
 from runner.story.flow_steps import DONE_NUMBER, Stepping, open_stepping
 from runner.story.kill_switches import StoryLoop
 from runner.story.other_sessions import held_up
@@ -49,14 +50,14 @@ class Pipeline:
     """Carries one story whose `intent` is recorded; `run` is called once.
 
     `torn` tells that an earlier intent was never followed by a workspace that was reported as open. Before
-    its `turn` the story's workspace is made, and nothing else.
+    it has its `slot` the story's workspace is made, and nothing else.
     """
 
-    def __init__(self, *, story: Story, agent: Agent, tools: Tools, torn: bool, turn: Turn) -> None:
+    def __init__(self, *, story: Story, agent: Agent, tools: Tools, torn: bool, slot: trio.Event) -> None:
         self._story = story
         self._tools = tools
-        self._turn = turn
-        self._place = StoryPlace(story=story, tools=tools, torn=torn, turn=turn)
+        self._slot = slot
+        self._place = StoryPlace(story=story, tools=tools, torn=torn, slot=slot)
         self._record = tools.recorder.record
         self._repository = tools.repository
         self._sessions = StorySessions(story=story, agent=agent, tools=tools)
@@ -83,7 +84,7 @@ class Pipeline:
         except JournalError:
             raise
         except (IsolationError, RunnerError) as error:
-            await self._turn.wait()
+            await self._slot.wait()
             if not self._now.status.final:
                 await self._finish(verdicts.failed(self._story.id, error.message, next_=error.hint))
             if not self._tools.sharing and not self._tools.place_of(self._story.id).exists():

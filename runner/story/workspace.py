@@ -17,7 +17,6 @@ from runner.core.events import events as ev
 from runner.core.model import Story, StorySnapshot
 from runner.core.text.names import branch_of
 from runner.story.context.context import Tools
-from runner.story.context.turn import Turn
 
 A_MOMENT = 0.05
 
@@ -34,11 +33,11 @@ def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
 class StoryPlace:
     """The place of one story whose `intent` is recorded; `torn` tells that an earlier one came to nothing."""
 
-    def __init__(self, *, story: Story, tools: Tools, torn: bool, turn: Turn) -> None:
+    def __init__(self, *, story: Story, tools: Tools, torn: bool, slot: trio.Event) -> None:
         self._story = story
         self._tools = tools
         self._torn = torn
-        self._turn = turn
+        self._slot = slot
         self._repository = tools.repository
         self._opened_at = -math.inf
         self.name = ""
@@ -55,7 +54,7 @@ class StoryPlace:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[OpenWorkspace]:
-        """Make the story's workspace, wait for its turn, and say that it is open."""
+        """Make the story's workspace, wait for its slot, and record that it is open."""
         story, tools = self._story, self._tools
         snapshot = tools.recorder.snapshot
         needed = await offload(self._dependencies) if story.depends_on else ()
@@ -76,9 +75,9 @@ class StoryPlace:
             torn=self._torn,
             sweep=False,  # the trash is emptied when nobody waits for the disk
             limiter=tools.populate,
-            turn=self._turn.wait,
         ) as opened:
-            workspace = opened.workspace
+            await self._slot.wait()
+            workspace = await opened.begin()
             tools.recorder.defer(
                 ev.WorkspaceOpened(
                     story_id=story.id,

@@ -35,6 +35,7 @@ async def test_a_story_that_breaks_keeps_its_workspace(
 
     async def breaks() -> None:
         async with open_workspace(repository, wanted(repository), limiter=limiter) as opened:
+            await opened.begin()
             opened.finished = True
             raise ZeroDivisionError
 
@@ -61,65 +62,51 @@ async def test_a_bad_setting_is_refused_before_anything_is_made(
     assert branches(repository.top) == {"main"}
 
 
-class NeverError(Exception):
-    """The turn will not come."""
-
-
-async def never() -> None:
-    await trio.lowlevel.checkpoint()
-    raise NeverError
-
-
-async def test_a_turn_that_never_comes_takes_back_what_was_prepared(
+async def test_what_was_prepared_and_never_begun_is_undone(
     repository: Repository, limiter: trio.CapacityLimiter
 ) -> None:
-    """Tree, registration and branch are gone; the tree was whole when the turn was waited for."""
+    """Tree, registration and branch are gone; the tree was whole while its story waited for a slot."""
     request, seen = wanted(repository), []
-
-    async def turn() -> None:
-        seen.append((sorted(path.name for path in request.path.iterdir()), branches(repository.top)))
-        await never()
-
     before = branches(repository.top)
-    with pytest.raises(NeverError):
-        async with open_workspace(repository, request, limiter=limiter, turn=turn):
-            raise AssertionError("it was opened")
+    with trio.CancelScope() as scope:
+        async with open_workspace(repository, request, limiter=limiter):
+            seen.append((sorted(path.name for path in request.path.iterdir()), branches(repository.top)))
+            scope.cancel()
+            await trio.sleep_forever()
     assert seen == [([".git", "README.md"], {*before, request.branch})]
     assert branches(repository.top) == before
     assert not request.path.exists()
     assert not any((repository.common_dir / "worktrees").glob("*"))
 
 
-async def test_what_was_there_before_stays_when_the_turn_never_comes(
+async def test_what_existed_before_stays_when_the_story_never_begins(
     repository: Repository, limiter: trio.CapacityLimiter
 ) -> None:
     """A branch of an earlier run keeps its commits, and a worktree with work in it stays as it is."""
     request = wanted(repository)
     async with open_workspace(repository, request, limiter=limiter) as opened:
         (opened.workspace.path / "dirt").write_text("mine")
-    with pytest.raises(NeverError):
-        async with open_workspace(repository, request, limiter=limiter, turn=never):
-            raise AssertionError("it was opened")
+    with trio.CancelScope() as scope:
+        async with open_workspace(repository, request, limiter=limiter):
+            scope.cancel()
+            await trio.sleep_forever()
     assert (request.path / "dirt").read_text() == "mine"
     assert request.branch in branches(repository.top)
 
 
-async def test_a_tree_that_vanished_before_its_turn_is_made_again(
+async def test_a_tree_that_vanished_before_its_story_began_is_made_again(
     repository: Repository, limiter: trio.CapacityLimiter
 ) -> None:
-    """Somebody deletes a tree that was made ahead; at its turn the story has a whole one all the same."""
+    """Somebody deletes a tree that was made ahead; its story still begins in a whole one."""
     (repository.top / ".gitignore").write_text(".env\n")
     (repository.top / ".env").write_text("secret")
     (repository.top / ".worktreeinclude").write_text(".env\n")
     git(repository.top, "add", ".gitignore")
     git(repository.top, "commit", "--quiet", "-m", "ignore")
     request = wanted(repository)
-
-    async def turn() -> None:
+    async with open_workspace(repository, request, limiter=limiter) as opened:
         await trio.to_thread.run_sync(shutil.rmtree, request.path)
-
-    async with open_workspace(repository, request, limiter=limiter, turn=turn) as opened:
-        path = opened.workspace.path
+        path = (await opened.begin()).path
         assert (path / "README.md").read_text() == "hello\n"
         assert (path / ".env").read_text() == "secret"
         assert git(path, "branch", "--show-current").strip() == request.branch

@@ -7,7 +7,7 @@ has dice of its own: what its sessions do does not hang on who was quicker.
 
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,7 +22,6 @@ from isolation.git.commits import Checkpoint
 from isolation.keeper.client import TreeUsage
 from isolation.model import Closing, Exit, SessionSpec, Workspace, WorkspaceRequest
 from isolation.workspace import OpenWorkspace
-from isolation.worktree.provision import ProvisionReport
 
 GB = 1 << 30
 WHOLE_MEMORY = 16 * GB
@@ -201,18 +200,15 @@ class SimulatedRepository:
 async def open_workspace(
     repository: SimulatedRepository,
     request: WorkspaceRequest,
-    *,
-    turn: Callable[[], Awaitable[None]],
     **_: object,
 ) -> AsyncIterator[OpenWorkspace]:
-    """Give a story a folder at its turn; making it takes a moment."""
+    """Give a story a folder; making it takes a moment."""
     await trio.sleep(0.05)
-    await turn()
     path = repository.top / request.story_id
     path.mkdir(parents=True, exist_ok=True)
     base = request.parents[0]
     workspace = Workspace(path=path, branch=request.branch, base=base, head=base, reattached=False)
-    opened = OpenWorkspace(workspace=workspace, provision=ProvisionReport())
+    opened = OpenWorkspace(workspace=workspace)
     yield opened
     if opened.finished and not repository.judged(request.story_id):
         raise AssertionError(f"the worktree of {request.story_id} goes before its verdict is durable")
