@@ -1,7 +1,10 @@
 """The house's laws that no linter knows: one spawner, one door to git, one printer, small files."""
 
 import ast
+import re
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).parent.parent
 SPAWNERS = {
@@ -92,3 +95,37 @@ def test_functions_stay_small() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert (node.end_lineno or 0) - node.lineno < 60, f"{path}:{node.name}"
+
+
+def test_every_room_says_what_may_live_there() -> None:
+    """A newcomer finds a few lines in each room, and the code of a room is not in its `__init__.py`."""
+    for package in ("runner", "isolation"):
+        rooms = [path for path in (ROOT / package).iterdir() if path.is_dir() and path.name != "__pycache__"]
+        assert rooms, "the search itself must find the rooms"
+        for room in rooms:
+            text = (room / "README.md").read_text()
+            assert "**May live here:**" in text, room
+            assert "**May not:**" in text, room
+            assert len(text.splitlines()) <= 20, f"{room}: a few lines, not a page"
+    for path in [
+        path for package in ("runner", "isolation") for path in (ROOT / package).rglob("__init__.py")
+    ]:
+        assert not path.read_text(), path
+
+
+def test_the_grep_hooks_pass() -> None:
+    """The laws that a commit is searched for hold in what is committed; each hook searches something."""
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = [hook for hook in local["hooks"] if hook["language"] == "pygrep"]
+    assert hooks
+    files = [path for package in ("runner", "isolation") for path in (ROOT / package).rglob("*.py")]
+    for hook in hooks:
+        named = {path: path.relative_to(ROOT).as_posix() for path in files}
+        searched = [path for path, name in named.items() if re.search(hook["files"], name)]
+        assert searched, hook["id"]
+        guilty = [path for path in searched if re.search(hook["entry"], path.read_text(), re.MULTILINE)]
+        if "exclude" in hook:
+            assert guilty, f"{hook['id']}: the search itself must find what it leaves out"
+        assert [path for path in guilty if not re.search(hook.get("exclude", "^$"), named[path])] == [], hook[
+            "id"
+        ]
