@@ -12,9 +12,7 @@ from runner.core.text.names import did_you_mean, shown
 from runner.flows.state.dialects import autodev, pointer, rich
 from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, Problem, StateFile, StepStatus, SubStep, Tracker
-from runner.flows.state.swift import read_usual
 from runner.flows.state.text.block import Block, Place, find_place, read_block
-from runner.flows.state.text.codec import is_placeholder
 from runner.flows.state.text.layout import line_number
 from runner.flows.state.vocabulary import MAX_RETRY, RICH_NAMES, STANDARD, Vocabulary
 
@@ -41,8 +39,7 @@ def parse_state(text: str, *, vocabulary: Vocabulary = STANDARD, previous: Phase
 
     `previous` is the sub-step that was last seen in the same invocation: a lower phase is not trusted.
     """
-    usual = read_usual(text, vocabulary) if previous is None else None
-    return usual or read(text, vocabulary, previous).state
+    return read(text, vocabulary, previous).state
 
 
 def decode(data: bytes) -> str:
@@ -115,7 +112,7 @@ class _Reader:
         if dialect is Dialect.RICH:
             history = rich.read_history(self.text, self.place)
             self.problems += rich.section_problems(self.text, self.place)
-        if step is None or status is None or any(problem.fatal for problem in self.problems):
+        if step is None or status is None or (self.problems and any(one.fatal for one in self.problems)):
             return None
         return StateFile(
             dialect=dialect,
@@ -163,7 +160,7 @@ class _Reader:
 
     def _name(self, dialect: Dialect) -> str:
         scalar = self.block.scalar("name")
-        if scalar is None or not scalar.value or (is_placeholder(scalar.value) and not scalar.quoted):
+        if scalar is None or not scalar.value or scalar.placeholder:
             self._note("name", "", "the step's name is missing", fatal=False)
             return ""
         allowed = RICH_NAMES | self.vocabulary.names
@@ -225,7 +222,7 @@ class _Reader:
             hint = f"keys are lower case: '{near[0]}' is not read" if near else HINT
             self._note(name, "", f"{name} is missing", hint=hint)
             return None
-        if is_placeholder(scalar.value) and not scalar.quoted:
+        if scalar.placeholder:
             self._note(name, scalar.value, f"{name} still holds the template's placeholder", hint=HINT)
             return None
         return scalar.value
@@ -245,8 +242,8 @@ class _Reader:
         line: int = -1,
     ) -> None:
         key = self.block.top.get(name)
-        offset = line if line >= 0 else key.line if key else None
-        number = self.block.line if offset is None else line_number(self.text, offset)
+        offset = line if line >= 0 else key.line if key else self.block.start
+        number = line_number(self.text, offset)
         self.problems.append(
             Problem(
                 line=number, key=name, value=value, message=message, allowed=allowed, hint=hint, fatal=fatal

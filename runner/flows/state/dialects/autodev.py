@@ -54,17 +54,20 @@ def read_sub_step(
     """Read the structured sub-step, or say why it cannot be trusted."""
     key = block.top.get("sub_step")
     if key is None:
-        return None, _problem(block.line, "", "sub_step is missing")
-    line, value = line_number(text, key.line), decode_scalar(key.raw, word=False).value
+        return None, _problem(line_number(text, block.start), "", "sub_step is missing")
+    value = decode_scalar(key.raw, word=False).value
     parts = _inline_parts(value) if value and not block.nested else _nested_parts(block, value)
     if isinstance(parts, str):
-        return None, _problem(line, value, parts)
+        return None, _problem(line_number(text, key.line), value, parts)
     number, name, detail = parts
     if not _INTEGER.fullmatch(number):
-        return None, _problem(line, number, f"sub_step phase '{number}' is not an integer from 0")
+        message = f"sub_step phase '{number}' is not an integer from 0"
+        return None, _problem(line_number(text, key.line), number, message)
     phase = Phase(phase=int(number), name=name, detail=detail)
     broken = broken_rule(phase, previous)
-    return (None, _problem(line, str(phase), f"sub_step {broken}")) if broken else (phase, None)
+    if broken:
+        return None, _problem(line_number(text, key.line), str(phase), f"sub_step {broken}")
+    return phase, None
 
 
 def _nested_parts(block: Block, value: str) -> tuple[str, str, str] | str:

@@ -5,7 +5,7 @@ The rich dialect has the same sub-step, so both use what stands here.
 
 from runner.flows.state.model import Position, Problem
 from runner.flows.state.text.block import Block, set_value
-from runner.flows.state.text.codec import decode_scalar, encode_scalar, is_placeholder
+from runner.flows.state.text.codec import decode_scalar, encode_scalar
 from runner.flows.state.text.edits import Edit
 from runner.flows.state.text.layout import line_number
 
@@ -28,7 +28,7 @@ def read_sub_step(text: str, block: Block) -> tuple[Position | None, Problem | N
     if key is None:
         return None, None
     scalar = decode_scalar(key.raw, word=False)
-    if is_placeholder(scalar.value) and not scalar.quoted:
+    if scalar.placeholder:
         problem = Problem(
             line=line_number(text, key.line),
             key="sub_step",

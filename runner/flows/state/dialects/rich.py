@@ -10,7 +10,6 @@ from runner.flows.state.text.codec import (
     encode_bullet,
     encode_row,
     encode_scalar,
-    is_placeholder,
 )
 from runner.flows.state.text.edits import Edit, apply, insert_after
 from runner.flows.state.text.layout import Key, Section, keys, line_number, visible
@@ -155,7 +154,7 @@ def _last_session(found: dict[str, Key]) -> LastSession | None:
     values = {}
     for name, key in found.items():
         scalar = decode_scalar(key.raw, word=False)
-        values[name] = "" if is_placeholder(scalar.value) and not scalar.quoted else scalar.value
+        values[name] = "" if scalar.placeholder else scalar.value
     return LastSession(**values) if any(values.values()) else None
 
 
@@ -227,7 +226,7 @@ def _write_session(text: str, place: Place, new: LastSession) -> str:
             continue
         key = found[name]
         scalar = decode_scalar(key.raw, word=False)
-        if scalar.value != value or (is_placeholder(scalar.value) and not scalar.quoted):
+        if scalar.value != value or scalar.placeholder:
             edits.append(set_value(text, key, scalar, encode_scalar(value)))
     if missing:
         last = max((key.line for key in found.values()), default=section.start)

@@ -42,9 +42,12 @@ class Place(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The keys of the block. `nested` are the lines below `sub_step`, `repeated` keys given again."""
+    """The keys of the block. `nested` are the lines below `sub_step`, `repeated` keys given again.
 
-    line: int
+    `start` is the offset where the block starts.
+    """
+
+    start: int
     indent: int
     top: dict[str, Key]
     nested: tuple[Key, ...]
@@ -170,8 +173,7 @@ def read_block(text: str, place: Place) -> Block:
                 below = key.name == "sub_step"
                 if top.setdefault(key.name, key) is not key:
                     repeated.append(key)
-    line = line_number(text, place.block[0].start)
-    return Block(line, max(base, 0), top, tuple(nested), tuple(repeated), tuple(unknown))
+    return Block(place.block[0].start, max(base, 0), top, tuple(nested), tuple(repeated), tuple(unknown))
 
 
 def set_value(text: str, key: Key, scalar: Scalar, encoded: str) -> Edit:

@@ -6,6 +6,7 @@ be read as something else: a comment, a placeholder of the template, outer blank
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 BLANKS = " \t\r"
@@ -25,13 +26,19 @@ _CELL_BORDER = re.compile(r"(?<!\\)\|")
 
 
 class Scalar(NamedTuple):
-    """A decoded value, and how many characters of the raw text it takes; what follows is a remark."""
+    """A decoded value, and how many characters of the raw text it takes; what follows is a remark.
+
+    `placeholder`: the value is the template's own, a description in brackets without quotes.
+    """
 
     value: str
     length: int
     quoted: bool
+    placeholder: bool = False
 
 
+# Files of one project repeat the same values; the caches save most of the time that a thousand of them take.
+@lru_cache(maxsize=2048)
 def decode_scalar(raw: str, *, word: bool) -> Scalar:
     """Read what stands behind a key; a `word` may be followed by a `#` remark, free text may hold one."""
     if raw[:1] in {'"', "'"}:
@@ -43,7 +50,7 @@ def decode_scalar(raw: str, *, word: bool) -> Scalar:
             return Scalar(single[1].replace("''", "'"), single.end(1) + 1, True)
     remark = (_REMARK if word else _NOTE).search(raw) if ("#" in raw or "←" in raw or "<" in raw) else None
     value = (raw[: remark.start()] if remark else raw).rstrip(BLANKS)
-    return Scalar(value, len(value), False)
+    return Scalar(value, len(value), False, is_placeholder(value))
 
 
 def encode_scalar(value: str) -> str:
@@ -83,6 +90,7 @@ def encode_bullet(value: str) -> str:
     return f"- {quote(value)}"
 
 
+@lru_cache(maxsize=2048)
 def decode_row(raw: str) -> tuple[str, ...]:
     """Split a table's line behind its first border into cells."""
     if raw[:1] == " " and raw[-2:] == " |" and "  " not in raw and "\\" not in raw and "\t" not in raw:

@@ -6,15 +6,14 @@ document; a section that stands outside of fences wins over those inside.
 """
 
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 CURRENT_STEP = "current step"
 
+# A pattern that begins with a line break, not with `^`, lets the search skip from line to line.
 _MARK = re.compile(
-    r"^\ufeff?(?: {0,3}(?:(?P<hashes>#{1,6})[ \t]+(?P<title>[^\n]*)|(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*))"
-    r"|[ \t]*(?P<comment><!--))",
-    re.MULTILINE,
+    r"\n\ufeff?(?: {0,3}(?:(#{1,6})[ \t]+([^\n]*)|(`{3,}|~{3,})([^\n]*))|[ \t]*<!--)",
 )
 _KEY = re.compile(r"^\ufeff?([ \t]*)([A-Za-z_][A-Za-z0-9_-]*)[ \t]*:[ \t]*([^\n]*)", re.MULTILINE)
 
@@ -61,14 +60,22 @@ class Section(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A `key: value` line. `start` and `end` delimit the raw value, `line` is the line's start."""
+    """A `key: value` line. Offsets are computed when asked: reading a value needs none of them."""
 
     name: str
     indent: int
     raw: str
-    start: int
-    end: int
-    line: int
+    found: re.Match[str]
+
+    @property
+    def start(self) -> int:
+        """Where the raw value starts."""
+        return self.found.start(3)
+
+    @property
+    def line(self) -> int:
+        """Where the line starts."""
+        return self.found.start()
 
 
 def outline(text: str) -> Outline:
@@ -77,53 +84,60 @@ def outline(text: str) -> Outline:
     fences: list[Fence] = []
     comments: list[Span] = []
     inner: list[Heading] = []
-    opening: re.Match[str] | None = None
+    opened: tuple[str, Span] | None = None
     skip = 0
-    for mark in _MARK.finditer(text):
-        if mark.start() < skip:
+    # The extra line break in front makes the first line a match too: a mark then starts at the offset
+    # of its line in `text`, and its end is one too high.
+    for mark in _MARK.finditer("\n" + text):
+        start, end = mark.start(), mark.end() - 1
+        if start < skip:
             continue
-        hashes, _, ticks, info, _ = mark.groups()
+        hashes, title, ticks, info = mark.groups()
         if hashes:
-            (headings if opening is None else inner).append(_heading(mark))
-        elif ticks and opening is None:
-            opening, inner = mark, []
-        elif ticks and opening is not None:
-            if ticks.startswith(opening["fence"]) and not info.strip(" \t\r"):
-                fences.append(_fence(text, opening, mark.start(), mark.end(), inner))
-                opening = None
-        elif opening is None:
-            closed = text.find("-->", mark.end())
+            heading = Heading(_normalized(title), start, end, len(hashes))
+            (headings if opened is None else inner).append(heading)
+        elif ticks and opened is None:
+            opened, inner = (ticks, Span(start, end)), []
+        elif ticks and opened is not None:
+            if ticks.startswith(opened[0]) and not info.strip(" \t\r"):
+                fences.append(_fence(text, opened[1], Span(start, end), inner))
+                opened = None
+        elif opened is None:
+            closed = text.find("-->", end)
             skip = len(text) if closed < 0 else closed + 3
-            comments.append(Span(mark.start(), skip))
-    if opening is not None:
-        fences.append(_fence(text, opening, len(text), len(text), inner))
+            comments.append(Span(start, skip))
+    if opened is not None:
+        fences.append(_fence(text, opened[1], Span(len(text), len(text)), inner))
     return Outline(tuple(headings), tuple(fences), tuple(comments))
 
 
-def _heading(mark: re.Match[str]) -> Heading:
-    title = " ".join(mark["title"].strip(" \t\r#").lower().split())
-    return Heading(title, mark.start(), mark.end(), len(mark["hashes"]))
+@lru_cache(maxsize=256)
+def _normalized(title: str) -> str:
+    return " ".join(title.strip(" \t\r#").lower().split())
 
 
-def _fence(text: str, opening: re.Match[str], closing: int, end: int, inner: list[Heading]) -> Fence:
-    inside = min(opening.end() + 1, closing, len(text))
-    return Fence(Span(opening.start(), end), Span(inside, closing), tuple(inner))
+def _fence(text: str, opening: Span, closing: Span, inner: list[Heading]) -> Fence:
+    inside = min(opening.end + 1, closing.start, len(text))
+    return Fence(Span(opening.start, closing.end), Span(inside, closing.start), tuple(inner))
 
 
 def sections(headings: tuple[Heading, ...], end: int) -> list[Section]:
-    """Give each heading with its body; the last one's reaches to `end`."""
-    follow = [heading.start for heading in headings[1:]]
-    return [
-        Section(here.title, here.start, Span(here.end, after), here.level)
-        for here, after in zip(headings, [*follow, end], strict=False)
-    ]
+    """Return each heading with its body; the last one's reaches to `end`."""
+    found = []
+    for title, start, body, level in reversed(headings):
+        found.append(Section(title, start, Span(body, end), level))
+        end = start
+    found.reverse()
+    return found
 
 
-def keys(text: str, span: Span) -> Iterator[Key]:
-    """Give the key lines of a span."""
-    for found in _KEY.finditer(text, span.start, span.end):
-        indent, name, raw = found.groups()
-        yield Key(name, len(indent.expandtabs(4)), raw, found.start(3), found.end(), found.start())
+def keys(text: str, span: Span) -> list[Key]:
+    """Return the key lines of a span."""
+    found = []
+    for line in _KEY.finditer(text, span.start, span.end):
+        indent, name, raw = line.groups()
+        found.append(Key(name, len(indent.expandtabs(4)) if indent else 0, raw, line))
+    return found
 
 
 def visible(span: Span, hidden: tuple[Span, ...]) -> list[Span]:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from runner.flows.state.text.codec import decode_bullet, decode_row
-from runner.flows.state.text.edits import Edit, insert_after, line_end, newline_of
+from runner.flows.state.text.edits import Edit, insert_after, newline_of
 from runner.flows.state.text.layout import Section, Span, visible
 
 _Value = TypeVar("_Value", str, tuple[str, ...])
@@ -32,10 +32,16 @@ class RowKind(Enum):
 
 
 class Item(NamedTuple, Generic[_Value]):
-    """One value and the lines it takes, from the first one's start to the last one's visible end."""
+    """One value and the lines it takes."""
 
     value: _Value
-    span: Span
+    lines: re.Match[str]
+
+    @property
+    def span(self) -> Span:
+        """The lines, from the first one's start to the last one's visible end."""
+        start = self.lines.start()
+        return Span(start, start + len(self.lines[0].rstrip("\r")))
 
 
 class Listing(NamedTuple, Generic[_Value]):
@@ -68,14 +74,13 @@ def read_table(text: str, section: Section, hidden: tuple[Span, ...], first: str
     for span in visible(section.body, hidden) if hidden else (section.body,):
         for found in _ROW.finditer(text, span.start, span.end):
             cells = decode_row(found[1])
-            line = Span(found.start(), line_end(text, found.start()))
             kind = row_kind(cells, first, headed=headed or bool(items))
-            if kind is RowKind.HEAD:
-                anchor, headed = line.start, True
+            if kind is RowKind.VALUE:
+                items.append(Item(cells, found))
+            elif kind is RowKind.HEAD:
+                anchor, headed = found.start(), True
             elif kind is RowKind.FILLER:
-                fillers.append(line)
-            elif kind is RowKind.VALUE:
-                items.append(Item(cells, line))
+                fillers.append(Item(cells, found).span)
     return Listing(items, fillers, anchor, headed)
 
 
@@ -86,11 +91,10 @@ def read_bullets(text: str, section: Section, hidden: tuple[Span, ...]) -> Listi
     for span in visible(section.body, hidden) if hidden else (section.body,):
         for found in _BULLET.finditer(text, span.start, span.end):
             value = decode_bullet(found[1] or "")
-            line = Span(found.start(), found.start() + len(found[0].rstrip("\r")))
             if value is None:
-                fillers.append(line)
+                fillers.append(Item("", found).span)
             else:
-                items.append(Item(value, line))
+                items.append(Item(value, found))
     return Listing(items, fillers, section.start, True)
 
 
