@@ -44,7 +44,7 @@ _SCARCE_INODES, _LEAST_INODES = 100_000, 1_000
 _SCARCE_FILES = 1024
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How a finding is to be taken: as it should be, worth knowing, or in the way of a run."""
 
     OK = "ok"
@@ -53,18 +53,18 @@ class Level(StrEnum):
 
 
 @frozen
-class Finding:
+class Check:
     """One check: what was found and, where it is not as it should be, what to do."""
 
     name: str
-    level: Level
+    level: Severity
     detail: str
     hint: str = ""
 
 
-def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
+def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
     """Make every check; outside a repository those of the machine alone."""
-    yield Finding(name="python", level=Level.OK, detail=f"{sys.version.split()[0]} ({sys.executable})")
+    yield Check(name="python", level=Severity.OK, detail=f"{sys.version.split()[0]} ({sys.executable})")
     yield from _git(start)
     try:
         paths = find_repository(start)
@@ -73,9 +73,9 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
     settings = Settings()
     try:
         settings = load_settings(top=paths.top if paths else start, flags={}, environ=environ).settings
-        yield Finding(name="settings", level=Level.OK, detail="`autopilot-multi config` shows them")
+        yield Check(name="settings", level=Severity.OK, detail="`autopilot-multi config` shows them")
     except RunnerError as error:
-        yield Finding(name="settings", level=Level.FAIL, detail=error.message, hint=error.hint)
+        yield Check(name="settings", level=Severity.FAIL, detail=error.message, hint=error.hint)
     yield _killing()
     yield _sandbox()
     yield _agents(settings, environ)
@@ -94,42 +94,42 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Finding]:
         yield from _sessions(paths.common_dir)
 
 
-def _git(start: Path) -> Iterator[Finding]:
+def _git(start: Path) -> Iterator[Check]:
     from isolation.git.repository import Repository
 
     try:
         repository = Repository.open(start)
     except IsolationError as error:
-        yield Finding(name="git", level=Level.FAIL, detail=error.message, hint=error.hint)
+        yield Check(name="git", level=Severity.FAIL, detail=error.message, hint=error.hint)
         return
     version = ".".join(map(str, repository.version))
-    yield Finding(name="git", level=Level.OK, detail=f"{version} ({shutil.which('git')})")
-    yield Finding(name="repository", level=Level.OK, detail=str(repository.top))
+    yield Check(name="git", level=Severity.OK, detail=f"{version} ({shutil.which('git')})")
+    yield Check(name="repository", level=Severity.OK, detail=str(repository.top))
     if repository.version >= MERGE_TREE_GIT:
-        yield Finding(name="merge-tree", level=Level.OK, detail="several dependencies of a story are merged")
+        yield Check(name="merge-tree", level=Severity.OK, detail="several dependencies of a story are merged")
     else:
-        yield Finding(
+        yield Check(
             name="merge-tree",
-            level=Level.WARN,
+            level=Severity.WARN,
             detail=f"git {version} cannot merge without a worktree",
             hint="install git 2.38 or newer for stories with several dependencies.",
         )
 
 
-def _killing() -> Finding:
+def _killing() -> Check:
     if kill_level() == SUBREAPER:
-        return Finding(
-            name="killing", level=Level.OK, detail="subreaper: a story's whole process tree can be ended"
+        return Check(
+            name="killing", level=Severity.OK, detail="subreaper: a story's whole process tree can be ended"
         )
-    return Finding(
+    return Check(
         name="killing",
-        level=Level.WARN,
+        level=Severity.WARN,
         detail="process groups only: a daemon that leaves its group may survive its story",
         hint="Linux with /proc mounted can end whole trees.",
     )
 
 
-def _sandbox() -> Finding:
+def _sandbox() -> Check:
     """Show which levels of enforcement the machine can do, each tried out."""
     offers = guard.probe()
     told = (f"{offer.level} ({offer.reason})" for offer in offers if offer.available)
@@ -137,52 +137,52 @@ def _sandbox() -> Finding:
     denying = next((offer.means for offer in offers if offer.level is EnforcementLevel.DENY), None)
     if denying is not None and not guard.witnesses(denying):
         missing.append(UNSEEN)
-    return Finding(
+    return Check(
         name="sandbox",
-        level=Level.WARN if missing else Level.OK,
+        level=Severity.WARN if missing else Severity.OK,
         detail="; ".join((", ".join(told), *missing)),
         hint="a Linux kernel from 6.2 on, with user namespaces or Landlock, has them all." if missing else "",
     )
 
 
-def _guard(paths: RepositoryPaths, settings: Settings, root: Path) -> Finding:
+def _guard(paths: RepositoryPaths, settings: Settings, root: Path) -> Check:
     guarding = guarding_of(paths, settings, root)
     if guarding.means is None:
         hint = "`guard = true` switches it on." if not settings.guard else "run agents in a container."
-        return Finding(name="guard", level=Level.WARN, detail=guarding.note, hint=hint)
+        return Check(name="guard", level=Severity.WARN, detail=guarding.note, hint=hint)
     detail = f"{guarding.enforcement}: the main checkout and other worktrees are read-only to a session"
-    return Finding(name="guard", level=Level.OK, detail=detail)
+    return Check(name="guard", level=Severity.OK, detail=detail)
 
 
-def _agents(settings: Settings, environ: dict[str, str]) -> Finding:
+def _agents(settings: Settings, environ: dict[str, str]) -> Check:
     own = {name: agent for name, agent in settings.agents.items() if agent.argv}
     missing = [name for name, agent in own.items() if not _program(agent.argv[0])]
     if missing:
-        return Finding(
+        return Check(
             name="agents",
-            level=Level.WARN,
+            level=Severity.WARN,
             detail=f"configured, but not found: {', '.join(missing)}",
             hint="check `argv` under [agents] in autopilot-multi.toml.",
         )
     installed = list(find_installed(environ))
     found = [agent.words for agent in installed] + [f"{name} (configured)" for name in own]
     if not found:
-        return Finding(
+        return Check(
             name="agents",
-            level=Level.WARN,
+            level=Severity.WARN,
             detail="none found on PATH; stories with a `command` of their own run all the same",
             hint="install claude or codex, or describe one under [agents]; `autopilot-multi init` shows how.",
         )
     signed_in = bool(own) or any(agent.sign_in for agent in installed)
-    return Finding(
+    return Check(
         name="agents",
-        level=Level.OK if signed_in else Level.WARN,
+        level=Severity.OK if signed_in else Severity.WARN,
         detail=", ".join(found),
         hint="" if signed_in else "sign in to one of them, or set its key; its own help says how.",
     )
 
 
-def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Finding]:
+def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Check]:
     """Tell which of the installed agents would not work here as they are set up."""
     from isolation.git.repository import Repository
 
@@ -195,8 +195,11 @@ def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, s
     except (IsolationError, RunnerError):
         return  # a run with these settings is refused, in words of its own
     for friction in found:
-        yield Finding(
-            name=f"agent {friction.agent}", level=Level.WARN, detail=friction.detail, hint=f"{friction.hint}."
+        yield Check(
+            name=f"agent {friction.agent}",
+            level=Severity.WARN,
+            detail=friction.detail,
+            hint=f"{friction.hint}.",
         )
 
 
@@ -205,18 +208,18 @@ def _program(name: str) -> bool:
     return os.sep in name or shutil.which(name) is not None
 
 
-def _machine(sample: ResourceSample, settings: Settings) -> Finding:
+def _machine(sample: ResourceSample, settings: Settings) -> Check:
     allowed = at_start(sample, settings)
     good = allowed.tier in {Tier.GREEN, Tier.UNKNOWN} and allowed.stories == settings.max_stories
-    return Finding(
+    return Check(
         name="machine",
-        level=Level.OK if good else Level.WARN,
+        level=Severity.OK if good else Severity.WARN,
         detail=window(allowed.stories, settings.max_stories, allowed.tier, allowed.reason),
         hint="" if good else "fewer stories or agents will run at once; close what uses the machine.",
     )
 
 
-def _signals(sample: ResourceSample) -> Iterator[Finding]:
+def _signals(sample: ResourceSample) -> Iterator[Check]:
     """Show each signal of its own; what they mean together is the tier's to say."""
     free = _words(sample.pressure_free_percent, "{:.0f} % free of pressure", " (only macOS tells)")
     stalls = {"memory": sample.memory_stall, "processor": sample.cpu_stall, "disk": sample.io_stall}
@@ -231,7 +234,7 @@ def _signals(sample: ResourceSample) -> Iterator[Finding]:
         "other agents": _words(peers, count(peers or 0, "session") + " besides ours"),
     }
     for name, detail in details.items():
-        yield Finding(name=name, level=Level.OK, detail=detail)
+        yield Check(name=name, level=Severity.OK, detail=detail)
 
 
 def _words(value: float | None, form: str, why_unknown: str = "") -> str:
@@ -248,96 +251,99 @@ def _worktrees(paths: RepositoryPaths, settings: Settings) -> Path:
     return worktree_root(paths.common_dir, paths.top / Path(settings.worktree_root).expanduser())
 
 
-def _disk(sample: ResourceSample, place: Path) -> Finding:
+def _disk(sample: ResourceSample, place: Path) -> Check:
     free, inodes = sample.disk_free, sample.inodes_free
     level = max(
         _level_of(free, scarce=_SCARCE_DISK, least=_LEAST_DISK),
         _level_of(inodes, scarce=_SCARCE_INODES, least=_LEAST_INODES),
-        key=list(Level).index,
+        key=list(Severity).index,
     )
     space = _words(_gigabytes(free), "{:.1f} GB free", " free space")
     files = _words(inodes, "room for {:,} files", " number of files")
-    hint = "" if level is Level.OK else "free some space, or set `worktree-root` to another disk."
-    return Finding(name="disk", level=level, detail=f"{space}, {files}, at {place}", hint=hint)
+    hint = "" if level is Severity.OK else "free some space, or set `worktree-root` to another disk."
+    return Check(name="disk", level=level, detail=f"{space}, {files}, at {place}", hint=hint)
 
 
-def _level_of(amount: int | None, *, scarce: int, least: int) -> Level:
+def _level_of(amount: int | None, *, scarce: int, least: int) -> Severity:
     if amount is None or amount >= scarce:
-        return Level.OK
-    return Level.WARN if amount >= least else Level.FAIL
+        return Severity.OK
+    return Severity.WARN if amount >= least else Severity.FAIL
 
 
-def _open_files() -> Finding:
+def _open_files() -> Check:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY or limit >= _SCARCE_FILES:
-        return Finding(name="open files", level=Level.OK, detail=f"limit {limit}")
-    return Finding(
-        name="open files", level=Level.WARN, detail=f"limit {limit}", hint="raise it with `ulimit -n 4096`."
+        return Check(name="open files", level=Severity.OK, detail=f"limit {limit}")
+    return Check(
+        name="open files",
+        level=Severity.WARN,
+        detail=f"limit {limit}",
+        hint="raise it with `ulimit -n 4096`.",
     )
 
 
-def _journal(common_dir: Path) -> Finding:
+def _journal(common_dir: Path) -> Check:
     path = journal_path(common_dir)
     try:
         with Journal.open_readonly(path) as journal:
             runs = len(journal.runs())
         require_sound(path)
     except NotFoundError:
-        return Finding(name="journal", level=Level.OK, detail="none yet")
+        return Check(name="journal", level=Severity.OK, detail="none yet")
     except RunnerError as error:
-        return Finding(name="journal", level=Level.FAIL, detail=error.message, hint=error.hint)
-    return Finding(name="journal", level=Level.OK, detail=f"sound, {count(runs, 'run')}")
+        return Check(name="journal", level=Severity.FAIL, detail=error.message, hint=error.hint)
+    return Check(name="journal", level=Severity.OK, detail=f"sound, {count(runs, 'run')}")
 
 
-def _coordinator(common_dir: Path) -> Iterator[Finding]:
+def _coordinator(common_dir: Path) -> Iterator[Check]:
     holder = read_holder(common_dir)
     if holder_is_alive(common_dir):
         who = f"run {holder.run_id}, pid {holder.pid}, since {clock(holder.since)}" if holder else "unnamed"
-        yield Finding(name="coordinator", level=Level.OK, detail=who)
+        yield Check(name="coordinator", level=Severity.OK, detail=who)
         return
     if holder:
-        yield Finding(
+        yield Check(
             name="coordinator",
-            level=Level.WARN,
+            level=Severity.WARN,
             detail=f"run {holder.run_id} was killed",
             hint=f"`autopilot-multi resume {holder.run_id}` goes on with it.",
         )
     else:
-        yield Finding(name="coordinator", level=Level.OK, detail="none")
+        yield Check(name="coordinator", level=Severity.OK, detail="none")
     left = _holders_of(keepers_lock_path(common_dir))
     if left:
         pids = " ".join(map(str, left))
-        yield Finding(
+        yield Check(
             name="processes",
-            level=Level.FAIL,
+            level=Severity.FAIL,
             detail=f"left over from a killed run: {pids}",
             hint=f"they end by themselves within seconds; else: kill {pids}",
         )
 
 
-def _sessions(common_dir: Path) -> Iterator[Finding]:
+def _sessions(common_dir: Path) -> Iterator[Check]:
     """List who else is at work in this repository, in any of its worktrees."""
     now = time.time()
     try:
         active = Registry(common_dir).active(now)
     except OSError as error:
         hint = "make the folder readable, or remove it while nothing runs."
-        yield Finding(name="sessions", level=Level.WARN, detail=f"the registry: {error}", hint=hint)
+        yield Check(name="sessions", level=Severity.WARN, detail=f"the registry: {error}", hint=hint)
         return
     if not active:
-        yield Finding(name="sessions", level=Level.OK, detail="none")
+        yield Check(name="sessions", level=Severity.OK, detail="none")
     for entry in active:
         told = f"{entry.who}, last heard of {span(now - entry.heartbeat)} ago"
-        level, hint = Level.OK, ""
+        level, hint = Severity.OK, ""
         if runs_alone(entry.mode):
-            level, hint = Level.WARN, "until it has ended, stories ask or wait before they work."
+            level, hint = Severity.WARN, "until it has ended, stories ask or wait before they work."
         elif entry.flaw:
             level, told, hint = (
-                Level.WARN,
+                Severity.WARN,
                 entry.flaw,
                 "after 15 minutes it is ignored; else remove it.",
             )
-        yield Finding(name="session", level=level, detail=told, hint=hint)
+        yield Check(name="session", level=level, detail=told, hint=hint)
 
 
 def _holders_of(path: Path) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.model import ResourceSample
-from runner.doctor import Finding, Level, examine
+from runner.doctor import Check, Severity, examine
 from runner.machine import probe
 
 GB = 1024**3
@@ -25,7 +25,7 @@ PLENTY = ResourceSample(
 )
 
 
-def found(repo: Path, patch: pytest.MonkeyPatch, sample: ResourceSample) -> dict[str, Finding]:
+def found(repo: Path, patch: pytest.MonkeyPatch, sample: ResourceSample) -> dict[str, Check]:
     """Examine a repository on a machine that gives this sample."""
     patch.setattr(probe, "sample", lambda _path, _programs: sample)
     return {finding.name: finding for finding in examine(repo, dict(os.environ))}
@@ -42,14 +42,14 @@ def test_every_signal_is_shown(repo: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert shown["waiting"] == "for memory 0.0 %, for processor 12.3 %, for disk 1.0 % of the last 10 seconds"
     assert shown["other agents"] == "1 session besides ours"
     assert shown["disk"] == f"50.0 GB free, room for 1,234,567 files, at {repo}.worktrees"
-    assert findings["disk"].level is Level.OK
+    assert findings["disk"].level is Severity.OK
 
 
 def test_what_is_unknown_is_said_to_be(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Acceptance 43: a machine that tells nothing is examined all the same; nothing counts against it."""
     findings = found(repo, monkeypatch, ResourceSample())
     names = ("machine", "memory", "swap", "pressure", "load", "waiting", "other agents", "disk")
-    assert {findings[name].level for name in names} == {Level.OK}
+    assert {findings[name].level for name in names} == {Severity.OK}
     assert findings["machine"].detail == "window 3 of 3 · unknown, nothing is known about this machine"
     for name in ("memory", "swap", "load", "other agents"):
         assert findings[name].detail == "unknown"
@@ -61,15 +61,15 @@ def test_what_is_unknown_is_said_to_be(repo: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("free", "inodes", "level"),
     [
-        (50 * GB, 99_999, Level.WARN),
-        (50 * GB, 999, Level.FAIL),
-        (4 * GB, 200_000, Level.WARN),
-        (GB // 4, 200_000, Level.FAIL),
-        (4 * GB, 999, Level.FAIL),
+        (50 * GB, 99_999, Severity.WARN),
+        (50 * GB, 999, Severity.FAIL),
+        (4 * GB, 200_000, Severity.WARN),
+        (GB // 4, 200_000, Severity.FAIL),
+        (4 * GB, 999, Severity.FAIL),
     ],
 )
 def test_a_full_disk_is_bytes_or_files(
-    repo: Path, monkeypatch: pytest.MonkeyPatch, free: int, inodes: int, level: Level
+    repo: Path, monkeypatch: pytest.MonkeyPatch, free: int, inodes: int, level: Severity
 ) -> None:
     """Whichever runs out first decides."""
     sample = replace(PLENTY, disk_free=free, inodes_free=inodes)

@@ -3,9 +3,9 @@
 import re
 
 from runner.agents.json_line import at, last_line, load, number, text, whole
-from runner.agents.protocol import Job, Launch, Traits
+from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.errors import AgentError
-from runner.core.limits.agent_output import Seen
+from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Usage
 from runner.core.settings import AgentSettings
 
@@ -19,13 +19,13 @@ class CommandAgent:
     name = "command"
     traits = Traits()
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Start the story's own command."""
         if job.story.command is None:
             raise AgentError(f"story {job.story.id} has no command", hint="add `command:` to the story.")
         return Launch(argv=job.story.command)
 
-    def parse(self, line: bytes) -> Seen | None:  # noqa: ARG002  a command's output is its own
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: ARG002  a command's output is its own
         """Find nothing: its output is not interpreted."""
         return None
 
@@ -45,7 +45,7 @@ class TemplateAgent:
         """Give the name under `[agents.NAME]`."""
         return self._name
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Fill the placeholders of the template; braces that are none stay as they are."""
         settings = self._settings
         resumes = bool(job.conversation and settings.resume)
@@ -61,12 +61,12 @@ class TemplateAgent:
         filled = (_PLACEHOLDER.sub(lambda found: values[found[0]], part) for part in template)
         return Launch(argv=tuple(filled), env=settings.env, conversation=conversation)
 
-    def _chosen(self, job: Job) -> str:
+    def _chosen(self, job: AgentJob) -> str:
         """Name the conversation, where the program takes our word for it."""
         told = any(_SESSION in part for part in self._settings.argv)
         return job.session_id if told and self._settings.resume else ""
 
-    def parse(self, line: bytes) -> Seen | None:
+    def parse(self, line: bytes) -> AgentUpdate | None:
         """Read what the user says that a line holds."""
         event = load(line) if self._events else None
         if event is None:
@@ -77,7 +77,7 @@ class TemplateAgent:
             output_tokens=whole(found, "output-tokens"),
             cost_usd=number(found, "cost"),
         )
-        return Seen(
+        return AgentUpdate(
             conversation=text(found, "session"),
             message=last_line(text(found, "message")),
             usage=None if usage == Usage() else usage,

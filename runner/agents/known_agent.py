@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from isolation.frozen import frozen
-from runner.agents.protocol import Job, Launch, Traits
-from runner.core.limits.agent_output import Seen
+from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.limits.agent_output import AgentUpdate
 from runner.core.settings import AgentSettings
 
 
@@ -61,11 +61,11 @@ class KnownAgent(ABC):
         return self._settings.permissions == Permissions.BYPASS
 
     @abstractmethod
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Return how to start it for this job."""
 
     @abstractmethod
-    def parse(self, line: bytes) -> Seen | None:
+    def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one line of its output."""
 
     def start_problem(self) -> StartProblem | None:

@@ -2,18 +2,18 @@
 
 from runner.agents import faults
 from runner.agents.protocol import Agent, Traits
-from runner.core.limits.agent_output import Fault, Final, Lines, Tally
+from runner.core.limits.agent_output import Fault, Final, LineSplitter, Tally
 from runner.core.text.screen import neutral
 
 _LONGEST_COMPLAINT = 500
 
 
-class Hearing:
+class OutputListener:
     """Follows one session's output; for a program that says nothing of itself it costs nothing."""
 
     def __init__(self, agent: Agent | None = None) -> None:
         self._agent = agent
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._left_out = 0
         self._complaint = ""
         self.traits = agent.traits if agent else Traits()

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from isolation.frozen import frozen
-from runner.core.limits.agent_output import Seen
+from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Story
 
 
 @frozen
-class Job:
+class AgentJob:
     """One session to be: what an agent needs to build its command.
 
     `conversation` is the one to go on with, empty for a new one. `git_dirs` are what a commit writes to
@@ -80,8 +80,8 @@ class Agent(Protocol):
     def traits(self) -> Traits:
         """Say how its output is to be taken."""
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Say how to start it for this job, or how to go on with a conversation."""
 
-    def parse(self, line: bytes) -> Seen | None:
+    def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one line of its output; None when it says nothing that matters."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from isolation.frozen import frozen
-from runner.core.choose import FEWEST, LETTERS, Kind, Option, Question
+from runner.core.choose import FEWEST, LETTERS, Option, Question, QuestionKind
 from runner.core.text.names import one_line
 from runner.core.text.screen import cells, shorten
 
@@ -27,7 +27,7 @@ _FILLER = frozenset({"", "-", "—", "...", "…", "n/a", "tbd"})
 
 
 @frozen
-class Reading:
+class AgentQuestion:
     """The question to ask, and what was repaired or could not be used, for the log."""
 
     question: Question
@@ -45,7 +45,7 @@ class _Raw:
     recommended: bool = False
 
 
-def from_result(decision: Mapping[str, Any]) -> Reading:
+def from_result(decision: Mapping[str, Any]) -> AgentQuestion:
     """Read the `decision` of a result file; there always is a question to ask."""
     title = _text(decision.get("question")) or _text(decision.get("context")) or "The agent asks for help"
     context = _text(decision.get("context"))
@@ -61,14 +61,14 @@ def from_result(decision: Mapping[str, Any]) -> Reading:
         return _plain(title, extra, raw, "it does not recommend exactly one of its options")
     options, more = _options(kept)
     question = Question(
-        kind=Kind.DECISION,
+        kind=QuestionKind.DECISION,
         title=shorten(title, MAX_CELLS),
         details=(*_overflow(title), *extra, *more),
         options=options,
         recommendation=LETTERS[kept.index(chosen)],
         why=_text(decision.get("reason")) or "the agent gave no reason",
     )
-    return Reading(question=question, notes=tuple(notes))
+    return AgentQuestion(question=question, notes=tuple(notes))
 
 
 def _text(value: Any) -> str:
@@ -138,14 +138,14 @@ def _overflow(title: str) -> list[str]:
     return [title] if cells(title) > MAX_CELLS else []
 
 
-def _plain(title: str, extra: Sequence[str], raw: Sequence[_Raw], problem: str) -> Reading:
+def _plain(title: str, extra: Sequence[str], raw: Sequence[_Raw], problem: str) -> AgentQuestion:
     """Ask to go on or to abort, and quote what the agent wrote."""
     quoted = [
         f"It offered: {one.text} — {one.more}" if one.more else f"It offered: {one.text}" for one in raw
     ]
     left_out = [f"It offered {len(quoted) - _QUOTED} more."] if len(quoted) > _QUOTED else []
     question = Question(
-        kind=Kind.DECISION,
+        kind=QuestionKind.DECISION,
         title=shorten(title, MAX_CELLS),
         details=(*_overflow(title), *extra, *(line.rstrip(" :") for line in quoted[:_QUOTED]), *left_out),
         options=(
@@ -155,4 +155,6 @@ def _plain(title: str, extra: Sequence[str], raw: Sequence[_Raw], problem: str) 
         recommendation="B",
         why="the agent asked a person, and did not say what it would do",
     )
-    return Reading(question=question, notes=(f"the agent's question could not be used as it is: {problem}",))
+    return AgentQuestion(
+        question=question, notes=(f"the agent's question could not be used as it is: {problem}",)
+    )

@@ -35,7 +35,7 @@ class AnswerError(UsageError):
     code = "answer"
 
 
-class Kind(StrEnum):
+class QuestionKind(StrEnum):
     """What a question is about; it decides the words in front of the title."""
 
     DECISION = "decision"
@@ -50,16 +50,16 @@ class Kind(StrEnum):
 
 
 _DECISION = "DECISION REQUIRED: "
-_PREFIXES: Mapping[Kind, str] = {
-    Kind.DECISION: _DECISION,
-    Kind.FAILURE: "SKILL FAILED: ",
-    Kind.RECOVERY: "RECOVERY: ",
-    Kind.ROLLBACK: "ROLLBACK: ",
-    Kind.TRACKER: "",
-    Kind.BOUNDARY: _DECISION,
-    Kind.CONFIDENCE: _DECISION,
-    Kind.BLOCKED: "BLOCKED: ",
-    Kind.PROMOTION: _DECISION,
+_PREFIXES: Mapping[QuestionKind, str] = {
+    QuestionKind.DECISION: _DECISION,
+    QuestionKind.FAILURE: "SKILL FAILED: ",
+    QuestionKind.RECOVERY: "RECOVERY: ",
+    QuestionKind.ROLLBACK: "ROLLBACK: ",
+    QuestionKind.TRACKER: "",
+    QuestionKind.BOUNDARY: _DECISION,
+    QuestionKind.CONFIDENCE: _DECISION,
+    QuestionKind.BLOCKED: "BLOCKED: ",
+    QuestionKind.PROMOTION: _DECISION,
 }
 
 
@@ -76,7 +76,7 @@ class Option:
 class Question:
     """A question that obeys the form. `details` are lines between the title and the options."""
 
-    kind: Kind
+    kind: QuestionKind
     title: str
     options: tuple[Option, ...]
     recommendation: str
@@ -124,7 +124,7 @@ def render(question: Question) -> str:
     """Give the question as people see it, without a newline at the end."""
     options = [f"{option.letter}) {option.text}" for option in question.options]
     warning = [f"Warning: {question.warning}"] if question.warning else []
-    beside = question.kind is Kind.BOUNDARY  # there it belongs to option B, elsewhere to the whole
+    beside = question.kind is QuestionKind.BOUNDARY  # there it belongs to option B, elsewhere to the whole
     blocks = [
         [_PREFIXES[question.kind] + question.title],
         list(question.details),
@@ -175,7 +175,7 @@ def from_json(data: Mapping[str, Any]) -> Question:
     """Turn what `to_json` made into a question again; what is no question is a `QuestionError`."""
     try:
         return Question(
-            kind=Kind(data["kind"]),
+            kind=QuestionKind(data["kind"]),
             title=str(data["title"]),
             details=tuple(str(line) for line in data["details"]),
             options=tuple(
@@ -197,7 +197,7 @@ def decision(
 ) -> Question:
     """Ask for a decision that nobody but a person can take."""
     return Question(
-        kind=Kind.DECISION,
+        kind=QuestionKind.DECISION,
         title=one_line(title),
         details=_lines(details),
         options=lettered([one_line(text) for text in options]),
@@ -212,7 +212,7 @@ def skill_failed(
     """Ask what to do with a step that used up its retries, or that failed run after run."""
     where = " across runs" if across_runs else ""
     return Question(
-        kind=Kind.FAILURE,
+        kind=QuestionKind.FAILURE,
         title=one_line(f"{skill or name} — {MAX_RETRIES} consecutive failures{where}"),
         details=_lines(
             [
@@ -236,7 +236,7 @@ def skill_failed(
 def recovery(*, skill: str, sub_step: str, details: Sequence[str] = ()) -> Question:
     """Ask what to do with a session that works on without getting anywhere."""
     return Question(
-        kind=Kind.RECOVERY,
+        kind=QuestionKind.RECOVERY,
         title=one_line(f"{skill} stuck at {sub_step}"),
         details=_lines(details),
         options=lettered(
@@ -254,7 +254,7 @@ def recovery(*, skill: str, sub_step: str, details: Sequence[str] = ()) -> Quest
 def rollback(*, name: str, folders: Sequence[str]) -> Question:
     """Ask before a step is run again over the artifacts that it once made."""
     return Question(
-        kind=Kind.ROLLBACK,
+        kind=QuestionKind.ROLLBACK,
         title=one_line(f"Re-run {name}?"),
         options=lettered(
             ["Re-run the step (overwrites current artifacts)", "Stay on current step"], destructive="A"
@@ -268,7 +268,7 @@ def rollback(*, name: str, folders: Sequence[str]) -> Question:
 def tracker_failed() -> Question:
     """Ask how to go on when the work item tracker does not let us in."""
     return Question(
-        kind=Kind.TRACKER,
+        kind=QuestionKind.TRACKER,
         title="Tracker authentication failed",
         options=lettered(
             [
@@ -302,7 +302,7 @@ def session_boundary(
         options = [fresh, f"Continue {ahead} in this conversation"]
         why, warning = f"{ahead} is the longest phase, fresh context helps", ""
     return Question(
-        kind=Kind.BOUNDARY,
+        kind=QuestionKind.BOUNDARY,
         title=one_line(f"{finished} complete — start {ahead}?"),
         details=_lines(details),
         options=lettered([one_line(text) for text in options]),
@@ -325,7 +325,7 @@ def low_confidence(
     steps = [f"Go on at step {one_line(step)}" for step in candidates[: len(LETTERS) - 1]]
     likely = bool(steps)
     return Question(
-        kind=Kind.CONFIDENCE,
+        kind=QuestionKind.CONFIDENCE,
         title=f"Confidence {confidence:.2f} is below {threshold:.2f} — where to go on?",
         details=_lines(rationale),
         options=lettered(
@@ -340,7 +340,7 @@ def blocked(*, others: Sequence[str], mode: str = "") -> Question:
     """Ask what to do about other sessions in the way; `mode` is the story's own where that runs alone."""
     alone = f"a story of mode {mode} runs alone, and others are at work in this repository"
     return Question(
-        kind=Kind.BLOCKED,
+        kind=QuestionKind.BLOCKED,
         title=one_line(alone if mode else "another session has this repository to itself"),
         details=_lines(others),
         options=lettered(
@@ -358,7 +358,7 @@ def blocked(*, others: Sequence[str], mode: str = "") -> Question:
 def promotion_offer(*, others: Sequence[str]) -> Question:
     """Ask what to do about others that work in the same tree, where a tree of its own would part them."""
     return Question(
-        kind=Kind.PROMOTION,
+        kind=QuestionKind.PROMOTION,
         title="another session works in the same tree",
         details=_lines(others),
         options=lettered(

@@ -99,7 +99,7 @@ QUICK = Flow(
 
 
 @frozen
-class Position:
+class DetectedPosition:
     """Where the folders say a story is; `step` is None when the flow is done.
 
     `allowed` holds the number of every step that the folders do not contradict, `step` first, and
@@ -127,7 +127,7 @@ class Correction:
 
 
 @frozen
-class Place:
+class Location:
     """Where a story goes on, the correction that led there, and how sure that is, from 0 to 1."""
 
     step: FlowStep | None
@@ -199,7 +199,7 @@ def artifact_parts(artifact: str) -> tuple[str, str]:
 
 def position(
     flow: Flow, present: Callable[[str], bool], *, cycle: int = 1, skipped: Collection[str] = ()
-) -> Position:
+) -> DetectedPosition:
     """Find the first step whose artifacts are not there.
 
     `present` tells whether anything matches an artifact. Steps without artifacts and optional ones
@@ -219,7 +219,7 @@ def position(
     start = max((index + 1 for index in range(until) if done[index]), default=0)
     numbers = [*(one.number for one in flow.steps), DONE]
     found = flow.steps[start] if start < len(flow.steps) else None
-    return Position(
+    return DetectedPosition(
         step=found,
         allowed=tuple(numbers[start : until + 1]),
         reason=_reason(found, missing),
@@ -236,7 +236,7 @@ def _reason(found: FlowStep | None, missing: dict[str, list[str]]) -> str:
 
 
 def cross_check(
-    flow: Flow, recorded_step: str, recorded_status: str, detected: Position
+    flow: Flow, recorded_step: str, recorded_status: str, detected: DetectedPosition
 ) -> Correction | None:
     """Compare a state file with the folders; the folders win. None when they agree."""
     known = recorded_step == DONE or step(flow, recorded_step) is not None
@@ -270,17 +270,17 @@ def _meant(flow: Flow, number: str, status: str) -> set[str]:
 
 
 def locate(
-    flow: Flow, detected: Position, *, recorded_step: str | None = None, recorded_status: str = ""
-) -> Place:
+    flow: Flow, detected: DetectedPosition, *, recorded_step: str | None = None, recorded_status: str = ""
+) -> Location:
     """Tell where a story goes on; without a state file the folders alone decide."""
     if recorded_step is None:
-        return Place(step=detected.step, confidence=AMBIGUOUS if detected.ahead else AGREED)
+        return Location(step=detected.step, confidence=AMBIGUOUS if detected.ahead else AGREED)
     correction = cross_check(flow, recorded_step, recorded_status, detected)
     if correction is not None:
         sure = UNKNOWN if not correction.sure else AMBIGUOUS if detected.ahead else CORRECTED
-        return Place(step=correction.step, confidence=sure, correction=correction)
+        return Location(step=correction.step, confidence=sure, correction=correction)
     if recorded_step == DONE:
-        return Place(step=None, confidence=AGREED)
+        return Location(step=None, confidence=AGREED)
     over = recorded_status in {"completed", "skipped"}
     here = next_step(flow, recorded_step) if over else step(flow, recorded_step)
-    return Place(step=here, confidence=AGREED)
+    return Location(step=here, confidence=AGREED)

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from isolation.frozen import frozen
-from runner.core.choose import Kind, Question, QuestionError, lettered
+from runner.core.choose import Question, QuestionError, QuestionKind, lettered
 from runner.core.flow import DetectRule, Edition, Flow, FlowStep, number_key
 from runner.core.model import SessionKind
 from runner.core.text.names import one_line, shown
@@ -122,7 +122,7 @@ def _step(step: StepEntry, edition: Edition) -> FlowStep:
 def _question(entry: QuestionEntry) -> Question | QuestionError:
     try:
         return Question(
-            kind=Kind.BOUNDARY,
+            kind=QuestionKind.BOUNDARY,
             title=entry.title,
             options=lettered(entry.options),
             recommendation=entry.recommendation,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from isolation.claims import globs as claims
-from runner.core.flow import DetectRule, Edition, Flow, Position, artifact_parts, position
+from runner.core.flow import DetectedPosition, DetectRule, Edition, Flow, artifact_parts, position
 from runner.flows.catalogue import load_flow
 
 DETECTION_ORDER = ("meta-repo", "existing-code", "greenfield")
@@ -24,7 +24,7 @@ _NOT_THE_WORK = frozenset(
 """Folders in which a glob that starts with a wild card does not look: what they hold was fetched or made."""
 
 
-def scan(workspace: Path, flow: Flow, *, cycle: int = 1, skipped: Collection[str] = ()) -> Position:
+def scan(workspace: Path, flow: Flow, *, cycle: int = 1, skipped: Collection[str] = ()) -> DetectedPosition:
     """Tell at which step of a flow a workspace is, from its files alone."""
     return position(flow, lambda artifact: is_there(workspace, artifact), cycle=cycle, skipped=skipped)
 

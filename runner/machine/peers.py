@@ -20,7 +20,7 @@ _STAT_BYTES, _COMMAND_LINE_BYTES = 1024, 4096
 
 
 @frozen
-class _Table:
+class _ProcessTable:
     """The processes of the machine: parents and names of all, command lines on demand."""
 
     parents: Mapping[int, int]
@@ -39,7 +39,7 @@ def find_peers(proc: Path, programs: Sequence[AgentProgram]) -> set[int] | None:
     return sessions(agents, keepers, table.parents)
 
 
-def _of_procfs(proc: str) -> _Table | None:
+def _of_procfs(proc: str) -> _ProcessTable | None:
     """Read procfs by hand: a third of what psutil takes for the same."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
@@ -61,7 +61,7 @@ def _of_procfs(proc: str) -> _Table | None:
     def argv(pid: int) -> list[str]:
         return os.fsdecode(_read(f"{proc}/{pid}/cmdline", _COMMAND_LINE_BYTES)).split("\0")
 
-    return _Table(parents=parents, names=names, argv=argv) if parents else None
+    return _ProcessTable(parents=parents, names=names, argv=argv) if parents else None
 
 
 def _read(path: str, size: int) -> bytes:
@@ -75,14 +75,14 @@ def _read(path: str, size: int) -> bytes:
         return b""
 
 
-def _of_psutil() -> _Table | None:
+def _of_psutil() -> _ProcessTable | None:
     try:
         import psutil
 
         seen = {process.pid: process.info for process in psutil.process_iter(["ppid", "name", "cmdline"])}
     except Exception:  # noqa: BLE001  whatever psutil meets on a strange machine, the signal is unknown
         return None
-    return _Table(
+    return _ProcessTable(
         parents={pid: info["ppid"] or 0 for pid, info in seen.items()},
         names={pid: info["name"] or "" for pid, info in seen.items()},
         argv=lambda pid: seen[pid]["cmdline"] or (),

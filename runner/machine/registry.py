@@ -40,7 +40,7 @@ _LONGEST_TEXT = 200
 
 
 @frozen
-class Entry:
+class SessionEntry:
     """One live session. `pid` is the process that vouches for it; 0 and empty texts are unknown.
 
     `flaw` says why the file could not be read; the entry then is a stand-in, aged by its file.
@@ -72,7 +72,7 @@ class Entry:
 @frozen
 class _Found:
     path: Path
-    entry: Entry
+    entry: SessionEntry
     age: float
 
 
@@ -85,10 +85,10 @@ class Registry:
 
     def entry(
         self, name: str, *, mode: str, now: float, run_id: str = "", story_id: str = "", branch: str = ""
-    ) -> Entry:
+    ) -> SessionEntry:
         """Describe the session of that id, for which this process vouches."""
         stat = load_stat(os.getpid())
-        return Entry(
+        return SessionEntry(
             session_id=name,
             mode=mode,
             heartbeat=now,
@@ -102,13 +102,13 @@ class Registry:
             branch=branch,
         )
 
-    def active(self, now: float, *, but: str = "") -> tuple[Entry, ...]:
+    def active(self, now: float, *, but: str = "") -> tuple[SessionEntry, ...]:
         """Give the sessions that are at work, `but` those of one run; an `OSError` when none can be read."""
         boot = boot_id()
         young = [found.entry for found in self._found(now, but=but) if found.age <= PEER_SECONDS]
         return tuple(sorted((one for one in young if not _gone(one, boot)), key=lambda one: one.session_id))
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: SessionEntry) -> None:
         """Write or renew an entry; fields that others added stay. Another session's file is refused."""
         path = self._path(entry.session_id)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ class Registry:
         values = {**(before or {}), **_to_json(entry)}
         replace_file(path, json.dumps(values, indent=2).encode() + b"\n", durable=False)
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self, entry: SessionEntry) -> None:
         """Remove an entry; again is harmless, and another session's file stays."""
         path = self._path(entry.session_id)
         if _is_of(_load_values(path), entry):
@@ -194,7 +194,7 @@ def _load_values(path: Path) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-def _is_of(values: dict[str, Any] | None, entry: Entry) -> bool:
+def _is_of(values: dict[str, Any] | None, entry: SessionEntry) -> bool:
     """Tell whether a file is free for an entry, or is its own from before a crash."""
     return values is None or (values.get("session_id"), values.get("run_id")) == (
         entry.session_id,
@@ -202,13 +202,13 @@ def _is_of(values: dict[str, Any] | None, entry: Entry) -> bool:
     )
 
 
-def _to_json(entry: Entry) -> dict[str, Any]:
+def _to_json(entry: SessionEntry) -> dict[str, Any]:
     values = asdict(entry) | {"heartbeat": iso(entry.heartbeat)}
     del values["flaw"]
     return values
 
 
-def _from_json(values: Any, now: float) -> Entry:
+def _from_json(values: Any, now: float) -> SessionEntry:
     """Read an entry; one that says too little to be one is a ValueError that says what is missing."""
     if not isinstance(values, dict):
         raise ValueError("it holds no JSON object")  # noqa: TRY004  for the reader of the file it is a value
@@ -218,7 +218,7 @@ def _from_json(values: Any, now: float) -> Entry:
     heartbeat = _instant(values["heartbeat"])
     if heartbeat > now + _AHEAD:
         raise ValueError("its heartbeat lies in the future")
-    return Entry(
+    return SessionEntry(
         session_id=_text(values, "session_id"),
         mode=_text(values, "mode"),
         heartbeat=heartbeat,
@@ -252,9 +252,9 @@ def _number(values: dict[str, Any], name: str) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def _stand_in(path: Path, modified: float, error: Exception) -> Entry:
+def _stand_in(path: Path, modified: float, error: Exception) -> SessionEntry:
     reason = (error.strerror or "unreadable") if isinstance(error, OSError) else str(error) or "unreadable"
-    return Entry(
+    return SessionEntry(
         session_id=one_line(unquote(path.name.removesuffix(SUFFIX), errors="replace")),
         mode=UNKNOWN_MODE,
         heartbeat=modified,
@@ -262,7 +262,7 @@ def _stand_in(path: Path, modified: float, error: Exception) -> Entry:
     )
 
 
-def _gone(entry: Entry, boot: str) -> bool:
+def _gone(entry: SessionEntry, boot: str) -> bool:
     """Tell for certain that the process behind an entry has ended; of other hosts and boots nobody can."""
     if not entry.pid or (entry.host, entry.boot_id) != (os.uname().nodename, boot):
         return False

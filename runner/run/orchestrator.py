@@ -25,7 +25,7 @@ from runner.core.model import (
     StoryId,
     Tier,
 )
-from runner.core.schedule.schedule import Decision, decide
+from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
 from runner.run.window import WindowKeeper
@@ -160,7 +160,7 @@ class Orchestrator:
             verdict = (finished(verdicts.stopped(story_id, run.run_id, found)) for story_id in asked)
             await self._tools.recorder.record(*verdict)
 
-    async def _start(self, nursery: trio.Nursery, decision: Decision, bodies: list[ev.Body]) -> None:
+    async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
         """Start what may start and prepare what comes next; `bodies` is recorded before either."""
         recorder = self._tools.recorder
         ready = [story_id for story_id in decision.start if story_id in self._ahead]
@@ -184,7 +184,7 @@ class Orchestrator:
                 preparation.slot.set()
             nursery.start_soon(self._carry, story, torn[story.id], preparation)
 
-    def _to_prepare(self, decision: Decision) -> tuple[StoryId, ...]:
+    def _to_prepare(self, decision: ScheduleDecision) -> tuple[StoryId, ...]:
         """Choose whose worktree to make while others work, so that nobody waits for it at his turn.
 
         Those that run have theirs first, and there must be ample room on the disk.

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import assert_never
 
-from runner.core.choose import Kind, Question
+from runner.core.choose import Question, QuestionKind
 
 
 class Effect(StrEnum):
@@ -18,15 +18,15 @@ class Effect(StrEnum):
 def effect_of(question: Question, letter: str) -> Effect:
     """Tell what an answer means; options that only inform a session let it go on."""
     match question.kind:
-        case Kind.FAILURE | Kind.RECOVERY:
+        case QuestionKind.FAILURE | QuestionKind.RECOVERY:
             return {"A": Effect.RETRY, "B": Effect.SKIP}.get(letter, Effect.ABORT)
-        case Kind.CONFIDENCE | Kind.BLOCKED | Kind.PROMOTION:
+        case QuestionKind.CONFIDENCE | QuestionKind.BLOCKED | QuestionKind.PROMOTION:
             last = question.options[-1].letter
             return Effect.ABORT if letter == last else Effect.GO_ON
-        case Kind.DECISION:
+        case QuestionKind.DECISION:
             gives_up = question.option(letter).text.lower().startswith("abort")
             return Effect.ABORT if gives_up else Effect.GO_ON
-        case Kind.ROLLBACK | Kind.TRACKER | Kind.BOUNDARY:
+        case QuestionKind.ROLLBACK | QuestionKind.TRACKER | QuestionKind.BOUNDARY:
             return Effect.GO_ON
         case _:
             assert_never(question.kind)
@@ -34,7 +34,7 @@ def effect_of(question: Question, letter: str) -> Effect:
 
 def concerns_session(question: Question) -> bool:
     """Tell whether the next session is told of the answer: who else was at work is none of its business."""
-    return question.kind not in {Kind.BLOCKED, Kind.PROMOTION}
+    return question.kind not in {QuestionKind.BLOCKED, QuestionKind.PROMOTION}
 
 
 def words_for(question: Question, letter: str) -> str:

@@ -191,7 +191,7 @@ def _option_words(story_id: StoryId, decision: Decision) -> str:
 
 def _in_a_circle(story: StorySnapshot, question: choose.Question) -> bool:
     """Tell whether the default has answered this before; a boundary is passed only by progress."""
-    if question.kind is choose.Kind.BOUNDARY:
+    if question.kind is choose.QuestionKind.BOUNDARY:
         return False
     subject = (question.kind.value, question.title)
     return any(

@@ -150,7 +150,7 @@ class Stepping:
                 across_runs=True,
             )
         asked = found.question
-        if asked is not None and asked.kind is choose.Kind.FAILURE and self._tools.retry_failed:
+        if asked is not None and asked.kind is choose.QuestionKind.FAILURE and self._tools.retry_failed:
             return None  # --retry-failed is the person's word
         return asked
 

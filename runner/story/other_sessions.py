@@ -16,9 +16,16 @@ from isolation.paths import current_branch
 from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.model import MULTI_STORY, Story, StoryId
-from runner.core.schedule.exclusivity import Active, Outcome, Verdict, classify, outcome, runs_alone
+from runner.core.schedule.exclusivity import (
+    ActiveSession,
+    Admission,
+    AdmissionResult,
+    admission,
+    classify,
+    runs_alone,
+)
 from runner.core.text.names import branch_of
-from runner.machine.registry import Entry, Registry
+from runner.machine.registry import Registry, SessionEntry
 from runner.story.context.context import Tools
 from runner.story.context.stop import Level
 from runner.story.presence import Presence, present
@@ -26,7 +33,7 @@ from runner.story.presence import Presence, present
 LOOK_SECONDS = 2.0
 """How often a story that waits for another session looks whether it has ended."""
 
-_KINDS = frozenset({choose.Kind.BLOCKED, choose.Kind.PROMOTION})
+_KINDS = frozenset({choose.QuestionKind.BLOCKED, choose.QuestionKind.PROMOTION})
 
 
 @asynccontextmanager
@@ -68,11 +75,11 @@ async def held_up(story: Story, tools: Tools, ask: Callable[[choose.Question], A
     The caller then begins again from the top: an answer, a stop or a kill-switch may have come.
     """
     found = await _outcome(story, tools)
-    if found.verdict is Verdict.PASS:
+    if found.verdict is Admission.PASS:
         return False
     question = _question(story, found)
     kind, letter = _chosen(story.id, tools)
-    if letter == choose.GO_ON_ALL_THE_SAME and kind is question.kind is choose.Kind.PROMOTION:
+    if letter == choose.GO_ON_ALL_THE_SAME and kind is question.kind is choose.QuestionKind.PROMOTION:
         return False
     if letter != choose.WAIT_FOR_OTHERS:
         await ask(question)
@@ -85,34 +92,34 @@ async def held_up(story: Story, tools: Tools, ask: Callable[[choose.Question], A
     return True
 
 
-async def _outcome(story: Story, tools: Tools) -> Outcome:
+async def _outcome(story: Story, tools: Tools) -> AdmissionResult:
     """Ask the registry; one that cannot be read is noted, and holds nobody up."""
     run_id = tools.recorder.snapshot.run_id
     try:
         active = await offload(partial(_registry(tools).active, tools.recorder.now(), but=run_id))
     except OSError as error:
         _note(tools, f"the registry of sessions cannot be read: {error}")
-        return Outcome(verdict=Verdict.PASS)
+        return AdmissionResult(verdict=Admission.PASS)
     others = [entry for entry in active if entry.run_id != run_id]
     for entry in others:
         warning = entry.flaw or classify(entry.mode).warning
         if warning:
             _note(tools, warning if entry.flaw else f"{entry.who}: {warning}")
-    return outcome(
+    return admission(
         story.mode,
-        [Active(who=entry.who, mode=entry.mode) for entry in others],
+        [ActiveSession(who=entry.who, mode=entry.mode) for entry in others],
         own_workspace=tools.settings.bg_isolation == IsolationMode.WORKTREE,
     )
 
 
-def _question(story: Story, found: Outcome) -> choose.Question:
+def _question(story: Story, found: AdmissionResult) -> choose.Question:
     who = [other.who for other in found.by]
-    if found.verdict is Verdict.PROMOTION_OFFER:
+    if found.verdict is Admission.PROMOTION_OFFER:
         return choose.promotion_offer(others=who)
     return choose.blocked(others=who, mode=story.mode if runs_alone(story.mode) else "")
 
 
-def _chosen(story_id: StoryId, tools: Tools) -> tuple[choose.Kind | None, str]:
+def _chosen(story_id: StoryId, tools: Tools) -> tuple[choose.QuestionKind | None, str]:
     """Give what a person last chose about other sessions, in this story."""
     for decision in reversed(tools.recorder.snapshot.stories[story_id].decided):
         question = choose.from_json(decision.question)
@@ -125,7 +132,7 @@ def _registry(tools: Tools) -> Registry:
     return Registry(tools.repository.common_dir)
 
 
-def _visible(entry: Entry, tools: Tools) -> AbstractAsyncContextManager[Presence]:
+def _visible(entry: SessionEntry, tools: Tools) -> AbstractAsyncContextManager[Presence]:
     def note(message: str) -> None:
         _note(tools, message)
 

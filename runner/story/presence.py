@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import trio
 
-from runner.machine.registry import Entry, Registry
+from runner.machine.registry import Registry, SessionEntry
 from runner.story.context.error_groups import alone
 
 BEAT_SECONDS = 60.0
@@ -21,7 +21,7 @@ WITHDRAW_SECONDS = 5.0
 @asynccontextmanager
 async def present(
     registry: Registry,
-    entry: Entry,
+    entry: SessionEntry,
     *,
     note: Callable[[str], None],
     clock: Callable[[], float] = time.time,
@@ -44,7 +44,12 @@ class Presence:
     """The entry of one session, from the first beat to its withdrawal."""
 
     def __init__(
-        self, registry: Registry, entry: Entry, *, note: Callable[[str], None], clock: Callable[[], float]
+        self,
+        registry: Registry,
+        entry: SessionEntry,
+        *,
+        note: Callable[[str], None],
+        clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._entry = entry

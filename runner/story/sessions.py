@@ -17,7 +17,7 @@ from isolation.guard import commit_places
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir, story_dir
 from runner.agents.command import CommandAgent
-from runner.agents.protocol import Agent, Job
+from runner.agents.protocol import Agent, AgentJob
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.prices import priced
@@ -69,7 +69,7 @@ class StorySessions:
         if brief.command is not None:  # the flow's own command for this step
             story, agent = replace(story, command=brief.command), CommandAgent()
         ground = await offload(self._prepare, workspace, prompt, facts, agent)
-        job = Job(
+        job = AgentJob(
             story=story,
             workspace=workspace.path,
             session_id=self._session_id(name),

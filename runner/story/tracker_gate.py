@@ -43,7 +43,7 @@ class TrackerGate:
         name = detection.name or self._chosen(detection)
         if name is None:
             return detection.question
-        asked = self._newest(choose.Kind.TRACKER)
+        asked = self._newest(choose.QuestionKind.TRACKER)
         if asked is not None and asked.letter == WITHOUT_TRACKER:
             name = TrackerName.LOCAL
         entered = name is TrackerName.LOCAL or recorded == name or await self._authenticate()
@@ -70,11 +70,11 @@ class TrackerGate:
 
     def _chosen(self, detection: Detection) -> TrackerName | None:
         asked = self._newest(
-            choose.Kind.DECISION, title=detection.question.title if detection.question else ""
+            choose.QuestionKind.DECISION, title=detection.question.title if detection.question else ""
         )
         return detection.choices.get(asked.letter) if asked else None
 
-    def _newest(self, kind: choose.Kind, *, title: str = "") -> Decision | None:
+    def _newest(self, kind: choose.QuestionKind, *, title: str = "") -> Decision | None:
         """Find the newest answer to a question of a kind, in this story."""
         for decision in reversed(self._now.decided):
             question = choose.from_json(decision.question)

@@ -7,7 +7,7 @@ import pytest
 
 from runner.agents.catalogue import KNOWN
 from runner.agents.known_agent import Permissions
-from runner.agents.protocol import Job
+from runner.agents.protocol import AgentJob
 from runner.core.model import Story, StoryId
 from runner.core.settings import AgentSettings
 from tests.real_agents.programs import VERSIONS
@@ -15,9 +15,9 @@ from tests.real_agents.programs import VERSIONS
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "agents.md").read_text()
 
 
-def job(conversation: str = "") -> Job:
+def job(conversation: str = "") -> AgentJob:
     """Give a session to be."""
-    return Job(
+    return AgentJob(
         story=Story(id=StoryId("a"), title="A", prompt="Do it."),
         workspace=Path("/w"),
         session_id="s",

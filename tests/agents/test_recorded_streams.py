@@ -5,7 +5,7 @@ import re
 import pytest
 
 from runner.agents.catalogue import KNOWN
-from runner.agents.listener import Hearing
+from runner.agents.listener import OutputListener
 from runner.core.limits.agent_output import Fault
 from runner.core.settings import AgentSettings
 from tests.agents.recordings.reading import FOLDER, Heard, hear
@@ -48,7 +48,7 @@ COMMAND = "seq 1 300; git add -A && git commit -q -m work"
 
 def shown(name: str) -> list[str]:
     """Give what a person sees of a session, line after line."""
-    hearing = Hearing(KNOWN[name.partition("-")[0]](AgentSettings()))
+    hearing = OutputListener(KNOWN[name.partition("-")[0]](AgentSettings()))
     lines: list[str] = []
     for line in (FOLDER / f"{name}.log").read_bytes().splitlines(keepends=True):
         hearing.feed(line, 0.0)
@@ -97,7 +97,7 @@ def test_an_overload_is_shown_while_it_lasts() -> None:
 
 def test_a_limit_names_its_end() -> None:
     """The instant of the event counts, since the words have only a time of day."""
-    hearing = Hearing(KNOWN["claude"](AgentSettings()))
+    hearing = OutputListener(KNOWN["claude"](AgentSettings()))
     hearing.feed((FOLDER / "claude-limit.log").read_bytes(), 0.0)
     verdict = hearing.verdict(1, "", at=0.0)
     assert verdict is not None

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from runner.agents import known
 from runner.agents.catalogue import KNOWN, PROGRAMS
 from runner.agents.faults import failed, fault_of
-from runner.agents.listener import Hearing
-from runner.agents.protocol import Agent, Job
+from runner.agents.listener import OutputListener
+from runner.agents.protocol import Agent, AgentJob
 from runner.core.limits.agent_output import Fault, Final
 from runner.core.model import Story, StoryId
 from runner.core.settings import AgentSettings
 
-JOB = Job(
+JOB = AgentJob(
     story=Story(id=StoryId("a"), title="A", prompt="Do it."),
     workspace=Path("/w/a"),
     session_id="run/a/01-implement-1",
@@ -68,9 +68,9 @@ def agent(name: str, **settings: Any) -> Agent:
     return KNOWN[name](AgentSettings(**settings))
 
 
-def heard(name: str, *events: object) -> Hearing:
+def heard(name: str, *events: object) -> OutputListener:
     """Let an agent's events be heard."""
-    hearing = Hearing(agent(name))
+    hearing = OutputListener(agent(name))
     for event in events:
         hearing.feed(json.dumps(event).encode() + b"\n", 0.0)
     return hearing
@@ -157,13 +157,13 @@ def test_codex_tells_tools_messages_and_errors() -> None:
 
 def test_a_complaint_is_found_above_a_trace() -> None:
     """A program that ends before its first event says why in plain words, and perhaps where in its code."""
-    hearing = Hearing(agent("codex"))
+    hearing = OutputListener(agent("codex"))
     error = b"Error: thread/resume failed: no rollout found for thread id x (code -32600)\n"
     hearing.feed(error + b"\nStack backtrace:\n   0: <unknown>\n", 0.0)
     verdict = hearing.verdict(1, "0: <unknown>", at=0.0)
     assert verdict is not None
     assert (verdict.fault, verdict.words) == (Fault.LOST, error.decode().strip())
-    assert Hearing(agent("codex")).verdict(1, "0: <unknown>", at=0.0) is None
+    assert OutputListener(agent("codex")).verdict(1, "0: <unknown>", at=0.0) is None
 
 
 def test_opencode_sums_its_steps() -> None:
@@ -202,7 +202,7 @@ def test_gemini_and_aider_tell_what_they_used() -> None:
     """Gemini in its last event, aider in a line of text for each message."""
     stats = {"input_tokens": 7, "output_tokens": 3}
     assert heard("gemini", {"type": "result", "status": "success", "stats": stats}).tally.usage.tokens == 10
-    hearing = Hearing(agent("aider"))
+    hearing = OutputListener(agent("aider"))
     line = b"Tokens: 2.5k sent, 120 received. Cost: $0.01 message, $0.02 session.\n"
     hearing.feed(line * 2, 0.0)
     usage = hearing.tally.usage
@@ -222,7 +222,7 @@ def test_gemini_and_aider_tell_what_they_used() -> None:
 )
 def test_an_error_of_aider_is_its_last_word_until_a_reply_comes(error: str, fault: Fault) -> None:
     """It ends with 0 all the same; a reply after a retry, or one that quotes an error, makes it good."""
-    hearing = Hearing(agent("aider"))
+    hearing = OutputListener(agent("aider"))
     hearing.feed(f"{error}\nRetrying in 4.0 seconds...\n".encode(), 0.0)
     verdict = hearing.verdict(0, "", at=0.0)
     assert verdict is not None

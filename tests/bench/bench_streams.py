@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from runner.agents.catalogue import KNOWN
-from runner.agents.listener import Hearing
+from runner.agents.listener import OutputListener
 from runner.core.settings import AgentSettings
 from tests.agents.recordings.reading import FOLDER
 
@@ -40,7 +40,7 @@ def long_stream(name: str) -> bytes:
 
 def hear(name: str, stream: bytes) -> int:
     """Let a session be heard, chunk by chunk as its pipe gives them."""
-    hearing = Hearing(KNOWN[name](AgentSettings()))
+    hearing = OutputListener(KNOWN[name](AgentSettings()))
     for start in range(0, len(stream), CHUNK):
         hearing.feed(stream[start : start + CHUNK], 0.0)
     return hearing.tally.uses

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from runner.core.choose import (
     RULE,
     AnswerError,
-    Kind,
     Option,
     Question,
     QuestionError,
+    QuestionKind,
     blocked,
     decision,
     from_json,
@@ -251,7 +251,7 @@ def test_low_confidence_offers_the_candidates_and_a_way_out() -> None:
 def test_a_question_that_breaks_a_rule_cannot_be_built(change: dict[str, object], words: str) -> None:
     """Acceptance 61: the rules are kept by every question that exists."""
     values: dict[str, object] = {
-        "kind": Kind.DECISION,
+        "kind": QuestionKind.DECISION,
         "title": "t",
         "options": lettered(["x", "y"]),
         "recommendation": "A",
@@ -300,7 +300,7 @@ def test_only_destructive_answers_are_confirmed() -> None:
     question = rollback(name="Plan", folders=["_docs/02_document/"])
     assert must_confirm(question, "A")
     assert not must_confirm(question, "B")
-    others = [one for one in BUILT if one.kind is not Kind.ROLLBACK]
+    others = [one for one in BUILT if one.kind is not QuestionKind.ROLLBACK]
     assert not any(must_confirm(one, option.letter) for one in others for option in one.options)
 
 

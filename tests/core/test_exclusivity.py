@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from runner.core.schedule.exclusivity import (
     MODES,
-    Active,
+    ActiveSession,
+    Admission,
     Exclusivity,
-    Verdict,
+    admission,
     classify,
-    outcome,
     runs_alone,
 )
 
 EXCLUSIVE = ("bootstrap", "housekeeping", "memory-cleanup")
 PARALLEL = ("deep", "feature", "multi-story", "a-mode-of-tomorrow")
 ALWAYS = ("discovery", "evolve", "plan", "status")
-PASS, BLOCKED, OFFER = Verdict.PASS, Verdict.BLOCKED, Verdict.PROMOTION_OFFER
+PASS, BLOCKED, OFFER = Admission.PASS, Admission.BLOCKED, Admission.PROMOTION_OFFER
 
 # caller's class -> verdict beside: nobody, always, parallel (without and with an own tree), exclusive
 TABLE = {
@@ -28,31 +28,31 @@ TABLE = {
 
 modes = st.sampled_from([*EXCLUSIVE, *PARALLEL, *ALWAYS]) | st.text(max_size=12)
 crowds = st.lists(
-    st.builds(Active, who=st.text(min_size=1, max_size=4), mode=modes),
+    st.builds(ActiveSession, who=st.text(min_size=1, max_size=4), mode=modes),
     max_size=6,
     unique_by=lambda one: one.who,
 )
 
 
-def _active(*names: str) -> list[Active]:
-    return [Active(who=f"{name} session", mode=name) for name in names]
+def _active(*names: str) -> list[ActiveSession]:
+    return [ActiveSession(who=f"{name} session", mode=name) for name in names]
 
 
 @pytest.mark.parametrize(
     ("caller", "verdicts"), [(mode, verdicts) for group, verdicts in TABLE.items() for mode in group]
 )
-def test_every_cell_of_the_table(caller: str, verdicts: tuple[Verdict, ...]) -> None:
+def test_every_cell_of_the_table(caller: str, verdicts: tuple[Admission, ...]) -> None:
     """Each mode beside each other mode gets the verdict of its row and column, with and without a tree."""
     nobody, always, shared, parted, exclusive = verdicts
     for own in (True, False):
-        assert outcome(caller, [], own_workspace=own).verdict is nobody
+        assert admission(caller, [], own_workspace=own).verdict is nobody
         for other in ALWAYS:
-            assert outcome(caller, _active(other), own_workspace=own).verdict is always
+            assert admission(caller, _active(other), own_workspace=own).verdict is always
         for other in PARALLEL:
             expected = parted if own else shared
-            assert outcome(caller, _active(other), own_workspace=own).verdict is expected
+            assert admission(caller, _active(other), own_workspace=own).verdict is expected
         for other in EXCLUSIVE:
-            assert outcome(caller, _active(other), own_workspace=own).verdict is exclusive
+            assert admission(caller, _active(other), own_workspace=own).verdict is exclusive
 
 
 def test_the_classes_are_those_of_the_modes() -> None:
@@ -82,19 +82,19 @@ def test_an_unknown_mode_is_parallel_with_a_warning() -> None:
 def test_those_in_the_way_are_named_and_nobody_else() -> None:
     """A parallel caller is blocked by the exclusive alone; an exclusive one by all but the harmless."""
     crowd = _active("status", "deep", "housekeeping", "bootstrap")
-    assert outcome("feature", crowd, own_workspace=True).by == (crowd[2], crowd[3])
-    assert outcome("housekeeping", crowd, own_workspace=True).by == tuple(crowd[1:])
-    assert outcome("feature", crowd[:2], own_workspace=False).by == (crowd[1],)
+    assert admission("feature", crowd, own_workspace=True).by == (crowd[2], crowd[3])
+    assert admission("housekeeping", crowd, own_workspace=True).by == tuple(crowd[1:])
+    assert admission("feature", crowd[:2], own_workspace=False).by == (crowd[1],)
 
 
 @given(modes, crowds, st.booleans())
 def test_a_pass_names_nobody_and_everything_else_somebody(
     caller: str,
-    crowd: list[Active],
+    crowd: list[ActiveSession],
     own: bool,  # noqa: FBT001  hypothesis passes by position
 ) -> None:
     """Whoever is in the way is one of the active, in their order, and never a harmless one."""
-    found = outcome(caller, crowd, own_workspace=own)
+    found = admission(caller, crowd, own_workspace=own)
     assert bool(found.by) == (found.verdict is not PASS)
     assert list(found.by) == [one for one in crowd if one in found.by]
     assert all(classify(one.mode).exclusivity is not Exclusivity.ALWAYS for one in found.by)
@@ -103,16 +103,16 @@ def test_a_pass_names_nobody_and_everything_else_somebody(
 @given(modes, crowds, modes, st.booleans())
 def test_more_company_never_makes_it_easier(
     caller: str,
-    crowd: list[Active],
+    crowd: list[ActiveSession],
     another: str,
     own: bool,  # noqa: FBT001  hypothesis passes by position
 ) -> None:
     """One more session never turns a refusal into a pass, and an own tree never makes things worse."""
     order = [PASS, OFFER, BLOCKED]
-    before = outcome(caller, crowd, own_workspace=own).verdict
-    after = outcome(caller, [*crowd, Active(who="another", mode=another)], own_workspace=own).verdict
+    before = admission(caller, crowd, own_workspace=own).verdict
+    after = admission(caller, [*crowd, ActiveSession(who="another", mode=another)], own_workspace=own).verdict
     assert order.index(before) <= order.index(after)
-    parted = outcome(caller, crowd, own_workspace=True).verdict
+    parted = admission(caller, crowd, own_workspace=True).verdict
     assert order.index(parted) <= order.index(before)
 
 
@@ -122,5 +122,5 @@ def test_of_two_where_one_is_exclusive_at_most_one_works(one: str, other: str) -
     if {classify(one).exclusivity, classify(other).exclusivity} & {Exclusivity.ALWAYS}:
         return
     if runs_alone(one) or runs_alone(other):
-        assert outcome(one, [Active(who="other", mode=other)], own_workspace=True).verdict is BLOCKED
-        assert outcome(other, [Active(who="one", mode=one)], own_workspace=True).verdict is BLOCKED
+        assert admission(one, [ActiveSession(who="other", mode=other)], own_workspace=True).verdict is BLOCKED
+        assert admission(other, [ActiveSession(who="one", mode=one)], own_workspace=True).verdict is BLOCKED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.choose import Kind, Question, lettered
+from runner.core.choose import Question, QuestionKind, lettered
 from runner.core.flow import (
     AGREED,
     AMBIGUOUS,
@@ -14,10 +14,10 @@ from runner.core.flow import (
     DONE,
     QUICK,
     UNKNOWN,
+    DetectedPosition,
     Edition,
     Flow,
     FlowStep,
-    Position,
     artifact_parts,
     cross_check,
     in_cycle,
@@ -32,7 +32,11 @@ from runner.core.flow import (
 from runner.flows.catalogue import load_flow
 
 REVIEW = Question(
-    kind=Kind.BOUNDARY, title="Is it right?", options=lettered(["Yes", "No"]), recommendation="A", why="w"
+    kind=QuestionKind.BOUNDARY,
+    title="Is it right?",
+    options=lettered(["Yes", "No"]),
+    recommendation="A",
+    why="w",
 )
 
 
@@ -302,7 +306,7 @@ def test_an_artifact_may_name_a_line() -> None:
 def test_a_position_is_a_plain_value() -> None:
     """Two looks at the same folders are equal, so that a correction is not made twice."""
     assert position(FLOW, _present("plan")) == position(FLOW, _present("plan"))
-    assert isinstance(position(FLOW, _present()), Position)
+    assert isinstance(position(FLOW, _present()), DetectedPosition)
 
 
 def test_the_quick_flow_is_the_one_in_its_file() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
 from runner.core.schedule.graph import ordered
-from runner.core.schedule.schedule import Decision, Skip, decide
+from runner.core.schedule.schedule import ScheduleDecision, Skip, decide
 from tests.core.test_graph import backlogs, story
 
 USUAL = ContinuePolicy.DEPENDENCIES_SUCCESSFUL
@@ -18,7 +18,7 @@ def ask(
     policy: ContinuePolicy = USUAL,
     admitting: bool = True,
     **statuses: Status,
-) -> Decision:
+) -> ScheduleDecision:
     """Decide over stories that are waiting or, without dependencies, queued unless told otherwise."""
     known = {item.id: Status.WAITING if item.depends_on else Status.QUEUED for item in stories}
     known.update({StoryId(name): status for name, status in statuses.items()})

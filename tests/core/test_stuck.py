@@ -7,8 +7,8 @@ from runner.core.limits.stuck import (
     ACTIVE_WITHIN_SECONDS,
     NOTHING_NEW_SECONDS,
     REWRITES,
+    ProgressWatch,
     Recovery,
-    Watch,
     content_digest,
     question_digest,
     recovery,
@@ -18,15 +18,15 @@ START = 1000.0
 BLANKS = st.text(alphabet=" \t\r\n", max_size=4)
 
 
-def reason(watch: Watch) -> str:
+def reason(watch: ProgressWatch) -> str:
     """Give the verdict's reason; empty when the session is not stuck."""
     verdict = watch.verdict()
     return "" if verdict is None else verdict.reason
 
 
-def written(*contents: str, path: str = "_docs/plan.md") -> Watch:
+def written(*contents: str, path: str = "_docs/plan.md") -> ProgressWatch:
     """Watch an artifact being written, once a second."""
-    watch = Watch(new_at=START)
+    watch = ProgressWatch(new_at=START)
     for second, content in enumerate(contents):
         watch = watch.seen_artifact(path, content_digest(content.encode()), START + second)
     return watch
@@ -59,7 +59,7 @@ def test_a_new_content_starts_the_count_anew() -> None:
 
 def test_each_artifact_is_counted_by_itself() -> None:
     """Three artifacts written twice each are six writes, and work."""
-    watch = Watch(new_at=START)
+    watch = ProgressWatch(new_at=START)
     for path in ("a.md", "b.md", "c.md") * 2:
         watch = watch.seen_artifact(path, content_digest(b"same"), START)
     assert reason(watch) == ""
@@ -82,7 +82,7 @@ def test_a_question_is_known_however_it_is_written() -> None:
 def test_an_active_session_that_leaves_nothing_new_is_stuck() -> None:
     """Half an hour of activity without a new artifact; a minute less is none of our business."""
     long = START + NOTHING_NEW_SECONDS
-    watch = Watch(new_at=START)
+    watch = ProgressWatch(new_at=START)
     assert reason(watch.tick(long - 60, long - 60)) == ""
     assert reason(watch.tick(long, long - 5)) == (
         "no new artifact for 30 min 00 s, though the session is active"
@@ -92,7 +92,7 @@ def test_an_active_session_that_leaves_nothing_new_is_stuck() -> None:
 def test_a_silent_session_is_left_to_the_stall_limit() -> None:
     """Without a sign of life it is not working in circles, it is not working."""
     long = START + NOTHING_NEW_SECONDS
-    watch = Watch(new_at=START)
+    watch = ProgressWatch(new_at=START)
     assert reason(watch.tick(long, long - ACTIVE_WITHIN_SECONDS))
     assert reason(watch.tick(long, long - ACTIVE_WITHIN_SECONDS - 1)) == ""
 
@@ -143,10 +143,10 @@ def test_stuck_means_that_the_last_three_writes_brought_nothing_new(contents: li
 @given(seconds=st.lists(st.floats(min_value=0, max_value=600), max_size=30))
 def test_a_session_that_keeps_writing_new_things_is_never_stuck(seconds: list[float]) -> None:
     """Whatever the pace below the limit, progress is believed; and an old watch never changes."""
-    watch, at = Watch(new_at=START), START
+    watch, at = ProgressWatch(new_at=START), START
     before = watch
     for number, gap in enumerate(seconds):
         at += gap
         watch = watch.tick(at, at).seen_artifact(f"{number % 3}.md", content_digest(b"%d" % number), at)
         assert watch.verdict() is None
-    assert before == Watch(new_at=START)
+    assert before == ProgressWatch(new_at=START)

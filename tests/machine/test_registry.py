@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isolation.paths import find_repository, sessions_dir
-from runner.machine.registry import PEER_SECONDS, SWEEP_SECONDS, Entry, Registry, file_name
+from runner.machine.registry import PEER_SECONDS, SWEEP_SECONDS, Registry, SessionEntry, file_name
 from tests.conftest import git
 from tests.machine.registering import another_session
 
@@ -36,10 +36,10 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def _foreign(name: str = "theirs", **fields: Any) -> Entry:
+def _foreign(name: str = "theirs", **fields: Any) -> SessionEntry:
     """Describe a session on another host, of which only the heartbeat can be told."""
     values: dict[str, Any] = {"mode": "feature", "heartbeat": NOW, "host": "elsewhere", "pid": 1}
-    return Entry(session_id=name, **{**values, **fields})
+    return SessionEntry(session_id=name, **{**values, **fields})
 
 
 def _names(registry: Registry, now: float = NOW) -> list[str]:

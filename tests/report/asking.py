@@ -12,7 +12,7 @@ COLOUR = choose.decision("Red or blue?", ["Red", "Blue"], recommendation="B", wh
 FAILED = choose.skill_failed(number="3", name="Implement", sub_step="", reason="exit code 1")
 OVERWRITE = choose.rollback(name="Decompose", folders=["_docs/02_tasks"])
 DELETE = choose.Question(
-    kind=choose.Kind.DECISION,
+    kind=choose.QuestionKind.DECISION,
     title="Drop the old table?",
     options=choose.lettered(["Drop it", "Keep it"], destructive="A"),
     recommendation="A",

@@ -10,11 +10,11 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from runner.agents.protocol import Job, Launch, Traits
+from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.events import events as ev
 from runner.core.events.fold import exit_code
 from runner.core.events.story_json import to_json
-from runner.core.limits.agent_output import Seen
+from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
 from runner.plan.settings.json_form import to_json as settings_to_json
@@ -45,11 +45,11 @@ class PaperAgent:
     name = "paper"
     traits = Traits()
 
-    def launch(self, job: Job) -> Launch:  # noqa: ARG002  there is nothing to choose
+    def launch(self, job: AgentJob) -> Launch:  # noqa: ARG002  there is nothing to choose
         """Give a command; the simulated keeper does not look at it."""
         return Launch(argv=("paper",))
 
-    def parse(self, line: bytes) -> Seen | None:  # noqa: ARG002  it says nothing
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: ARG002  it says nothing
         """Find nothing."""
         return None
 

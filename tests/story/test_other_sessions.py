@@ -98,7 +98,7 @@ async def test_in_one_tree_a_parallel_session_is_a_reason_to_ask(repo: Path) -> 
         person = Person(shared)
         assert await held_up(STORY, shared, person.ask)
     (question,) = person.asked
-    assert question.kind is choose.Kind.PROMOTION
+    assert question.kind is choose.QuestionKind.PROMOTION
     assert "--bg-isolation worktree" in question.options[-1].text
     assert not await held_up(STORY, shared, person.ask), "it has ended"
 
@@ -113,7 +113,10 @@ async def test_go_on_all_the_same_holds_for_parallel_sessions_only(repo: Path) -
         assert not await held_up(STORY, tools, person.ask)
         with another_session(repo, "bootstrap", name="two"):
             assert await held_up(STORY, tools, person.ask)
-    assert [question.kind for question in person.asked] == [choose.Kind.PROMOTION, choose.Kind.BLOCKED]
+    assert [question.kind for question in person.asked] == [
+        choose.QuestionKind.PROMOTION,
+        choose.QuestionKind.BLOCKED,
+    ]
 
 
 async def test_it_is_closed_is_not_go_on_all_the_same(repo: Path) -> None:
@@ -125,7 +128,10 @@ async def test_it_is_closed_is_not_go_on_all_the_same(repo: Path) -> None:
             assert await held_up(STORY, tools, person.ask)
             await person.answer("B")
         assert await held_up(STORY, tools, person.ask)
-    assert [question.kind for question in person.asked] == [choose.Kind.BLOCKED, choose.Kind.PROMOTION]
+    assert [question.kind for question in person.asked] == [
+        choose.QuestionKind.BLOCKED,
+        choose.QuestionKind.PROMOTION,
+    ]
 
 
 async def test_who_waits_is_not_asked_again_and_hears_a_stop_at_once(

@@ -8,7 +8,7 @@ import trio
 
 from isolation.paths import sessions_dir
 from runner.core.errors import RunnerError
-from runner.machine.registry import Entry, Registry
+from runner.machine.registry import Registry, SessionEntry
 from runner.story import presence
 from runner.story.presence import BEAT_SECONDS, present
 
@@ -20,7 +20,7 @@ class Watched(Registry):
         super().__init__(common_dir)
         self._written = trio.Event()
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: SessionEntry) -> None:
         """Write, whatever comes of it, and tell."""
         try:
             super().write(entry)
@@ -43,7 +43,7 @@ def registry(tmp_path: Path) -> Watched:
 
 
 @pytest.fixture
-def entry(registry: Watched) -> Entry:
+def entry(registry: Watched) -> SessionEntry:
     return registry.entry("run/story/01", mode="deep", now=time.time(), run_id="run")
 
 
@@ -57,7 +57,7 @@ def _fail(message: str) -> None:
     raise AssertionError(message)
 
 
-async def test_a_session_is_seen_while_its_block_runs(registry: Watched, entry: Entry) -> None:
+async def test_a_session_is_seen_while_its_block_runs(registry: Watched, entry: SessionEntry) -> None:
     """Others see it from when it says so to the last line, and not after."""
     async with present(registry, entry, note=_fail) as presence:
         await presence.seen()
@@ -65,7 +65,7 @@ async def test_a_session_is_seen_while_its_block_runs(registry: Watched, entry: 
     assert registry.active(time.time()) == ()
 
 
-async def test_a_session_withdraws_while_its_block_goes_on(registry: Watched, entry: Entry) -> None:
+async def test_a_session_withdraws_while_its_block_goes_on(registry: Watched, entry: SessionEntry) -> None:
     """Its end need not wait for the disk; a second word changes nothing."""
     with trio.fail_after(30):
         async with present(registry, entry, note=_fail) as presence:
@@ -83,7 +83,7 @@ def test_the_heart_beats_once_a_minute() -> None:
 
 
 @pytest.mark.usefixtures("_fast")
-async def test_the_heart_beats(registry: Watched, entry: Entry) -> None:
+async def test_the_heart_beats(registry: Watched, entry: SessionEntry) -> None:
     """The heartbeat is renewed again and again, with the time of then."""
     began = time.time()
     ticks = iter(range(100))
@@ -98,7 +98,7 @@ async def test_the_heart_beats(registry: Watched, entry: Entry) -> None:
 
 
 @pytest.mark.usefixtures("_fast")
-async def test_an_entry_that_was_swept_comes_back(registry: Watched, entry: Entry) -> None:
+async def test_an_entry_that_was_swept_comes_back(registry: Watched, entry: SessionEntry) -> None:
     """A machine that slept for an hour is seen again with the next beat."""
     with trio.fail_after(30):
         async with present(registry, entry, note=_fail) as presence:
@@ -108,7 +108,7 @@ async def test_an_entry_that_was_swept_comes_back(registry: Watched, entry: Entr
             assert len(registry.active(time.time())) == 1
 
 
-async def test_a_cancelled_session_withdraws(registry: Watched, entry: Entry) -> None:
+async def test_a_cancelled_session_withdraws(registry: Watched, entry: SessionEntry) -> None:
     """The end is shielded: whoever is stopped is gone from the registry too."""
     with trio.CancelScope() as scope:
         async with present(registry, entry, note=_fail) as presence:
@@ -121,7 +121,7 @@ async def test_a_cancelled_session_withdraws(registry: Watched, entry: Entry) ->
 
 @pytest.mark.parametrize("error", [RunnerError("expected"), KeyError("a bug")])
 async def test_an_error_in_the_block_passes_as_it_is(
-    registry: Watched, entry: Entry, error: Exception
+    registry: Watched, entry: SessionEntry, error: Exception
 ) -> None:
     """No group hides it from whoever judges the story."""
     with pytest.raises(type(error)) as caught:
@@ -132,7 +132,7 @@ async def test_an_error_in_the_block_passes_as_it_is(
 
 
 @pytest.mark.usefixtures("_fast")
-async def test_a_disk_that_refuses_is_a_note(registry: Watched, entry: Entry, tmp_path: Path) -> None:
+async def test_a_disk_that_refuses_is_a_note(registry: Watched, entry: SessionEntry, tmp_path: Path) -> None:
     """The block runs to its end all the same, and the complaint is made once, not every beat."""
     sessions_dir(tmp_path / "common").parent.mkdir()
     sessions_dir(tmp_path / "common").write_text("a file where the folder should be")
@@ -145,7 +145,7 @@ async def test_a_disk_that_refuses_is_a_note(registry: Watched, entry: Entry, tm
 
 
 async def test_another_programs_file_is_a_note_and_stays(
-    registry: Watched, entry: Entry, tmp_path: Path
+    registry: Watched, entry: SessionEntry, tmp_path: Path
 ) -> None:
     """It is in the way, it is named, and it is there afterwards, byte for byte."""
     folder = sessions_dir(tmp_path / "common")

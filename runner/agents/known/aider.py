@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from runner.agents import faults
 from runner.agents.json_line import last_line
 from runner.agents.known_agent import KnownAgent, SignIn
-from runner.agents.protocol import Job, Launch, Traits
-from runner.core.limits.agent_output import Final, Seen
+from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.limits.stall import announced_wait
 from runner.core.model import Usage
 
@@ -49,7 +49,7 @@ class AiderAgent(KnownAgent):
         names_user=True,
     )
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Begin a session; it takes its message from a file, since it asks on standard input.
 
         Whatever it asks is answered with yes, but for commands that it suggests: those it never runs unseen.
@@ -63,7 +63,7 @@ class AiderAgent(KnownAgent):
         argv += ["--model", job.model] if job.model else []
         return Launch(argv=(*argv, *self._settings.args), env=self._settings.env)
 
-    def parse(self, line: bytes) -> Seen | None:
+    def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one line of text; some tell what a message has used, or what went wrong."""
         found = _TOKENS.search(line[:4096])
         if found is None:
@@ -73,16 +73,16 @@ class AiderAgent(KnownAgent):
             output_tokens=_count(found[3], found[4]),
             cost_usd=_amount(found[5]) if found[5] else None,
         )
-        return Seen(usage=usage, final=Final(ok=True))
+        return AgentUpdate(usage=usage, final=Final(ok=True))
 
 
-def _words(shown: str) -> Seen | None:
+def _words(shown: str) -> AgentUpdate | None:
     error = _ERROR.match(shown)
     if error is not None:
         status = _STATUS.get(error[1], _PASSES)
-        return Seen(message=shown, final=faults.failed(shown, at=time.time(), status=status))
+        return AgentUpdate(message=shown, final=faults.failed(shown, at=time.time(), status=status))
     waits = announced_wait(shown) if shown.startswith("Retrying in ") else None
-    return Seen(message=shown, retry_seconds=waits) if shown else None
+    return AgentUpdate(message=shown, retry_seconds=waits) if shown else None
 
 
 def _count(digits: bytes, unit: bytes | None) -> int:

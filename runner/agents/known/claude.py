@@ -13,8 +13,8 @@ from typing import Any
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn, StartProblem
-from runner.agents.protocol import Job, Launch, Traits
-from runner.core.limits.agent_output import Fault, Final, Seen
+from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
 _GIT = ("add", "commit", "status", "diff", "log", "show", "rm", "mv", "restore")
@@ -52,7 +52,7 @@ class ClaudeAgent(KnownAgent):
             "commands; or, in a container that holds nothing else, set IS_SANDBOX=1 yourself.",
         )
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Begin a conversation under an id of our choice, or go on with one; always under the same model."""
         conversation = job.conversation or str(uuid.uuid5(_OWN_IDS, job.session_id))
         argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
@@ -64,7 +64,7 @@ class ClaudeAgent(KnownAgent):
         env = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1", **self._settings.env}
         return Launch(argv=(*argv, *self._settings.args), env=env, conversation=conversation)
 
-    def _permissions(self, job: Job) -> list[str]:
+    def _permissions(self, job: AgentJob) -> list[str]:
         if self._bypass:
             return ["--permission-mode", "bypassPermissions"]
         allowed = [f"Bash(git {name}:*)" for name in _GIT]
@@ -72,7 +72,7 @@ class ClaudeAgent(KnownAgent):
         allowed += [f"Bash({command})" for command in job.verify if not re.search(r"[(),\n*]", command)]
         return ["--permission-mode", "acceptEdits", "--allowedTools", ",".join(allowed)]
 
-    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
         """Read one event."""
         event = load(line)
         if event is None:
@@ -83,31 +83,31 @@ class ClaudeAgent(KnownAgent):
             case "user":
                 blocks = objects(event, "message", "content")
                 ended = tuple(text(b, "tool_use_id") for b in blocks if b.get("type") == "tool_result")
-                return Seen(ended=ended) if ended else None
+                return AgentUpdate(ended=ended) if ended else None
             case "system":
                 return _system(event)
             case "rate_limit_event":
                 rejected = text(event, "rate_limit_info", "status") == "rejected"
                 resets = number(event, "rate_limit_info", "resetsAt") or 0.0
-                return Seen(resets_at=resets) if rejected else None
+                return AgentUpdate(resets_at=resets) if rejected else None
             case "result":
                 return result(event)
             case _:
                 return None
 
 
-def _assistant(event: dict[str, Any]) -> Seen:
+def _assistant(event: dict[str, Any]) -> AgentUpdate:
     blocks = objects(event, "message", "content")
     tools = [block for block in blocks if block.get("type") == "tool_use"]
     said = "\n".join(text(block, "text") for block in blocks if block.get("type") == "text")
     shown = tool_line(text(tools[-1], "name"), at(tools[-1], "input")) if tools else last_line(said)
-    return Seen(begun=tuple(text(block, "id") for block in tools), message=shown)
+    return AgentUpdate(begun=tuple(text(block, "id") for block in tools), message=shown)
 
 
-def _system(event: dict[str, Any]) -> Seen | None:
+def _system(event: dict[str, Any]) -> AgentUpdate | None:
     match event.get("subtype"):
         case "init":
-            return Seen(conversation=text(event, "session_id"))
+            return AgentUpdate(conversation=text(event, "session_id"))
         case "api_retry":
             status, words = whole(event, "error_status"), text(event, "error") or "the service failed"
             seconds = (number(event, "retry_delay_ms") or 0.0) / 1000
@@ -115,12 +115,12 @@ def _system(event: dict[str, Any]) -> Seen | None:
             hopeless = status in _HOPELESS and (whole(event, "attempt") or 0) > 1
             final = Final(ok=False, words=f"{words} (status {status})", fault=Fault.PERMANENT)
             shown = f"retrying in {seconds:.0f} s: {words}" + (f" (status {status})" if status else "")
-            return Seen(retry_seconds=seconds, message=shown, final=final if hopeless else None)
+            return AgentUpdate(retry_seconds=seconds, message=shown, final=final if hopeless else None)
         case _:
             return None
 
 
-def result(event: dict[str, Any]) -> Seen:
+def result(event: dict[str, Any]) -> AgentUpdate:
     """Read the last event of a session; other agents have the same."""
     words = text(event, "result") or " ".join(str(item) for item in at(event, "errors") or ())
     subtype = text(event, "subtype")
@@ -130,7 +130,7 @@ def result(event: dict[str, Any]) -> Seen:
     else:
         reason = words or subtype.replace("_", " ")
         final = faults.failed(reason, at=time.time(), status=whole(event, "api_error_status"))
-    return Seen(
+    return AgentUpdate(
         conversation=text(event, "session_id"),
         message=last_line(words),
         usage=_usage(event),

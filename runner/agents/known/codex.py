@@ -14,8 +14,8 @@ from typing import Any
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn
-from runner.agents.protocol import Job, Launch, Traits
-from runner.core.limits.agent_output import Fault, Final, Seen
+from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 from runner.core.settings import AgentSettings
 
@@ -45,14 +45,14 @@ class CodexAgent(KnownAgent):
             streams=True, says_end=True, whole_thread=True, quiet_seconds=QUIET, own_sandbox=not free
         )
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Begin a thread, or go on with one; `resume` takes the sandbox of the command before it."""
         argv = ["codex", "exec", "--json", *self._sandbox(job), *(["-m", job.model] if job.model else [])]
         argv += ["-c", "analytics.enabled=false", *self._settings.args]
         argv += ["resume", job.conversation, "-"] if job.conversation else ["-"]
         return Launch(argv=tuple(argv), env=self._settings.env, conversation=job.conversation)
 
-    def _sandbox(self, job: Job) -> list[str]:
+    def _sandbox(self, job: AgentJob) -> list[str]:
         if self._bypass:
             return ["-s", "danger-full-access"]
         if job.folders:
@@ -69,23 +69,23 @@ class CodexAgent(KnownAgent):
             "sandbox_workspace_write.exclude_slash_tmp=true",
         ]
 
-    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
         """Read one event."""
         event = load(line)
         if event is None:
             return None
         match event.get("type"):
             case "thread.started":
-                return Seen(conversation=text(event, "thread_id"))
+                return AgentUpdate(conversation=text(event, "thread_id"))
             case "item.started":
                 return _item(at(event, "item"), begins=True)
             case "item.completed":
                 return _item(at(event, "item"), begins=False)
             case "turn.completed":
-                return Seen(usage=_usage(event), final=Final(ok=True))
+                return AgentUpdate(usage=_usage(event), final=Final(ok=True))
             case "turn.failed":
                 words = text(event, "error", "message")
-                return Seen(message=last_line(words), final=faults.failed(words, at=time.time()))
+                return AgentUpdate(message=last_line(words), final=faults.failed(words, at=time.time()))
             case "error":
                 return _error(text(event, "message"))
             case _:
@@ -108,22 +108,26 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _item(item: Any, *, begins: bool) -> Seen | None:
+def _item(item: Any, *, begins: bool) -> AgentUpdate | None:
     kind, name = text(item, "type"), text(item, "id")
     if kind in _TOOLS:
         shown = tool_line(kind.replace("_", " "), item)
-        return Seen(begun=(name,), message=shown) if begins else Seen(ended=(name,), message=shown)
+        return (
+            AgentUpdate(begun=(name,), message=shown) if begins else AgentUpdate(ended=(name,), message=shown)
+        )
     if kind == "agent_message" and not begins:
-        return Seen(message=last_line(text(item, "text")))
+        return AgentUpdate(message=last_line(text(item, "text")))
     return None
 
 
-def _error(words: str) -> Seen:
+def _error(words: str) -> AgentUpdate:
     """Take an error that is not the last word; a key that was refused twice is asked in vain."""
     tries = _RECONNECTING.search(words)
     hopeless = tries and int(tries[1]) > 1 and faults.fault_of(words) is Fault.PERMANENT
     final = faults.failed(words, at=time.time()) if hopeless else None
-    return Seen(message=last_line(words), retry_seconds=RECONNECTING_SECONDS if tries else None, final=final)
+    return AgentUpdate(
+        message=last_line(words), retry_seconds=RECONNECTING_SECONDS if tries else None, final=final
+    )
 
 
 def _usage(event: dict[str, Any]) -> Usage | None:

@@ -5,8 +5,8 @@ import time
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn
-from runner.agents.protocol import Job, Launch, Traits
-from runner.core.limits.agent_output import Final, Seen
+from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
 
@@ -18,7 +18,7 @@ class GeminiAgent(KnownAgent):
     sign_in = SignIn(variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), files=(".gemini/oauth_creds.json",))
     traits = Traits(streams=True, says_end=True)
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Begin a session, or go on with one; its folder is trusted, since it is a worktree of the user's."""
         mode = "yolo" if self._bypass else "auto_edit"
         argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", mode]
@@ -28,23 +28,23 @@ class GeminiAgent(KnownAgent):
             argv=(*argv, *self._settings.args), env=self._settings.env, conversation=job.conversation
         )
 
-    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
         """Read one event."""
         event = load(line)
         if event is None:
             return None
         match event.get("type"):
             case "init":
-                return Seen(conversation=text(event, "session_id"))
+                return AgentUpdate(conversation=text(event, "session_id"))
             case "message" if event.get("role") != "user":
-                return Seen(message=last_line(text(event, "content")))
+                return AgentUpdate(message=last_line(text(event, "content")))
             case "tool_use":
                 shown = tool_line(text(event, "tool_name"), at(event, "parameters"))
-                return Seen(begun=(text(event, "tool_id"),), message=shown)
+                return AgentUpdate(begun=(text(event, "tool_id"),), message=shown)
             case "tool_result":
-                return Seen(ended=(text(event, "tool_id"),))
+                return AgentUpdate(ended=(text(event, "tool_id"),))
             case "error":
-                return Seen(message=last_line(text(event, "message")))
+                return AgentUpdate(message=last_line(text(event, "message")))
             case "result":
                 stats = at(event, "stats")
                 usage = Usage(
@@ -54,6 +54,8 @@ class GeminiAgent(KnownAgent):
                 )
                 words = text(event, "error", "message") or text(event, "status")
                 ok = text(event, "status") == "success"
-                return Seen(usage=usage, final=Final(ok=True) if ok else faults.failed(words, at=time.time()))
+                return AgentUpdate(
+                    usage=usage, final=Final(ok=True) if ok else faults.failed(words, at=time.time())
+                )
             case _:
                 return None

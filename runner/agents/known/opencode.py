@@ -8,8 +8,8 @@ import time
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn
-from runner.agents.protocol import Job, Launch, Traits
-from runner.core.limits.agent_output import Final, Seen
+from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
 _QUIET = 600.0
@@ -26,7 +26,7 @@ class OpencodeAgent(KnownAgent):
     )
     traits = Traits(streams=True, says_end=True, sums=True, quiet_seconds=_QUIET)
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Begin a session, or go on with one; what it may do is in its own settings, but for `bypass`."""
         argv = ["opencode", "run", "--format", "json"]
         argv += ["--auto"] if self._bypass else []
@@ -35,7 +35,7 @@ class OpencodeAgent(KnownAgent):
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._settings.env}
         return Launch(argv=(*argv, *self._settings.args), env=env, conversation=job.conversation)
 
-    def parse(self, line: bytes) -> Seen | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
         """Read one event."""
         event = load(line)
         if event is None:
@@ -44,11 +44,11 @@ class OpencodeAgent(KnownAgent):
         match event.get("type"):
             case "tool_use":
                 shown = tool_line(text(part, "tool"), at(part, "state", "input"))
-                return Seen(conversation=conversation, ended=(text(part, "id"),), message=shown)
+                return AgentUpdate(conversation=conversation, ended=(text(part, "id"),), message=shown)
             case "text":
-                return Seen(conversation=conversation, message=last_line(text(part, "text")))
+                return AgentUpdate(conversation=conversation, message=last_line(text(part, "text")))
             case "step_start":
-                return Seen(conversation=conversation)
+                return AgentUpdate(conversation=conversation)
             case "step_finish":
                 usage = Usage(
                     input_tokens=whole(part, "tokens", "input"),
@@ -57,12 +57,12 @@ class OpencodeAgent(KnownAgent):
                     cost_usd=number(part, "cost"),
                 )
                 final = Final(ok=True) if text(part, "reason") == "stop" else None
-                return Seen(conversation=conversation, usage=usage, final=final)
+                return AgentUpdate(conversation=conversation, usage=usage, final=final)
             case "error":
                 error = at(event, "error")
                 words = text(error, "data", "message") or text(error, "message") or text(error, "name")
                 status = whole(error, "data", "statusCode") or whole(error, "statusCode")
-                return Seen(
+                return AgentUpdate(
                     conversation=conversation,
                     message=last_line(words),
                     final=faults.failed(words, at=time.time(), status=status),

@@ -6,8 +6,8 @@ from dataclasses import replace
 from runner.agents import faults
 from runner.agents.known.claude import ClaudeAgent
 from runner.agents.known_agent import KnownAgent, SignIn
-from runner.agents.protocol import Job, Launch, Traits
-from runner.core.limits.agent_output import Seen
+from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.limits.agent_output import AgentUpdate
 from runner.core.settings import AgentSettings
 
 _ERROR = "[API Error"
@@ -25,7 +25,7 @@ class QwenAgent(KnownAgent):
         super().__init__(settings)
         self._events = ClaudeAgent(settings)
 
-    def launch(self, job: Job) -> Launch:
+    def launch(self, job: AgentJob) -> Launch:
         """Begin a session, or go on with one."""
         mode = "yolo" if self._bypass else "auto-edit"
         argv = ["qwen", "-o", "stream-json", "--approval-mode", mode]
@@ -35,7 +35,7 @@ class QwenAgent(KnownAgent):
             argv=(*argv, *self._settings.args), env=self._settings.env, conversation=job.conversation
         )
 
-    def parse(self, line: bytes) -> Seen | None:
+    def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one event."""
         seen = self._events.parse(line)
         if seen is None or seen.final is None or not seen.final.words.startswith(_ERROR):

@@ -37,7 +37,7 @@ class Final:
 
 
 @frozen
-class Seen:
+class AgentUpdate:
     """What one line tells; empty and None are nothing. `begun` and `ended` are ids of tool uses."""
 
     conversation: str = ""
@@ -64,7 +64,7 @@ class Tally:
     _open: dict[str, float] = field(default_factory=dict)
     _retries_at: float = 0.0
 
-    def add(self, seen: Seen, at: float) -> None:
+    def add(self, seen: AgentUpdate, at: float) -> None:
         """Take what one line told, at a time of any clock that only rises."""
         for tool in seen.begun:
             self.uses += tool not in self._open
@@ -89,7 +89,7 @@ class Tally:
         return at < self._retries_at or any(at - begun < LONGEST_TOOL for begun in self._open.values())
 
 
-class Lines:
+class LineSplitter:
     """Splits a stream into lines; one that is longer than the limit is left out and counted."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:

@@ -59,7 +59,7 @@ class Written:
 
 
 @frozen
-class Watch:
+class ProgressWatch:
     """What is known about one session; each method gives the next watch and changes nothing.
 
     `new_at` is when something new was last written, at first when the watch began.
@@ -70,14 +70,14 @@ class Watch:
     activity_at: float = 0.0
     artifacts: Mapping[str, Written] = field(default_factory=dict)
 
-    def seen_artifact(self, path: str, content_digest: str, at: float) -> "Watch":
+    def seen_artifact(self, path: str, content_digest: str, at: float) -> "ProgressWatch":
         """Note that an artifact was written."""
         before = self.artifacts.get(path)
         after = Written(contents=(content_digest,)) if before is None else before.again(content_digest)
         artifacts = {**self.artifacts, path: after}
         return replace(self, artifacts=artifacts, new_at=self.new_at if after.repeats else at)
 
-    def tick(self, at: float, activity_at: float) -> "Watch":
+    def tick(self, at: float, activity_at: float) -> "ProgressWatch":
         """Note the time, and when the session last showed a sign of life."""
         return replace(self, now=at, activity_at=activity_at)
 

@@ -22,7 +22,7 @@ class Exclusivity(StrEnum):
     ALWAYS = "always"
 
 
-class Verdict(StrEnum):
+class Admission(StrEnum):
     """What the table says to a session that wants to start."""
 
     PASS = "pass"  # noqa: S105  no password
@@ -53,7 +53,7 @@ class Classified:
 
 
 @frozen
-class Active:
+class ActiveSession:
     """A session that is at work: who it is, in words, and its mode."""
 
     who: str
@@ -61,11 +61,11 @@ class Active:
 
 
 @frozen
-class Outcome:
+class AdmissionResult:
     """The table's answer; `by` are the sessions that stand in the way, in the order given."""
 
-    verdict: Verdict
-    by: tuple[Active, ...] = ()
+    verdict: Admission
+    by: tuple[ActiveSession, ...] = ()
 
 
 def classify(mode: str) -> Classified:
@@ -82,7 +82,7 @@ def runs_alone(mode: str) -> bool:
     return MODES.get(mode) is Exclusivity.EXCLUSIVE
 
 
-def outcome(caller: str, active: Sequence[Active], *, own_workspace: bool) -> Outcome:
+def admission(caller: str, active: Sequence[ActiveSession], *, own_workspace: bool) -> AdmissionResult:
     """Say whether a session of mode `caller` may start beside those that are active.
 
     `own_workspace` tells that it works in a tree of its own, which is what a promotion would offer.
@@ -91,12 +91,12 @@ def outcome(caller: str, active: Sequence[Active], *, own_workspace: bool) -> Ou
     alone = tuple(one for one in counting if runs_alone(one.mode))
     match classify(caller).exclusivity:
         case Exclusivity.EXCLUSIVE if counting:
-            return Outcome(verdict=Verdict.BLOCKED, by=counting)
+            return AdmissionResult(verdict=Admission.BLOCKED, by=counting)
         case Exclusivity.PARALLEL if alone:
-            return Outcome(verdict=Verdict.BLOCKED, by=alone)
+            return AdmissionResult(verdict=Admission.BLOCKED, by=alone)
         case Exclusivity.PARALLEL if counting and not own_workspace:
-            return Outcome(verdict=Verdict.PROMOTION_OFFER, by=counting)
+            return AdmissionResult(verdict=Admission.PROMOTION_OFFER, by=counting)
         case Exclusivity.EXCLUSIVE | Exclusivity.PARALLEL | Exclusivity.ALWAYS:
-            return Outcome(verdict=Verdict.PASS)
+            return AdmissionResult(verdict=Admission.PASS)
         case never:
             assert_never(never)

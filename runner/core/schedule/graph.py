@@ -13,8 +13,7 @@ from typing import Any
 
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
-from runner.core.text.meant import meant
-from runner.core.text.names import shown
+from runner.core.text.names import did_you_mean_story, shown
 
 
 def ordered(stories: Iterable[Story], durations: Mapping[StoryId, float] | None = None) -> tuple[Story, ...]:
@@ -90,7 +89,7 @@ def closure(stories: Sequence[Story], only: Iterable[str]) -> tuple[Story, ...]:
         if name not in by_id:
             raise BacklogError(
                 f"there is no story {shown(name)} in the backlog",
-                hint=meant(name, stories) or "`autopilot-multi plan` lists the stories.",
+                hint=did_you_mean_story(name, stories) or "`autopilot-multi plan` lists the stories.",
             )
         pending.append(name)
     while pending:
@@ -128,7 +127,7 @@ def _check_dependencies(by_id: dict[StoryId, Story]) -> None:
                 others = (other for other in by_id.values() if other is not story)
                 raise BacklogError(
                     f"story {story.id}{where} depends on {shown(name)}, which is not in the backlog",
-                    hint=meant(name, others)
+                    hint=did_you_mean_story(name, others)
                     or f"add the story {shown(name)} to the run, or remove it from depends_on.",
                 )
 

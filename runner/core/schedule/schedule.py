@@ -37,7 +37,7 @@ class Skip:
 
 
 @frozen
-class Decision:
+class ScheduleDecision:
     """What to do now, in this order: `skip`, `queue`, `start`.
 
     `queue` holds the stories that have just become ready; some of them may be in `start` too. `next` holds
@@ -63,7 +63,7 @@ def decide(
     leaving: Collection[StoryId] = (),
     held: Mapping[StoryId, str] = MappingProxyType({}),
     reasons: bool = True,
-) -> Decision:
+) -> ScheduleDecision:
     """Decide from the start order and every story's status; `order` has dependencies first.
 
     With `patient`, what waits for a parked story goes on waiting: a person may still answer. Those that are
@@ -74,13 +74,13 @@ def decide(
     open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
     if not admitting:
         waiting_for = {story.id: "nothing new starts any more" for story in open_}
-        return Decision(start=(), queue=(), skip=(), waiting_for=waiting_for)
+        return ScheduleDecision(start=(), queue=(), skip=(), waiting_for=waiting_for)
     if policy is ContinuePolicy.NEVER:
         failed = tuple(story.id for story in order if statuses[story.id] is Status.FAILED)
         if failed:
             reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
             skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
-            return Decision(start=(), queue=(), skip=skip, waiting_for={})
+            return ScheduleDecision(start=(), queue=(), skip=skip, waiting_for={})
     decision = _Round(order, statuses, window, policy, leaving)
     return decision.made(open_, patient=patient, held=held, reasons=reasons)
 
@@ -106,7 +106,7 @@ class _Round:
 
     def made(
         self, open_: Sequence[Story], *, patient: bool, held: Mapping[StoryId, str], reasons: bool
-    ) -> Decision:
+    ) -> ScheduleDecision:
         skip = self._skips(open_, _BLOCKS)
         left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
         ready = [story for story in left if not self._missing(story)]
@@ -116,7 +116,7 @@ class _Round:
         free = [story for story in ready if story.id not in held]
         start = self._start(free)
         behind = self._behind_one_alone(ready) if reasons else {}
-        return Decision(
+        return ScheduleDecision(
             start=start,
             queue=tuple(story.id for story in ready if self.now[story.id] is Status.WAITING),
             skip=tuple(skip),

@@ -19,23 +19,23 @@ _ROWS = (Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL)
 
 
 @frozen
-class Verdict:
+class TierVerdict:
     """A tier, and in words the signals that decided it."""
 
     tier: Tier
     reason: str
 
 
-def evaluate(sample: ResourceSample, settings: TierSettings) -> Verdict:
+def evaluate(sample: ResourceSample, settings: TierSettings) -> TierVerdict:
     """Judge a sample; when every signal is unknown the tier is, and nothing is held back."""
     signals = list(_judged(sample, settings))
     if not signals:
-        return Verdict(tier=Tier.UNKNOWN, reason="nothing is known about this machine")
+        return TierVerdict(tier=Tier.UNKNOWN, reason="nothing is known about this machine")
     worst = max(row for row, _ in signals)
     deciding = [words for row, words in signals if row == worst]
     if _ROWS[worst] is Tier.GREEN:
         deciding = deciding[:1]  # where all is well, one figure says enough
-    return Verdict(tier=_ROWS[worst], reason=", ".join(deciding))
+    return TierVerdict(tier=_ROWS[worst], reason=", ".join(deciding))
 
 
 def ceiling(tier: Tier, settings: Settings) -> int:

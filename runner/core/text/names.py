@@ -1,14 +1,16 @@
-"""Names: what a story may be called, how ids and titles are made from words, which name was meant.
+"""Names: what a story may be called, how ids are made from text, and which name the user probably meant.
 
 An id becomes a branch (`autopilot/<id>`), a folder and a line in a table, so it obeys the rules
-of git references and of plain file names at once.
+both of git references and of plain file names.
 """
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 
+from runner.core.model import Story
 from runner.core.text.screen import neutral, shorten
 
 MAX_ID = 63
@@ -18,6 +20,7 @@ BRANCH_PREFIX = "autopilot/"
 _ID = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_ID - 1}}}")
 _SLUG = 40
 _SHOWN = 60
+_MOST_SUGGESTIONS = 3
 
 
 def id_problem(text: str) -> str | None:
@@ -66,6 +69,39 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     folded = {item.casefold(): item for item in sorted(known)}
     close = get_close_matches(name.casefold(), folded, n=1)
     return f"did you mean '{folded[close[0]]}'?" if close else ""
+
+
+def did_you_mean_story(name: str, stories: Iterable[Story]) -> str:
+    """Suggest the stories that were probably meant, by id and file, or nothing when none is near.
+
+    People write what they see: the name of a file, a title, capitals. Only the id counts.
+    """
+    known = list(stories)
+    found = next((group for group in _guesses(name, known) if group), [])
+    named = [f"'{story.id}'{_where(story)}" for story in found[:_MOST_SUGGESTIONS]]
+    return f"did you mean {' or '.join(named)}?" if named else ""
+
+
+def _guesses(name: str, stories: Sequence[Story]) -> Iterator[list[Story]]:
+    """Yield the stories that a name may stand for, the surest guess first."""
+    wanted = name.strip().casefold()
+    yield [story for story in stories if story.id == wanted]
+    yield [story for story in stories if wanted in _names_of_file(story)]
+    yield [story for story in stories if story.title.casefold() == wanted]
+    near = get_close_matches(wanted, [story.id for story in stories], n=1)
+    yield [story for story in stories if story.id in near]
+
+
+def _names_of_file(story: Story) -> set[str]:
+    """Return the names of the file that holds this story alone."""
+    if not story.source or "#" in story.source:
+        return set()
+    path = PurePosixPath(story.source.casefold())
+    return {str(path), str(path.with_suffix("")), path.name, path.stem}
+
+
+def _where(story: Story) -> str:
+    return f" ({story.source})" if story.source else ""
 
 
 def shown(value: object) -> str:

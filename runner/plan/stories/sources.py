@@ -11,8 +11,7 @@ from pathlib import Path
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import closure
-from runner.core.text.meant import meant
-from runner.core.text.names import id_problem, one_line, shown, slug, unique
+from runner.core.text.names import did_you_mean_story, id_problem, one_line, shown, slug, unique
 from runner.plan.stories.entry import sound, story_of
 from runner.plan.stories.files import (
     LIST_SUFFIXES,
@@ -96,7 +95,7 @@ class _Reader:
         return list(closure(backlog, [name]))
 
     def _hint(self, name: str) -> str:
-        return meant(name, self.backlog()) or "a prompt needs quotes and more than one word."
+        return did_you_mean_story(name, self.backlog()) or "a prompt needs quotes and more than one word."
 
     def _existing(self, source: str) -> Path | None:
         if not source.strip():

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from runner.core.limits.stuck import Stuck, Watch, content_digest
+from runner.core.limits.stuck import ProgressWatch, Stuck, content_digest
 
 MOST_BYTES = 4 << 20
 
@@ -13,7 +13,7 @@ class ArtifactWatch:
 
     def __init__(self, artifacts: Callable[[], tuple[Path, ...]], *, began_at: float) -> None:
         self._artifacts = artifacts
-        self._watch = Watch(new_at=began_at)
+        self._watch = ProgressWatch(new_at=began_at)
         self._stamps: dict[Path, tuple[int, int, int]] = {}
 
     def look(self, at: float, activity_at: float) -> Stuck | None:

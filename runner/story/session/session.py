@@ -15,7 +15,7 @@ from isolation.frozen import frozen
 from isolation.guard import refused
 from isolation.keeper.client import Keeper, Session
 from isolation.model import Attempts, Exit, SessionSpec
-from runner.agents.listener import Hearing
+from runner.agents.listener import OutputListener
 from runner.agents.protocol import Agent
 from runner.agents.result import Result, load_result
 from runner.core.events.agent_events import ConversationSeen
@@ -103,7 +103,7 @@ class _Ear:
     log: SessionLog
     tail: LineTail
     life: _Life
-    hearing: Hearing
+    hearing: OutputListener
 
     @property
     def line(self) -> str:
@@ -117,7 +117,7 @@ async def run_session(
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     life = _Life()
     with SessionLog(order.log, cap=order.log_cap, redactor=recorder.redactor) as log:
-        ear = _Ear(log=log, tail=LineTail(), life=life, hearing=Hearing(order.agent))
+        ear = _Ear(log=log, tail=LineTail(), life=life, hearing=OutputListener(order.agent))
         try:
             with unwrapped():
                 async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.agents.catalogue import KNOWN
-from runner.agents.listener import Hearing
+from runner.agents.listener import OutputListener
 from runner.core.limits.agent_output import Fault
 from runner.core.settings import AgentSettings
 
@@ -28,7 +28,7 @@ class Heard:
 
 def hear(agent: str, stream: bytes) -> Heard:
     """Let a session be heard from its beginning to its end."""
-    hearing = Hearing(KNOWN[agent](AgentSettings()))
+    hearing = OutputListener(KNOWN[agent](AgentSettings()))
     hearing.feed(stream, 0.0)
     hearing.end(0.0)
     tally = hearing.tally

@@ -14,7 +14,7 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.doctor import Finding
+    from runner.doctor import Check
     from runner.report.terminal.table import Look
 
 EXAMPLE = "autopilot-multi doctor"
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Make every check, and print each as it is made."""
-    from runner.doctor import Level, examine
+    from runner.doctor import Severity, examine
     from runner.report.terminal.table import look_for
 
     look = look_for(sys.stdout, no_color=arguments.no_color)
@@ -39,12 +39,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     for finding in examine(Path(arguments.directory), dict(os.environ)):
         findings.append(finding)
         output.answer("\n".join(_lines(finding, look)))
-    sound = all(finding.level is not Level.FAIL for finding in findings)
+    sound = all(finding.level is not Severity.FAIL for finding in findings)
     output.document({"checks": [asdict(finding) for finding in findings]}, success=sound)
     return 0 if sound else EXIT_SYSTEM
 
 
-def _lines(finding: "Finding", look: "Look") -> list[str]:
+def _lines(finding: "Check", look: "Look") -> list[str]:
     from runner.core.text.screen import neutral
 
     colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]

@@ -5,7 +5,7 @@ import pytest
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import closure, ordered
-from runner.core.text.meant import meant
+from runner.core.text.names import did_you_mean_story
 
 API = Story(id=StoryId("api-3"), title="Serve the API", prompt="x", source="stories/A.md")
 LISTED = Story(id=StoryId("web-1"), title="Web", prompt="x", source="stories/more.yaml#1")
@@ -33,19 +33,19 @@ STORIES = (API, LISTED, TYPED, UNKNOWN)
 )
 def test_the_story_that_was_meant_is_named_with_its_file(name: str, hint: str) -> None:
     """By its id in capitals, its file, its title, or nearly its id; the file of a list names none of them."""
-    assert meant(name, STORIES) == hint
+    assert did_you_mean_story(name, STORIES) == hint
 
 
 def test_the_surest_guess_comes_first() -> None:
     """An id in capitals says more than the name of another story's file."""
     other = Story(id=StoryId("a"), title="Other", prompt="x", source="stories/other.md")
-    assert meant("A", [*STORIES, other]) == "did you mean 'a' (stories/other.md)?"
+    assert did_you_mean_story("A", [*STORIES, other]) == "did you mean 'a' (stories/other.md)?"
 
 
 def test_files_of_one_name_are_all_named() -> None:
     """Two folders may each have such a file."""
     twins = [Story(id=StoryId(f"{name}-1"), title=name, prompt="x", source=f"{name}/b.md") for name in "xy"]
-    assert meant("b", twins) == "did you mean 'x-1' (x/b.md) or 'y-1' (y/b.md)?"
+    assert did_you_mean_story("b", twins) == "did you mean 'x-1' (x/b.md) or 'y-1' (y/b.md)?"
 
 
 def test_a_dependency_by_file_name_is_answered_with_the_id() -> None:
