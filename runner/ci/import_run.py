@@ -14,9 +14,9 @@ from runner.ci.handover import take_branches
 from runner.ci.join import Joined, known_part
 from runner.core.events.fold import fold
 from runner.core.model import StoryId
-from runner.records.at_end import write_records
 from runner.records.journal import Journal
 from runner.records.shards import LOGS, Shard
+from runner.records.telemetry import records_checkout, write_run
 
 
 def take_in(repository: Repository, joined: Joined) -> bool:
@@ -32,7 +32,7 @@ def take_in(repository: Repository, joined: Joined) -> bool:
                 _copy_logs(shard, autopilot_dir(repository.common_dir))
             events = known_part(joined)
             # The journal comes last: what it tells of is there.
-            write_records(fold(run_id, events), repository)
+            write_run(fold(run_id, events), records_checkout(repository.paths))
             journal.append(events)
     finally:
         held.release()

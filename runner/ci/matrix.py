@@ -12,7 +12,7 @@ from runner.core.errors import RunnerError
 from runner.core.model import ContinuePolicy, Status, StoryId
 from runner.core.schedule.fanout import Job, fan_out
 from runner.plan.plan import Backlog
-from runner.records.telemetry import load_loops
+from runner.records.telemetry import load_loops, records_checkout
 
 GITHUB_JOBS = 256
 """How many jobs GitHub makes of one matrix."""
@@ -118,7 +118,7 @@ def _seconds(backlog: Backlog) -> dict[StoryId, float]:
     """Give how long stories take: by their own estimate, else as when they last ran, as the records tell."""
     found: dict[StoryId, float] = {}
     repository = backlog.repository
-    for record in load_loops(repository.main_checkout or repository.top):
+    for record in load_loops(records_checkout(repository.paths)):
         seconds, story = record.get("duration_seconds"), record.get("story_id")
         if record.get("kind") == "story" and isinstance(seconds, int | float) and isinstance(story, str):
             found[StoryId(story)] = float(seconds)

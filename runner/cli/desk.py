@@ -9,14 +9,13 @@ import sys
 import termios
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
 from runner.cli.output import Output
 from runner.core import choose
 from runner.core.errors import NotFoundError
-from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.story.context.error_groups import unwrapped
 from runner.story.decisions import (
@@ -28,31 +27,12 @@ from runner.story.decisions import (
     open_questions,
 )
 
+if TYPE_CHECKING:
+    from runner.run.interaction import LiveRun
+
 BELL = "\a"
 FOREGROUND_SECONDS = 0.2
 CHUNK = 4096
-
-
-class DeskPort(Protocol):
-    """What the desk needs of the run beside it."""
-
-    def snapshot(self) -> RunSnapshot:
-        """Give the run as it is now."""
-
-    async def changed(self) -> None:
-        """Wait until something happens to the run after this call."""
-
-    async def answer(self, event: ev.DecisionAnswered) -> None:
-        """Record an answer, so that its story goes on."""
-
-    def put_off(self) -> None:
-        """Hear that the desk waits for fewer answers than before, although nothing was recorded."""
-
-    def pause(self) -> None:
-        """Keep the screen still; narration may wait until `go_on`."""
-
-    def go_on(self) -> None:
-        """Give the screen back."""
 
 
 def choose_desk(output: Output, *, events: bool) -> "TerminalDesk | None":
@@ -84,19 +64,19 @@ class TerminalDesk:
         self._closed = True
         self._scope.cancel()
 
-    async def serve(self, port: DeskPort) -> None:
+    async def serve(self, run: "LiveRun") -> None:
         """Ask whatever is open until cancelled, closed, or there is nobody to answer."""
         with self._scope, unwrapped():
             while not self._closed:
-                if self._next(port.snapshot()) is None:
-                    await port.changed()
+                if self._next(run.snapshot()) is None:
+                    await run.changed()
                     continue
-                port.pause()
+                run.pause()
                 try:
-                    while (asked := self._next(port.snapshot())) is not None:
-                        await self._ask(port, asked)
+                    while (asked := self._next(run.snapshot())) is not None:
+                        await self._ask(run, asked)
                 finally:
-                    port.go_on()
+                    run.resume()
 
     def _next(self, run: RunSnapshot) -> OpenQuestion | None:
         if not self.waits(run):
@@ -108,17 +88,17 @@ class TerminalDesk:
         decision = story.decision if story.status is Status.PARKED and not self._closed else None
         return decision is not None and decision.id not in self._put_off
 
-    async def _ask(self, port: DeskPort, asked: OpenQuestion) -> None:
+    async def _ask(self, run: "LiveRun", asked: OpenQuestion) -> None:
         """Show one question and stay with it until it is answered, put off, or nobody can answer."""
         self._lines.forget()
-        self._write(f"{BELL}\n{_heading(port.snapshot(), asked)}\n{choose.render(asked.question)}\n")
+        self._write(f"{BELL}\n{_heading(run.snapshot(), asked)}\n{choose.render(asked.question)}\n")
         letters = "/".join(option.letter for option in asked.question.options)
-        while (text := await self._read(port, asked, f"answer [{letters}, Enter for later]: ")) is not None:
+        while (text := await self._read(run, asked, f"answer [{letters}, Enter for later]: ")) is not None:
             if not text.strip():
-                self._later(port, asked)
+                self._later(run, asked)
                 return
             try:
-                event = answer_event(port.snapshot(), asked.story_id, text, decision_id=asked.decision_id)
+                event = answer_event(run.snapshot(), asked.story_id, text, decision_id=asked.decision_id)
             except choose.AnswerError as error:
                 self._write(f"{error.message}\n{error.hint}\n")
                 continue
@@ -126,27 +106,27 @@ class TerminalDesk:
                 self._write(f"{error.message}\n")
                 return
             if choose.must_confirm(asked.question, event.letter):
-                sure = await self._read(port, asked, _confirmation(asked.question, event.letter))
+                sure = await self._read(run, asked, _confirmation(asked.question, event.letter))
                 if sure is None:
                     return
                 if sure.strip().lower() not in {"y", "yes"}:
                     self._write("nothing was decided\n")
                     continue
-            await port.answer(event)
+            await run.answer(event)
             return
 
     def _write(self, text: str) -> None:
         with suppress(OSError):  # a terminal that is gone shows nothing, and must not end the run
             self._screen(text)
 
-    async def _read(self, port: DeskPort, asked: OpenQuestion, prompt: str) -> str | None:
+    async def _read(self, run: "LiveRun", asked: OpenQuestion, prompt: str) -> str | None:
         """Read one line; None when nobody can give it, or the answer came from elsewhere."""
         self._write(prompt)
         line: str | None = None
         elsewhere = True
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_until_answered, port, asked, nursery.cancel_scope)
+                nursery.start_soon(_until_answered, run, asked, nursery.cancel_scope)
                 line = await self._lines.receive()
                 elsewhere = False
                 nursery.cancel_scope.cancel()
@@ -154,20 +134,20 @@ class TerminalDesk:
             if line is None:
                 self._write("\n")  # the prompt still stands at the end of its line
         if elsewhere:
-            self._write(_elsewhere(port.snapshot(), asked))
+            self._write(_elsewhere(run.snapshot(), asked))
         elif line is None:
             self._closed = True
             self._write("nobody answers here any more; `autopilot-multi decide` takes the answers later\n")
-            port.put_off()
+            run.postponed()
         return line
 
-    def _later(self, port: DeskPort, asked: OpenQuestion) -> None:
+    def _later(self, run: "LiveRun", asked: OpenQuestion) -> None:
         self._put_off.add(asked.decision_id)
         self._write(
             f"later: story {asked.story_id} stays parked; `autopilot-multi decide {asked.story_id} "
             "LETTER` answers it\n"
         )
-        port.put_off()
+        run.postponed()
 
 
 class _Lines:
@@ -203,9 +183,9 @@ class _Lines:
         return line.decode(errors="replace")
 
 
-async def _until_answered(port: DeskPort, asked: OpenQuestion, scope: trio.CancelScope) -> None:
-    while is_open(port.snapshot(), asked.story_id, asked.decision_id):
-        await port.changed()
+async def _until_answered(run: "LiveRun", asked: OpenQuestion, scope: trio.CancelScope) -> None:
+    while is_open(run.snapshot(), asked.story_id, asked.decision_id):
+        await run.changed()
     scope.cancel()
 
 

@@ -28,7 +28,7 @@ class _Still:
     def pause(self) -> None:
         """Do nothing: lines do not disturb a question."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Do nothing."""
 
     async def refresh(self, hint: Callable[[], str]) -> None:  # noqa: ARG002  lines give no hints
@@ -48,7 +48,7 @@ class PlainView(_Still):
         """Hold lines back while a question is asked."""
         self._held = self._held or []
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Say what was held back."""
         held, self._held = self._held, None
         for line in held or ():
@@ -96,11 +96,11 @@ class LiveView:
         self._output.say(line)
 
     def pause(self) -> None:
-        """Take the dashboard off the screen until `go_on`."""
+        """Take the dashboard off the screen until `resume`."""
         self._paused = True
         self._close()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Draw again."""
         self._paused = False
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isolation.paths import RepositoryPaths
 from runner.core.errors import SystemFaultError
 from runner.core.events.fold import EXIT_DECISIONS, EXIT_DONE
 from runner.core.limits.kill_switches import Switch
@@ -143,6 +144,11 @@ def session_record(
         "conversation": session.conversation or None,
         "agents_per_wave": session.agents_per_wave,
     }
+
+
+def records_checkout(paths: RepositoryPaths) -> Path:
+    """Return the checkout that keeps the records for all worktrees of the repository."""
+    return paths.main_checkout or paths.top
 
 
 def write_run(run: RunSnapshot, checkout: Path) -> None:

@@ -286,8 +286,8 @@ class Orchestrator:
         if story.status is Status.PARKED and answered and gone and self._admitting:
             await self._tools.recorder.record(ev.StoryRequeued(story_id=story_id))
 
-    def look_again(self) -> None:
-        """Think again about what may start, since something outside has changed."""
+    def reconsider(self) -> None:
+        """Decide again what may start, since something outside has changed."""
         self._wake()
 
     async def _close_admission(self) -> None:

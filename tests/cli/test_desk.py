@@ -17,49 +17,35 @@ from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId
 from runner.records.event_log import EventLog
 from runner.records.journal import Journal
+from runner.run.interaction import LiveRun
 from tests.records.sample_runs import RUN, event, snapshot, started
 from tests.report.asking import COLOUR, OVERWRITE, answered, asks
 
 
-class Port:
-    """The run beside the desk: a real recorder over a real journal, and what the screen was told."""
+class Beside(LiveRun):
+    """The run beside the desk: a real event log over a real journal, and what the view was asked for."""
 
     def __init__(self, recorder: EventLog) -> None:
         self.recorder = recorder
         self.screen: list[str] = []
         self.put_offs = 0
         self.given_up = trio.Event()
-        self._changed = trio.Event()
-        recorder.subscribe(lambda _event, _run: self._wake())
+        super().__init__(
+            recorder,
+            answer=self._record,
+            postponed=self._postpone,
+            pause=lambda: self.screen.append("pause"),
+            resume=lambda: self.screen.append("resume"),
+        )
 
-    def snapshot(self) -> RunSnapshot:
-        """Give the run as the recorder has it."""
-        return self.recorder.snapshot
-
-    async def changed(self) -> None:
-        """Wait for the next event."""
-        await self._changed.wait()
-
-    async def answer(self, answer: ev.DecisionAnswered) -> None:
-        """Record it and let the story go on, together."""
+    async def _record(self, answer: ev.DecisionAnswered) -> None:
+        """Record it and requeue the story, together."""
         await self.recorder.record(answer, ev.StoryRequeued(story_id=answer.story_id))
 
-    def put_off(self) -> None:
+    def _postpone(self) -> None:
         """Note that fewer answers will come."""
         self.put_offs += 1
         self.given_up.set()
-
-    def pause(self) -> None:
-        """Note that the screen is taken."""
-        self.screen.append("pause")
-
-    def go_on(self) -> None:
-        """Note that the screen is given back."""
-        self.screen.append("go on")
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
 
 @dataclass(slots=True)
@@ -104,7 +90,7 @@ class Scene:
     """A desk at its terminal, beside its run."""
 
     terminal: Terminal
-    port: Port
+    port: Beside
     desk: TerminalDesk
 
     @property
@@ -128,13 +114,13 @@ async def serving(path: Path, events: list[ev.Event]) -> AsyncIterator[Scene]:
     """Let a desk serve a run for the length of a block."""
     with trio.fail_after(20), open_terminal() as terminal, Journal.open(path / "journal.db") as journal:
         journal.append(events)
-        port = Port(EventLog(store=journal, snapshot=snapshot(journal.events(RUN))))
+        port = Beside(EventLog(store=journal, snapshot=snapshot(journal.events(RUN))))
         desk = TerminalDesk(source=terminal.slave, write=terminal.write)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(desk.serve, port)
             yield Scene(terminal=terminal, port=port, desk=desk)
             nursery.cancel_scope.cancel()
-        assert port.screen.count("pause") == port.screen.count("go on"), "the screen is always given back"
+        assert port.screen.count("pause") == port.screen.count("resume"), "the screen is always given back"
 
 
 PROMPT = "answer [A/B, Enter for later]: "
@@ -152,7 +138,7 @@ async def test_the_desk_rings_shows_the_form_and_records_the_answer(tmp_path: Pa
         assert scene.run.stories[StoryId("a")].status is Status.QUEUED
         assert not scene.desk.waits(scene.run)
         await trio.testing.wait_all_tasks_blocked()
-        assert scene.port.screen == ["pause", "go on"]
+        assert scene.port.screen == ["pause", "resume"]
     with Journal.open(tmp_path / "journal.db") as journal:
         answers = [one.body for one in journal.events(RUN) if isinstance(one.body, ev.DecisionAnswered)]
     assert [(one.decision_id, one.letter, one.by) for one in answers] == [("a-1", "A", "person")]
@@ -288,7 +274,7 @@ async def test_closing_the_desk_takes_the_question_back(tmp_path: Path) -> None:
         assert not scene.desk.waits(scene.run)
         assert scene.run.open_decisions
         await trio.testing.wait_all_tasks_blocked()
-        assert scene.port.screen == ["pause", "go on"]
+        assert scene.port.screen == ["pause", "resume"]
 
 
 async def test_typing_slowly_holds_up_nobody(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId, Tier
 from runner.plan.plan import RunRequest, make_plan
 from runner.run import window as window_keeper
 from runner.run.coordinator import Ended, start_run
-from runner.run.side_tasks import Port
+from runner.run.interaction import LiveRun
 from runner.story.context.memory import largest_peak
 from runner.story.decisions import answer_event
 from runner.story.pipeline import Pipeline
@@ -49,8 +49,8 @@ class Watcher:
     def pause(self) -> None:
         """Hold still."""
 
-    def go_on(self) -> None:
-        """Go on."""
+    def resume(self) -> None:
+        """Continue."""
 
 
 async def _run(repo: Path, view: Watcher, *, sample: ResourceSample | None = None, stories: int = 3) -> Ended:
@@ -292,14 +292,14 @@ class Person:
         """Wait for every question."""
         return bool(run.open_decisions)
 
-    async def serve(self, port: Port) -> None:
+    async def serve(self, run: LiveRun) -> None:
         """Answer whatever is open."""
         while True:
-            for story in port.snapshot().open_decisions:
+            for story in run.snapshot().open_decisions:
                 if story.status is Status.PARKED:
-                    await port.answer(answer_event(port.snapshot(), story.id, self._letter))
+                    await run.answer(answer_event(run.snapshot(), story.id, self._letter))
                     self.answered += 1
-            await port.changed()
+            await run.changed()
 
 
 async def test_an_answer_at_the_desk_lets_the_story_go_on_in_the_same_run(repo: Path) -> None:

@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         )
 
     ended = trio.run(go_on)
-    if not ended.went_on:
+    if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
     code = show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)
     output.say_where(arguments.directory)

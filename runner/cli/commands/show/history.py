@@ -32,12 +32,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Read the records and show what they tell."""
     from isolation.paths import find_repository
     from runner.core.past_runs import past_runs
-    from runner.records.telemetry import load_loops
+    from runner.records.telemetry import load_loops, records_checkout
 
     paths = find_repository(Path(arguments.directory))
     if present := _going_on(arguments.directory):
         output.say(f"run {present} is going on; `autopilot-multi status` shows it")
-    runs = past_runs(load_loops(paths.main_checkout or paths.top))
+    runs = past_runs(load_loops(records_checkout(paths)))
     if arguments.story is None:
         _show_runs(runs, arguments, output)
     else:

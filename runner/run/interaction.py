@@ -1,0 +1,94 @@
+"""The user beside a run: a view that shows it, and a desk that asks questions while stories work.
+
+The command line provides both; the run knows them only by what is declared here.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import trio
+
+from isolation.frozen import frozen
+from runner.core.events import events as ev
+from runner.core.model import RunSnapshot
+from runner.records.event_log import EventLog
+
+
+class View(Protocol):
+    """What the user sees while a run is active."""
+
+    def seen(self, event: ev.Event, run: RunSnapshot) -> None:
+        """Take note of one event; must not block."""
+
+    def say(self, line: str) -> None:
+        """Show one line now."""
+
+    async def refresh(self, hint: Callable[[], str]) -> None:
+        """Keep what is shown current until cancelled; `hint` returns what Ctrl-C would do now."""
+
+    def pause(self) -> None:
+        """Keep still while a question is asked."""
+
+    def resume(self) -> None:
+        """Show the run again."""
+
+
+class LiveRun:
+    """What the desk has of the run: its snapshot, its changes, the view's pauses, and a place for answers.
+
+    `answer` records an answer, so that its story continues; `postponed` reports that the desk waits for
+    fewer answers than before although nothing was recorded. `pause` and `resume` are the view's.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        answer: Callable[[ev.DecisionAnswered], Awaitable[None]],
+        postponed: Callable[[], None],
+        pause: Callable[[], None],
+        resume: Callable[[], None],
+    ) -> None:
+        self.answer = answer
+        self.postponed = postponed
+        self.pause = pause
+        self.resume = resume
+        self._log = log
+        self._change = trio.Event()
+        log.subscribe(self._notice)
+
+    def snapshot(self) -> RunSnapshot:
+        """Return the run as it is now."""
+        return self._log.snapshot
+
+    async def changed(self) -> None:
+        """Wait until something happens to the run after this call."""
+        await self._change.wait()
+
+    def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
+        if not isinstance(event.body, ev.OutputSeen):
+            self._change.set()
+            self._change = trio.Event()
+
+
+class Desk(Protocol):
+    """Where the user answers questions while the run is active."""
+
+    def waits(self, run: RunSnapshot) -> bool:
+        """Return whether an answer is still awaited here."""
+
+    async def serve(self, run: LiveRun) -> None:
+        """Ask whatever is open until cancelled."""
+
+
+@frozen
+class Interaction:
+    """The user's side of one run; without a desk nothing is asked, and `quiet` silences `notify` too."""
+
+    view: View
+    desk: Desk | None = None
+    quiet: bool = False
+
+    def awaits_answer(self, run: RunSnapshot) -> bool:
+        """Return whether the user may still answer a question of this run."""
+        return self.desk is not None and self.desk.waits(run)

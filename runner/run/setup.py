@@ -1,0 +1,142 @@
+"""What a run needs, put together from its plan and its surroundings before the first story starts."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from isolation.frozen import frozen
+from isolation.git.repository import Repository
+from isolation.keeper.client import Keeper
+from isolation.paths import run_dir
+from runner.agents.protocol import Agent
+from runner.core.events import events as ev
+from runner.core.model import ResourceSample, Story, StoryId
+from runner.core.settings import Settings
+from runner.plan.agent_conflicts import crowding, frictions
+from runner.plan.guard import Guarding
+from runner.plan.plan import root_of
+from runner.plan.shared_tree import Sharing, warning_of
+from runner.records.crash_log import write_crash_log
+from runner.records.event_log import EventLog
+from runner.records.history import Past
+from runner.records.journal import Journal, Request
+from runner.run.interaction import Interaction
+from runner.run.orchestrator import AnswerRequest, StopRequest, World
+from runner.story.context.budget import Purse
+from runner.story.context.context import Tools
+from runner.story.context.memory import Meter, largest_peak
+from runner.story.context.stop import StopControl
+
+SECONDS_PER_HOUR = 3600
+NO_IDENTITY = (
+    "git has no identity configured here, so checkpoints are committed under the name autopilot-multi; "
+    "`git config user.name` and `user.email` set yours"
+)
+
+Sampler = Callable[[Path], ResourceSample]
+
+
+@frozen
+class Assignment:
+    """Which agent carries which story, in which order, under which settings, in which repository."""
+
+    repository: Repository
+    settings: Settings
+    stories: Sequence[Story]
+    agents: Mapping[StoryId, Agent]
+    retry_failed: bool = False
+
+    @property
+    def worktree_root(self) -> Path:
+        """The folder of the story worktrees."""
+        return root_of(self.repository, self.settings)
+
+    @property
+    def byproducts(self) -> tuple[str, ...]:
+        """What these agents leave in the tree, as patterns for git to ignore."""
+        return tuple(sorted({each for agent in self.agents.values() for each in agent.traits.litter}))
+
+
+def exclude_byproducts(assignment: Assignment) -> None:
+    """Have git ignore what is not a story's work: our own files, and what agents leave in the tree."""
+    for pattern in ("/.orchestrator/", *assignment.byproducts):
+        assignment.repository.exclude(pattern)
+
+
+def opening_notes(journal: Journal, assignment: Assignment) -> tuple[ev.Noted, ...]:
+    """Return what the user should know about the surroundings before anything starts."""
+    repository, settings, root = assignment.repository, assignment.settings, assignment.worktree_root
+    conflicts = frictions(assignment.agents.values(), repository, settings, root)
+    conflicts += crowding(assignment.stories, assignment.agents, settings)
+    lines = (
+        *journal.notes,
+        "" if repository.has_identity else NO_IDENTITY,
+        warning_of(repository, settings, root),
+        *(conflict.line for conflict in conflicts),
+    )
+    return tuple(ev.Noted(message=line) for line in lines if line)
+
+
+def make_tools(
+    assignment: Assignment,
+    *,
+    log: EventLog,
+    keeper: Keeper,
+    control: StopControl,
+    guarding: Guarding,
+    sharing: Sharing | None,
+    past: Mapping[StoryId, Past],
+) -> Tools:
+    """Put together what every story of the run shares; the run's time starts to count."""
+    settings = assignment.settings
+    return Tools(
+        repository=assignment.repository,
+        keeper=keeper,
+        meter=Meter(largest=largest_peak(log.snapshot)),
+        recorder=log,
+        control=control,
+        settings=settings,
+        worktree_root=assignment.worktree_root,
+        guarding=guarding,
+        populate=trio.CapacityLimiter(os.cpu_count() or 1),
+        deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
+        purse=Purse(settings, lambda: log.snapshot),
+        retry_failed=assignment.retry_failed,
+        past=past,
+        sharing=sharing,
+    )
+
+
+def make_world(tools: Tools, journal: Journal, sample: Sampler, interaction: Interaction) -> World:
+    """Return the orchestrator's access to the machine, to other terminals and to the user."""
+    run_id = tools.recorder.snapshot.run_id
+    crashes = run_dir(tools.repository.common_dir, run_id)
+
+    def requests(last: int) -> list[StopRequest | AnswerRequest]:
+        found = (_request(request) for request in journal.requests_after(run_id, last))
+        return [request for request in found if request is not None]
+
+    return World(
+        sample=partial(sample, tools.worktree_root),
+        requests=requests,
+        write_crash=lambda error: write_crash_log(error, crashes),
+        attended=lambda: interaction.awaits_answer(tools.recorder.snapshot),
+    )
+
+
+def _request(request: Request) -> StopRequest | AnswerRequest | None:
+    """Read what another terminal asks; kinds that only a newer version knows are ignored."""
+    if request.kind == "stop":
+        return StopRequest(id=request.id, story_id=request.story_id, now=bool(request.data.get("now")))
+    if request.kind == "answer" and request.story_id is not None:
+        answered = ev.DecisionAnswered(
+            story_id=request.story_id,
+            decision_id=str(request.data.get("decision", "")),
+            letter=str(request.data.get("letter", "")),
+            by="person",
+        )
+        return AnswerRequest(id=request.id, event=answered)
+    return None
