@@ -361,20 +361,6 @@ class RunSnapshot:
 
 
 @frozen
-class StoryResult:
-    """What a pipeline hands back: a verdict, why, and the next command to type."""
-
-    story_id: StoryId
-    verdict: Status
-    reason: str
-    next: str = ""
-    commit: str | None = None
-    commits: int = 0
-    kill_switch: KillSwitch | None = None
-    blocked_by: tuple[StoryId, ...] = ()
-
-
-@frozen
 class ResourceSample:
     """What the machine had at one instant; None is unknown, which is neither good nor bad.
 

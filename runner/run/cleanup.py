@@ -9,7 +9,7 @@ from isolation.git.repository import offload
 from isolation.worktree.removal import close_path, sweep_trash
 from runner.core.events.events import WorkspaceClosed
 from runner.core.model import Status
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 
 PATIENCE_SECONDS = 2.0
 
@@ -27,7 +27,7 @@ async def sweep(root: Path, say: Callable[[str], None]) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def tidy(tools: Tools, say: Callable[[str], None]) -> None:
+async def tidy(tools: RunContext, say: Callable[[str], None]) -> None:
     """Close the worktrees of finished stories and empty the trash; what is of value stays."""
     await sweep(tools.worktree_root, say)
     if tools.sharing:

@@ -49,7 +49,7 @@ from runner.run.orchestrator import Orchestrator
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_tools, make_world, opening_notes
 from runner.run.side_tasks import aggregating, asking, notifying, refreshing
 from runner.run.signals import EndedBy, ctrl_c, listening
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import StopControl
 from runner.story.other_sessions import visible
@@ -260,7 +260,7 @@ def _tune_interpreter() -> None:
 @asynccontextmanager
 async def _tools(
     assignment: Assignment, journal: Journal, log: EventLog, keeper: Keeper, control: StopControl
-) -> AsyncIterator[Tools]:
+) -> AsyncIterator[RunContext]:
     """Open what the stories share, for as long as the orchestrator works."""
     repository, settings, root = assignment.repository, assignment.settings, assignment.worktree_root
     guarding = await offload(guarding_of, repository.paths, settings, root)
@@ -273,7 +273,7 @@ async def _tools(
 
 
 async def _orchestrate(
-    assignment: Assignment, tools: Tools, journal: Journal, interaction: Interaction, sample: Sampler
+    assignment: Assignment, tools: RunContext, journal: Journal, interaction: Interaction, sample: Sampler
 ) -> None:
     """Let the orchestrator carry the stories, with everything that runs beside it."""
     world = make_world(tools, journal, sample, interaction)

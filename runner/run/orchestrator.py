@@ -30,10 +30,10 @@ from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
 from runner.run.window import WindowKeeper
 from runner.story import results as verdicts
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.context.stop import Level
 from runner.story.decisions import answer_event
-from runner.story.pipeline import Pipeline, finished
+from runner.story.pipeline import Pipeline
 from runner.story.workspace import intent
 
 REQUEST_SECONDS = 0.3
@@ -86,7 +86,7 @@ class Orchestrator:
     """Carries an ordered backlog; one instance a run."""
 
     def __init__(
-        self, *, order: Sequence[Story], agents: Mapping[StoryId, Agent], tools: Tools, world: World
+        self, *, order: Sequence[Story], agents: Mapping[StoryId, Agent], tools: RunContext, world: World
     ) -> None:
         self._order = order
         self._agents = agents
@@ -134,8 +134,7 @@ class Orchestrator:
             )
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
             bodies += [
-                finished(verdicts.skipped(skip.story_id, skip.reason, skip.blocked_by))
-                for skip in decision.skip
+                verdicts.skipped(skip.story_id, skip.reason, skip.blocked_by) for skip in decision.skip
             ]
             for skip in decision.skip:
                 self._take_back(skip.story_id)
@@ -157,7 +156,7 @@ class Orchestrator:
         for story_id in asked:
             self._take_back(story_id)
         if asked:
-            verdict = (finished(verdicts.stopped(story_id, run.run_id, found)) for story_id in asked)
+            verdict = (verdicts.stopped(story_id, run.run_id, found) for story_id in asked)
             await self._tools.recorder.record(*verdict)
 
     async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
@@ -225,7 +224,7 @@ class Orchestrator:
             if isinstance(error, OSError):
                 reason = f"the machine refused: {error}"
             if not recorder.snapshot.stories[story.id].status.final:
-                await recorder.record(finished(verdicts.failed(story.id, reason, next_=f"see {log}")))
+                await recorder.record(verdicts.failed(story.id, reason, next_=f"see {log}"))
             else:
                 await recorder.record(ev.Noted(story_id=story.id, message=f"{reason} (see {log})"))
         else:
@@ -297,7 +296,7 @@ class Orchestrator:
         ended_by = snapshot.kill_switch or Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         if ended_by.name == Switch.SPIRAL:
             ended_by = Switch.COHORT.tripped(f"ended with its cohort: {ended_by.detail}")
-        bodies = [finished(verdicts.stopped(story.id, snapshot.run_id, ended_by)) for story in left]
+        bodies = [verdicts.stopped(story.id, snapshot.run_id, ended_by) for story in left]
         if bodies:
             await self._tools.recorder.record(*bodies)
 

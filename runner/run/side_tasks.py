@@ -12,7 +12,7 @@ from isolation.git.repository import offload
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, StoryId
 from runner.run.interaction import Desk, LiveRun, View
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.decisions import attention, open_questions
 
 AGGREGATE_SECONDS = 1.0
@@ -46,7 +46,7 @@ async def asking(desk: Desk | None, run: LiveRun) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def notifying(tools: Tools, *, quiet: bool) -> AsyncIterator[None]:
+async def notifying(tools: RunContext, *, quiet: bool) -> AsyncIterator[None]:
     """Run the user's `notify` command for every question, all of them before the block is left."""
     send, receive = trio.open_memory_channel[StoryId](_MOST_NOTICES)
 
@@ -72,7 +72,7 @@ async def notifying(tools: Tools, *, quiet: bool) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def aggregating(tools: Tools) -> AsyncIterator[None]:
+async def aggregating(tools: RunContext) -> AsyncIterator[None]:
     """Keep the aggregated state file current: after every event that changes it, and once more at the end."""
     send, receive = trio.open_memory_channel[None](1)
 
@@ -94,7 +94,7 @@ async def aggregating(tools: Tools) -> AsyncIterator[None]:
     await offload(_aggregate, tools)
 
 
-def _aggregate(tools: Tools) -> None:
+def _aggregate(tools: RunContext) -> None:
     from runner.flows.overview import write_aggregate
 
     write_aggregate(tools.recorder.snapshot, tools.repository.top)

@@ -10,7 +10,7 @@ import trio
 from runner.core.events import events as ev
 from runner.core.model import ResourceSample, Status
 from runner.core.schedule.window import FIXED, Limit, Needs, Window, first, follow, least_need, limit
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 
 TICK_SECONDS = 2.0
 
@@ -18,7 +18,7 @@ TICK_SECONDS = 2.0
 class WindowKeeper:
     """Lets the window of one run follow the machine; `sample` blocks and is called in a thread."""
 
-    def __init__(self, *, tools: Tools, sample: Callable[[], ResourceSample]) -> None:
+    def __init__(self, *, tools: RunContext, sample: Callable[[], ResourceSample]) -> None:
         self._tools = tools
         self._sample = sample
 

@@ -18,12 +18,12 @@ from runner.core.agent_question import from_result
 from runner.core.events import events as ev
 from runner.core.flow import QUICK, FlowStep, step, transition
 from runner.core.limits.stuck import Recovery, question_digest, recovery
-from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StoryResult, StorySnapshot
+from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StorySnapshot
 from runner.plan.shared_tree import state_folder
 from runner.records.history import Past
 from runner.story import results as verdicts
 from runner.story.answers import Effect, concerns_session, effect_of, words_for
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.decisions import recommended
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Brief:
 class Stepping:
     """One story's way through its flow."""
 
-    def __init__(self, workspace: Workspace, *, story: Story, tools: Tools) -> None:
+    def __init__(self, workspace: Workspace, *, story: Story, tools: RunContext) -> None:
         self._story = story
         self._tools = tools
         self._record = tools.recorder.record
@@ -278,7 +278,7 @@ class Stepping:
             if answered is not None:
                 await self._record(answered)
 
-    async def act_on_answer(self) -> StoryResult | None:
+    async def act_on_answer(self) -> ev.StoryFinished | None:
         """Do what a person chose; while nobody has, the story is parked."""
         decision = self._now.decision
         if decision is None:
@@ -338,13 +338,13 @@ class Stepping:
         return tuple(ev.Remembered(story_id=self._story.id, topic=topic, text=text) for topic, text in kept)
 
 
-async def open_stepping(workspace: Workspace, story: Story, tools: Tools) -> Stepping:
+async def open_stepping(workspace: Workspace, story: Story, tools: RunContext) -> Stepping:
     """Begin a story's way through its flow; reads its state file, if the flow has one."""
     begin = partial(Stepping, workspace, story=story, tools=tools)
     return begin() if story.flow == QUICK.name else await offload(begin)
 
 
-def _open_state(workspace: Workspace, story: Story, tools: Tools) -> "StoryState":
+def _open_state(workspace: Workspace, story: Story, tools: RunContext) -> "StoryState":
     """Open the state file of a story that follows a flow; loaded here, since most stories do not."""
     from runner.flows.story_state import StoryState
 

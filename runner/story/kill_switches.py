@@ -31,9 +31,9 @@ from runner.core.limits.kill_switches import (
 )
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
-from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Story, StoryResult, StorySnapshot, Tier, Usage
+from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Story, StorySnapshot, Tier, Usage
 from runner.core.text.instants import clock
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.context.stop import Level
 from runner.story.session.selector import Selector, selector_for
 from runner.story.session.session import SessionVerdict
@@ -70,7 +70,7 @@ class Abort(Protocol):
 class SessionRunner(Protocol):
     """Runs one session to its end, and says whether that was the story's end too."""
 
-    async def __call__(self, allowance: Amount) -> StoryResult | None:
+    async def __call__(self, allowance: Amount) -> ev.StoryFinished | None:
         """Run it; it should spend no more than its allowance."""
 
 
@@ -91,7 +91,7 @@ class StoryLoop:
         self,
         *,
         story: Story,
-        tools: Tools,
+        tools: RunContext,
         agent: str = "",
         senses: Senses | None = None,
         chance: Callable[[], float] = random.random,
@@ -121,7 +121,7 @@ class StoryLoop:
         if found is not None:
             return found
         while True:
-            part = self._tools.purse.take(self._story.id)
+            part = self._tools.budget.take(self._story.id)
             if part is not None:
                 return part
             await self._budget_or_stop()
@@ -131,7 +131,7 @@ class StoryLoop:
 
     async def iterate(
         self, workspace: Workspace, run_session: SessionRunner
-    ) -> KillSwitch | choose.Question | StoryResult | None:
+    ) -> KillSwitch | choose.Question | ev.StoryFinished | None:
         """Run one session, if it may start; what it had set aside comes back with its end."""
         admitted = await self.admit(workspace)
         if not isinstance(admitted, Amount):
@@ -139,7 +139,7 @@ class StoryLoop:
         try:
             return await run_session(admitted)
         finally:
-            self._tools.purse.give_back(self._story.id)
+            self._tools.budget.give_back(self._story.id)
 
     def halted(self) -> KillSwitch | None:
         """Tell why not even a verify command may start any more."""
@@ -275,7 +275,7 @@ class StoryLoop:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(stopped)
-            await self._tools.purse.changed()
+            await self._tools.budget.changed()
             nursery.cancel_scope.cancel()
 
     def _cohort(self) -> str:
@@ -312,7 +312,7 @@ class StoryLoop:
         )
 
 
-def _senses(story: Story, tools: Tools) -> Senses:
+def _senses(story: Story, tools: RunContext) -> Senses:
     return Senses(
         selector=selector_for(tools),
         tier=lambda: tools.recorder.snapshot.tier,

@@ -26,7 +26,7 @@ from runner.core.schedule.exclusivity import (
 )
 from runner.core.text.names import branch_of
 from runner.machine.registry import Registry, SessionEntry
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.context.stop import Level
 from runner.story.presence import Presence, present
 
@@ -37,7 +37,7 @@ _KINDS = frozenset({choose.QuestionKind.BLOCKED, choose.QuestionKind.PROMOTION})
 
 
 @asynccontextmanager
-async def visible(tools: Tools) -> AsyncIterator[None]:
+async def visible(tools: RunContext) -> AsyncIterator[None]:
     """Let others see the run while the block goes on; what is long dead in the registry goes first."""
     registry, run_id = _registry(tools), tools.recorder.snapshot.run_id
     try:
@@ -56,7 +56,7 @@ async def visible(tools: Tools) -> AsyncIterator[None]:
         yield
 
 
-def session_visible(session_id: str, story: Story, tools: Tools) -> AbstractAsyncContextManager[Presence]:
+def session_visible(session_id: str, story: Story, tools: RunContext) -> AbstractAsyncContextManager[Presence]:
     """Let others see one session of a story while the block goes on."""
     entry = _registry(tools).entry(
         session_id,
@@ -69,7 +69,7 @@ def session_visible(session_id: str, story: Story, tools: Tools) -> AbstractAsyn
     return _visible(entry, tools)
 
 
-async def held_up(story: Story, tools: Tools, ask: Callable[[choose.Question], Awaitable[None]]) -> bool:
+async def held_up(story: Story, tools: RunContext, ask: Callable[[choose.Question], Awaitable[None]]) -> bool:
     """Look who else is at work before a session starts; True when the story asked or waited instead.
 
     The caller then begins again from the top: an answer, a stop or a kill-switch may have come.
@@ -92,7 +92,7 @@ async def held_up(story: Story, tools: Tools, ask: Callable[[choose.Question], A
     return True
 
 
-async def _outcome(story: Story, tools: Tools) -> AdmissionResult:
+async def _outcome(story: Story, tools: RunContext) -> AdmissionResult:
     """Ask the registry; one that cannot be read is noted, and holds nobody up."""
     run_id = tools.recorder.snapshot.run_id
     try:
@@ -119,7 +119,7 @@ def _question(story: Story, found: AdmissionResult) -> choose.Question:
     return choose.blocked(others=who, mode=story.mode if runs_alone(story.mode) else "")
 
 
-def _chosen(story_id: StoryId, tools: Tools) -> tuple[choose.QuestionKind | None, str]:
+def _chosen(story_id: StoryId, tools: RunContext) -> tuple[choose.QuestionKind | None, str]:
     """Give what a person last chose about other sessions, in this story."""
     for decision in reversed(tools.recorder.snapshot.stories[story_id].decided):
         question = choose.from_json(decision.question)
@@ -128,18 +128,18 @@ def _chosen(story_id: StoryId, tools: Tools) -> tuple[choose.QuestionKind | None
     return None, ""
 
 
-def _registry(tools: Tools) -> Registry:
+def _registry(tools: RunContext) -> Registry:
     return Registry(tools.repository.common_dir)
 
 
-def _visible(entry: SessionEntry, tools: Tools) -> AbstractAsyncContextManager[Presence]:
+def _visible(entry: SessionEntry, tools: RunContext) -> AbstractAsyncContextManager[Presence]:
     def note(message: str) -> None:
         _note(tools, message)
 
     return present(_registry(tools), entry, note=note, clock=tools.recorder.now)
 
 
-def _note(tools: Tools, message: str, story_id: StoryId | None = None) -> None:
+def _note(tools: RunContext, message: str, story_id: StoryId | None = None) -> None:
     """Say something once a run."""
     said = {(one.story_id, one.message) for one in tools.recorder.snapshot.notes}
     if (story_id, message) not in said:

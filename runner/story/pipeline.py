@@ -4,7 +4,6 @@ Every act is idempotent and stands between an intent and its acknowledgement in 
 what is acknowledged is never repeated. A failure in here is this story's alone.
 """
 
-from dataclasses import asdict
 from functools import partial
 
 import trio
@@ -29,11 +28,10 @@ from runner.core.model import (
     RunId,
     Status,
     Story,
-    StoryResult,
     StorySnapshot,
 )
 from runner.story import results as verdicts
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.flow_steps import DONE_NUMBER, Stepping, open_stepping
 from runner.story.kill_switches import StoryLoop
 from runner.story.other_sessions import held_up
@@ -53,7 +51,9 @@ class Pipeline:
     it has its `slot` the story's workspace is made, and nothing else.
     """
 
-    def __init__(self, *, story: Story, agent: Agent, tools: Tools, torn: bool, slot: trio.Event) -> None:
+    def __init__(
+        self, *, story: Story, agent: Agent, tools: RunContext, torn: bool, slot: trio.Event
+    ) -> None:
         self._story = story
         self._tools = tools
         self._slot = slot
@@ -96,15 +96,15 @@ class Pipeline:
             await self._record(ev.WorkspaceClosed(story_id=self._story.id, removed=removed, reason=reason))
             await offload(partial(thin_trash, most=MOST_TRASH), self._tools.worktree_root)
 
-    async def _finish(self, result: StoryResult) -> None:
+    async def _finish(self, result: ev.StoryFinished) -> None:
         """Give the verdict, and go on once it is durable.
 
         Others need not wait for that: whatever led to it is recorded, and a resume comes to it again.
         """
-        self._tools.recorder.defer(finished(result))
+        self._tools.recorder.defer(result)
         await self._record()
 
-    async def _carry(self, workspace: Workspace, stepping: Stepping) -> StoryResult:
+    async def _carry(self, workspace: Workspace, stepping: Stepping) -> ev.StoryFinished:
         """Go from wherever the story stands to its verdict."""
         if not self._now.sessions and not await self._hook("after_create", workspace):
             return self._hook_failed("hook after_create")
@@ -117,7 +117,7 @@ class Pipeline:
 
     async def _advance(  # noqa: PLR0911  one return a thing to do
         self, workspace: Workspace, stepping: Stepping
-    ) -> StoryResult | None:
+    ) -> ev.StoryFinished | None:
         """Do the one thing that comes next; what was begun is finished first."""
         now = self._now
         if now.decision is not None:
@@ -139,7 +139,7 @@ class Pipeline:
             return await self._work(workspace, stepping)
         return await self._conclude(workspace, stepping)
 
-    async def _work(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
+    async def _work(self, workspace: Workspace, stepping: Stepping) -> ev.StoryFinished | None:
         """Run one work session, if it may start; a result ends the story, None goes on."""
         found = self._loop.objection()
         if found is not None:
@@ -157,7 +157,7 @@ class Pipeline:
 
     async def _session(
         self, workspace: Workspace, stepping: Stepping, allowance: Amount
-    ) -> StoryResult | None:
+    ) -> ev.StoryFinished | None:
         if not await self._hook("before_run", workspace):
             return self._hook_failed("hook before_run")
         if not await stepping.begin():
@@ -176,7 +176,7 @@ class Pipeline:
             await self._record(ev.Noted(story_id=self._story.id, message=complaint))
         return await self._follow_up(verdict, stepping)
 
-    async def _follow_up(self, verdict: SessionVerdict, stepping: Stepping) -> StoryResult | None:
+    async def _follow_up(self, verdict: SessionVerdict, stepping: Stepping) -> ev.StoryFinished | None:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
         if self._now.ending is not None:
             return None  # the loop ends once the work is committed
@@ -237,7 +237,7 @@ class Pipeline:
         if spiral:
             await self._record(*spiral)
 
-    async def _conclude(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
+    async def _conclude(self, workspace: Workspace, stepping: Stepping) -> ev.StoryFinished | None:
         """Judge the committed work by its claim, its artifacts and its commands; then the next step."""
         failure = None
         if self._story.owns or stepping.keeps_file:
@@ -277,7 +277,7 @@ class Pipeline:
         claim = claims.compile(self._story.owns, folding=folds_case(self._repository.top))
         return claim.foreign(path for path in changed if path != stepping.state_name)
 
-    async def _verify(self, workspace: Workspace, stepping: Stepping) -> StoryResult | None:
+    async def _verify(self, workspace: Workspace, stepping: Stepping) -> ev.StoryFinished | None:
         """Run what is left of the verify commands; afterwards `implemented` tells whether all passed."""
         for command in self._sessions.verify_commands[self._now.verified :]:
             await self._place.require_there(workspace)
@@ -298,7 +298,7 @@ class Pipeline:
                     continue
         return None
 
-    async def _passed(self, workspace: Workspace) -> StoryResult:
+    async def _passed(self, workspace: Workspace) -> ev.StoryFinished:
         now = self._now
         commit, commits = now.commit or workspace.base, now.commits
         proof = "verified" if self._sessions.verify_commands else "no verify commands"
@@ -314,7 +314,7 @@ class Pipeline:
             return self._done(workspace, commit, commits, reason)
         return await offload(self._done, workspace, commit, commits, reason)
 
-    def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> StoryResult:
+    def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> ev.StoryFinished:
         return verdicts.done(
             self._story.id,
             branch=self._place.name or self._repository.name_of_branch(workspace.branch),
@@ -337,16 +337,16 @@ class Pipeline:
         kept = tuple(glob for glob in self._story.owns if glob not in idle)
         return kept if any(not glob.startswith("!") for glob in kept) else self._story.owns
 
-    def _stopped_by_person(self) -> StoryResult:
+    def _stopped_by_person(self) -> ev.StoryFinished:
         return self._stopped(Switch.USER_ABORT.tripped(STOPPED_BY_USER))
 
-    def _stopped(self, found: KillSwitch) -> StoryResult:
+    def _stopped(self, found: KillSwitch) -> ev.StoryFinished:
         return verdicts.stopped(self._story.id, self._run_id, found)
 
     async def _hook(self, name: str, workspace: Workspace) -> bool:
         return await run_hook(name, workspace=workspace, story_id=self._story.id, tools=self._tools)
 
-    def _hook_failed(self, name: str) -> StoryResult:
+    def _hook_failed(self, name: str) -> ev.StoryFinished:
         log = hook_log(name, story_id=self._story.id, tools=self._tools)
         return verdicts.failed(self._story.id, f"{name} failed", next_=f"see {log}")
 
@@ -362,17 +362,3 @@ def _denied(verdict: SessionVerdict) -> str:
     if not denied:
         return ""
     return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
-
-
-def finished(result: StoryResult) -> ev.StoryFinished:
-    """Put a result into the form that the journal keeps."""
-    return ev.StoryFinished(
-        story_id=result.story_id,
-        verdict=result.verdict,
-        reason=result.reason,
-        next=result.next,
-        commit=result.commit,
-        commits=result.commits,
-        kill_switch=asdict(result.kill_switch) if result.kill_switch else None,
-        blocked_by=result.blocked_by,
-    )

@@ -1,21 +1,23 @@
-"""From what happened to a story's result: the verdict, the reason in words, and the next command to type."""
+"""A story's result, as it is recorded: the verdict, the reason, and the next command to type."""
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 
-from runner.core.model import KillSwitch, RunId, Status, StoryId, StoryResult
+from runner.core.events.events import StoryFinished
+from runner.core.model import KillSwitch, RunId, Status, StoryId
 
 
 def done(
     story_id: StoryId, *, branch: str, commit: str, commits: int, reason: str, owned: Sequence[str] = ()
-) -> StoryResult:
-    """Say that its work is committed, and what speaks for it; in a shared tree with what the story owns.
+) -> StoryFinished:
+    """Return the result of a story whose work is committed; in a shared tree with what the story owns.
 
-    `branch` is what git takes for its branch. Each of the globs in `owned` must match something, or git
-    refuses the command.
+    `branch` is a name that git resolves to its branch. Each of the globs in `owned` must match something, or
+    git refuses the command.
     """
     take = _taking(branch, owned) if owned else f"git merge {branch}"
-    return StoryResult(
+    return StoryFinished(
         story_id=story_id,
         verdict=Status.DONE,
         reason=reason,
@@ -26,19 +28,19 @@ def done(
 
 
 def _taking(branch: str, owned: Sequence[str]) -> str:
-    """Give the command that commits what lies in a shared tree already; a merge would refuse to touch it."""
-    taken_back = [glob.startswith("!") for glob in owned]
-    if taken_back != sorted(taken_back):
-        return f"git log -p {branch}"  # git knows no order among the globs of a command
+    """Return the command that commits what is in a shared tree already; a merge would refuse to touch it."""
+    excluded = [glob.startswith("!") for glob in owned]
+    if excluded != sorted(excluded):
+        return f"git log -p {branch}"  # for git, the globs of a command have no order
     magic = {False: ":(top,glob)", True: ":(top,exclude,glob)"}
     globs = [magic[glob.startswith("!")] + glob.removeprefix("!") for glob in owned]
     paths = shlex.join(f"{glob}**" if glob.endswith("/") else glob for glob in globs)
     return f"git add -- {paths} && git commit -C {branch} -- {paths}"
 
 
-def no_work(story_id: StoryId, *, commit: str) -> StoryResult:
-    """Say that it ran well and changed nothing."""
-    return StoryResult(
+def no_work(story_id: StoryId, *, commit: str) -> StoryFinished:
+    """Return the result of a story that succeeded and changed nothing."""
+    return StoryFinished(
         story_id=story_id,
         verdict=Status.NO_WORK,
         reason="the session changed nothing",
@@ -47,9 +49,9 @@ def no_work(story_id: StoryId, *, commit: str) -> StoryResult:
     )
 
 
-def failed(story_id: StoryId, reason: str, *, next_: str = "") -> StoryResult:
-    """Say that it could not be brought to its end."""
-    return StoryResult(
+def failed(story_id: StoryId, reason: str, *, next_: str = "") -> StoryFinished:
+    """Return the result of a story that could not be completed."""
+    return StoryFinished(
         story_id=story_id,
         verdict=Status.FAILED,
         reason=reason,
@@ -57,9 +59,9 @@ def failed(story_id: StoryId, reason: str, *, next_: str = "") -> StoryResult:
     )
 
 
-def parked(story_id: StoryId, question: str) -> StoryResult:
-    """Say that a person must decide."""
-    return StoryResult(
+def parked(story_id: StoryId, question: str) -> StoryFinished:
+    """Return the result of a story that waits for a decision."""
+    return StoryFinished(
         story_id=story_id,
         verdict=Status.PARKED,
         reason=f"needs a decision: {question}",
@@ -67,21 +69,21 @@ def parked(story_id: StoryId, question: str) -> StoryResult:
     )
 
 
-def stopped(story_id: StoryId, run_id: RunId, switch: KillSwitch) -> StoryResult:
-    """Say that its loop was ended before its flow was."""
-    return StoryResult(
+def stopped(story_id: StoryId, run_id: RunId, switch: KillSwitch) -> StoryFinished:
+    """Return the result of a story that a kill-switch ended before its flow was complete."""
+    return StoryFinished(
         story_id=story_id,
         verdict=Status.STOPPED,
         reason=switch.detail,
         next=f"autopilot-multi resume {run_id}",
-        kill_switch=switch,
+        kill_switch=asdict(switch),
     )
 
 
-def skipped(story_id: StoryId, reason: str, blocked_by: tuple[StoryId, ...]) -> StoryResult:
-    """Say that it never started, and because of whom."""
+def skipped(story_id: StoryId, reason: str, blocked_by: tuple[StoryId, ...]) -> StoryFinished:
+    """Return the result of a story that never started because of others."""
     first = blocked_by[0] if blocked_by else story_id
-    return StoryResult(
+    return StoryFinished(
         story_id=story_id,
         verdict=Status.SKIPPED,
         reason=reason,

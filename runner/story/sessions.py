@@ -25,7 +25,7 @@ from runner.core.limits.stuck import Stuck
 from runner.core.model import VERIFY, KillSwitch, Outcome, SessionKind, Step, Story, StorySnapshot, Usage
 from runner.core.schedule.tiers import agents_per_wave
 from runner.plan.settings.prompt_template import load_template
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.flow_steps import Brief
 from runner.story.other_sessions import session_visible
 from runner.story.session.artifacts import ArtifactWatch
@@ -41,7 +41,7 @@ Objection = Callable[[], KillSwitch | None]
 class StorySessions:
     """Runs work and verify sessions for one story, each under its own number, log and files."""
 
-    def __init__(self, *, story: Story, agent: Agent, tools: Tools) -> None:
+    def __init__(self, *, story: Story, agent: Agent, tools: RunContext) -> None:
         self._story = story
         self._agent = agent
         self._tools = tools

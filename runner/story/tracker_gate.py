@@ -14,7 +14,7 @@ from runner.core.flow import FlowStep
 from runner.core.model import Decision, StoryId, StorySnapshot
 from runner.flows.story_state import StoryState
 from runner.flows.tracker import Detection, TrackerName, detect, gate, mark_pending
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.session.hooks import run_aside
 
 WITHOUT_TRACKER = "B"
@@ -23,7 +23,9 @@ WITHOUT_TRACKER = "B"
 class TrackerGate:
     """One story's dealings with its work item tracker."""
 
-    def __init__(self, workspace: Workspace, *, story_id: StoryId, state: StoryState, tools: Tools) -> None:
+    def __init__(
+        self, workspace: Workspace, *, story_id: StoryId, state: StoryState, tools: RunContext
+    ) -> None:
         self._workspace = workspace
         self._story_id = story_id
         self._state = state

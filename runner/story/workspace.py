@@ -16,12 +16,12 @@ from isolation.worktree.opening import require_there
 from runner.core.events import events as ev
 from runner.core.model import Story, StorySnapshot
 from runner.core.text.names import branch_of
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 
 A_MOMENT = 0.05
 
 
-def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
+def intent(story: Story, tools: RunContext) -> ev.WorkspacePlanned:
     """Say which workspace is about to be made, before it is."""
     return ev.WorkspacePlanned(
         story_id=story.id,
@@ -33,7 +33,7 @@ def intent(story: Story, tools: Tools) -> ev.WorkspacePlanned:
 class StoryPlace:
     """The place of one story whose `intent` is recorded; `torn` tells that an earlier one came to nothing."""
 
-    def __init__(self, *, story: Story, tools: Tools, torn: bool, slot: trio.Event) -> None:
+    def __init__(self, *, story: Story, tools: RunContext, torn: bool, slot: trio.Event) -> None:
         self._story = story
         self._tools = tools
         self._torn = torn

@@ -20,9 +20,9 @@ from runner.core.settings import Settings
 from runner.plan.settings.json_form import to_json as settings_to_json
 from runner.records.event_log import EventLog
 from runner.run.orchestrator import Orchestrator, World
-from runner.story.context.budget import Purse
-from runner.story.context.context import Tools
-from runner.story.context.memory import Meter
+from runner.story.context.budget import BudgetLedger
+from runner.story.context.context import RunContext
+from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import Level, StopControl
 from tests.simulation.machine import (
     GB,
@@ -150,7 +150,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
     blank = RunSnapshot(run_id=RunId("simulated"), started_at=0.0)
     recorder = EventLog(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
     control = StopControl()
-    tools = Tools(
+    tools = RunContext(
         repository=cast(Any, repository),
         keeper=cast(Any, keeper),
         recorder=recorder,
@@ -159,8 +159,8 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
         worktree_root=repository.top,
         populate=trio.CapacityLimiter(2),
         deadline=began + settings.max_hours * SECONDS_AN_HOUR,
-        meter=Meter(),
-        purse=Purse(settings, lambda: recorder.snapshot),
+        meter=MemoryMeter(),
+        budget=BudgetLedger(settings, lambda: recorder.snapshot),
     )
     started = ev.RunStarted(
         base="0" * 40,

@@ -20,9 +20,9 @@ from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.records.event_log import EventLog
 from runner.story import other_sessions as neighbours
-from runner.story.context.budget import Purse
-from runner.story.context.context import Tools
-from runner.story.context.memory import Meter
+from runner.story.context.budget import BudgetLedger
+from runner.story.context.context import RunContext
+from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import Level, StopControl
 from runner.story.other_sessions import held_up
 from tests.machine.registering import another_session
@@ -38,7 +38,7 @@ class Memory:
         """Take the events."""
 
 
-def _tools(repo: Path, *, isolation: str) -> Tools:
+def _tools(repo: Path, *, isolation: str) -> RunContext:
     begun = ev.Event(
         run_id=RUN,
         at=time.time(),
@@ -53,14 +53,14 @@ def _tools(repo: Path, *, isolation: str) -> Tools:
     )
     recorder = EventLog(store=Memory(), snapshot=fold(RUN, [begun]))
     settings = Settings(bg_isolation=isolation)
-    return Tools(
+    return RunContext(
         repository=Repository.open(repo),
         keeper=cast("Any", None),  # nothing is started here
         recorder=recorder,
         control=StopControl(),
         settings=settings,
-        meter=Meter(),
-        purse=Purse(settings, lambda: recorder.snapshot),
+        meter=MemoryMeter(),
+        budget=BudgetLedger(settings, lambda: recorder.snapshot),
         worktree_root=repo.parent / "trees",
         populate=trio.CapacityLimiter(1),
         deadline=0.0,
@@ -70,7 +70,7 @@ def _tools(repo: Path, *, isolation: str) -> Tools:
 class Person:
     """Remembers what was asked, and answers."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: RunContext) -> None:
         self._recorder = tools.recorder
         self.asked: list[choose.Question] = []
 

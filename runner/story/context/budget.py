@@ -9,7 +9,7 @@ from runner.core.model import RunSnapshot, SessionKind, StoryId
 from runner.core.settings import Settings
 
 
-class Purse:
+class BudgetLedger:
     """Hands out parts of the budget; one story has one part at a time."""
 
     def __init__(self, settings: Settings, snapshot: Callable[[], RunSnapshot]) -> None:

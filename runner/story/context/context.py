@@ -17,8 +17,8 @@ from runner.plan.guard import Guarding
 from runner.plan.shared_tree import EXCHANGE, Sharing
 from runner.records.event_log import EventLog
 from runner.records.history import Past
-from runner.story.context.budget import Purse
-from runner.story.context.memory import Meter
+from runner.story.context.budget import BudgetLedger
+from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import StopControl
 
 
@@ -30,7 +30,7 @@ class Latest:
 
 
 @frozen
-class Tools:
+class RunContext:
     """The run's one repository, keeper, meter, recorder and stop control; `populate` limits checkouts.
 
     `deadline` is on trio's clock. `retry_failed` is a person's word that failed steps may be tried again;
@@ -40,14 +40,14 @@ class Tools:
 
     repository: Repository
     keeper: Keeper
-    meter: Meter
+    meter: MemoryMeter
     recorder: EventLog
     control: StopControl
     settings: Settings
     worktree_root: Path
     populate: trio.CapacityLimiter
     deadline: float
-    purse: Purse
+    budget: BudgetLedger
     latest: Latest = field(default_factory=Latest)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class Reading:
     peak: int | None = None
 
 
-class Meter:
+class MemoryMeter:
     """Measures every running session of a run; `largest` is the most that one of its sessions used."""
 
     def __init__(self, *, largest: int = 0) -> None:

@@ -8,12 +8,12 @@ from isolation.model import SessionSpec, Workspace
 from isolation.paths import story_dir
 from runner.core.events.events import Noted
 from runner.core.model import Outcome, StoryId
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.session.session import SessionOrder
 from runner.story.session.shared_tree import run_watched
 
 
-async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools: Tools) -> bool:
+async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools: RunContext) -> bool:
     """Run one hook in the workspace; False when it failed, which is noted."""
     command: str = getattr(tools.settings.hooks, name)
     if not command:
@@ -21,14 +21,14 @@ async def run_hook(name: str, *, workspace: Workspace, story_id: StoryId, tools:
     return await run_aside(f"hook {name}", command, workspace=workspace, story_id=story_id, tools=tools)
 
 
-def hook_log(name: str, *, story_id: StoryId, tools: Tools) -> Path:
+def hook_log(name: str, *, story_id: StoryId, tools: RunContext) -> Path:
     """Give the file that holds what a hook, or another such command, printed."""
     folder = story_dir(tools.repository.common_dir, tools.recorder.snapshot.run_id, story_id)
     return folder / f"{name.replace(' ', '-')}.log"
 
 
 async def run_aside(
-    name: str, command: str, *, workspace: Workspace, story_id: StoryId, tools: Tools
+    name: str, command: str, *, workspace: Workspace, story_id: StoryId, tools: RunContext
 ) -> bool:
     """Run a command of the user's that is no session of the story; False when it failed, which is noted."""
     run_id = tools.recorder.snapshot.run_id

@@ -16,7 +16,7 @@ from isolation.model import SessionSpec, Workspace
 from isolation.paths import story_dir
 from runner.core.events import events as ev
 from runner.core.model import MULTI_STORY, Outcome, StorySnapshot
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.session.environment import environment_of
 from runner.story.session.log import read_tail
 from runner.story.session.session import SessionOrder
@@ -54,7 +54,7 @@ class FlowSelector:
 class CommandSelector:
     """A command that reads the position as JSON and prints `{"mode", "confidence", "rationale"}`."""
 
-    def __init__(self, command: str, tools: Tools) -> None:
+    def __init__(self, command: str, tools: RunContext) -> None:
         self._command = command
         self._tools = tools
 
@@ -148,7 +148,7 @@ def _write_position(path: Path, story: StorySnapshot, log: Path) -> None:
     path.write_text(json.dumps(position) + "\n", encoding="utf-8", errors="replace")
 
 
-def selector_for(tools: Tools) -> Selector:
+def selector_for(tools: RunContext) -> Selector:
     """Give the selector that the settings name, else the built-in one."""
     command = tools.settings.selector
     return CommandSelector(command, tools) if command else FlowSelector()

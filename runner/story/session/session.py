@@ -27,7 +27,7 @@ from runner.core.model import Outcome, StoryId, Usage
 from runner.core.text.screen import LineTail
 from runner.records.event_log import EventLog
 from runner.story.context.error_groups import unwrapped
-from runner.story.context.memory import Meter
+from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import Level, StopControl
 from runner.story.session.activity import changed_since
 from runner.story.session.log import SessionLog, read_tail
@@ -112,7 +112,7 @@ class _Ear:
 
 
 async def run_session(
-    order: SessionOrder, *, keeper: Keeper, recorder: EventLog, control: StopControl, meter: Meter
+    order: SessionOrder, *, keeper: Keeper, recorder: EventLog, control: StopControl, meter: MemoryMeter
 ) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     life = _Life()

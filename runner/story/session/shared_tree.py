@@ -11,27 +11,27 @@ from runner.core.events.events import Noted
 from runner.core.model import Outcome
 from runner.plan.guard import UNSEEN
 from runner.plan.shared_tree import Sharing
-from runner.story.context.context import Tools
+from runner.story.context.context import RunContext
 from runner.story.session.log import SessionLog
 from runner.story.session.session import SessionOrder, SessionVerdict, run_session
 
 _ENDED_BY_US = frozenset({Outcome.STOPPED, Outcome.STALLED})
 
 
-async def run_watched(order: SessionOrder, tools: Tools) -> SessionVerdict:
+async def run_watched(order: SessionOrder, tools: RunContext) -> SessionVerdict:
     """Run one session to its end; changes outside its story's claim, made or tried, make it a failed one."""
     if tools.sharing is None:
         return await _run(order, tools)
     return await _run_shared(order, tools, tools.sharing)
 
 
-async def _run(order: SessionOrder, tools: Tools) -> SessionVerdict:
+async def _run(order: SessionOrder, tools: RunContext) -> SessionVerdict:
     return await run_session(
         order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control, meter=tools.meter
     )
 
 
-async def _run_shared(order: SessionOrder, tools: Tools, sharing: Sharing) -> SessionVerdict:
+async def _run_shared(order: SessionOrder, tools: RunContext, sharing: Sharing) -> SessionVerdict:
     async with sharing.watch.session(order.story_id) as watched:
         confinement = await offload(sharing.confine, order.story_id)
         spec = replace(order.spec, env={**order.spec.env, **sharing.refusal}, confinement=confinement)
