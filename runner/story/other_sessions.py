@@ -56,7 +56,9 @@ async def visible(tools: RunContext) -> AsyncIterator[None]:
         yield
 
 
-def session_visible(session_id: str, story: Story, tools: RunContext) -> AbstractAsyncContextManager[Presence]:
+def session_visible(
+    session_id: str, story: Story, tools: RunContext
+) -> AbstractAsyncContextManager[Presence]:
     """Let others see one session of a story while the block goes on."""
     entry = _registry(tools).entry(
         session_id,
