@@ -25,9 +25,9 @@ from runner.records.history import Past
 from runner.records.journal import Journal, Request
 from runner.run.interaction import Interaction
 from runner.run.orchestrator import AnswerRequest, StopRequest, World
-from runner.story.context.budget import Purse
-from runner.story.context.context import Tools
-from runner.story.context.memory import Meter, largest_peak
+from runner.story.context.budget import BudgetLedger
+from runner.story.context.context import RunContext
+from runner.story.context.memory import MemoryMeter, largest_peak
 from runner.story.context.stop import StopControl
 
 SECONDS_PER_HOUR = 3600
@@ -89,13 +89,13 @@ def make_tools(
     guarding: Guarding,
     sharing: Sharing | None,
     past: Mapping[StoryId, Past],
-) -> Tools:
+) -> RunContext:
     """Put together what every story of the run shares; the run's time starts to count."""
     settings = assignment.settings
-    return Tools(
+    return RunContext(
         repository=assignment.repository,
         keeper=keeper,
-        meter=Meter(largest=largest_peak(log.snapshot)),
+        meter=MemoryMeter(largest=largest_peak(log.snapshot)),
         recorder=log,
         control=control,
         settings=settings,
@@ -103,14 +103,14 @@ def make_tools(
         guarding=guarding,
         populate=trio.CapacityLimiter(os.cpu_count() or 1),
         deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
-        purse=Purse(settings, lambda: log.snapshot),
+        budget=BudgetLedger(settings, lambda: log.snapshot),
         retry_failed=assignment.retry_failed,
         past=past,
         sharing=sharing,
     )
 
 
-def make_world(tools: Tools, journal: Journal, sample: Sampler, interaction: Interaction) -> World:
+def make_world(tools: RunContext, journal: Journal, sample: Sampler, interaction: Interaction) -> World:
     """Return the orchestrator's access to the machine, to other terminals and to the user."""
     run_id = tools.recorder.snapshot.run_id
     crashes = run_dir(tools.repository.common_dir, run_id)
