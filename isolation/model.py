@@ -31,7 +31,7 @@ class Means(StrEnum):
 
 
 @frozen
-class Layer:
+class Overlay:
     """An overlay over `target`: what a session writes there lands in `upper`.
 
     `upper` and `work` are folders on one file system, outside `target`; `work` is the kernel's own.
@@ -47,7 +47,7 @@ class Confinement:
     """Where a session may not write; everything that is not named stays as it is.
 
     `read_only` tells of each closed path what it is, in words. `writable` are the folders within
-    closed paths, or under the layer, that are open all the same; the deeper path decides. All paths
+    closed paths, or under the overlay, that are open all the same; the deeper path decides. All paths
     are real: no symbolic links lead to them. What a session tries in vain to change in the `witnessed` tree
     is told at its end, where the machine can do that.
     """
@@ -56,7 +56,7 @@ class Confinement:
     means: Means
     read_only: Mapping[Path, str] = field(default_factory=dict)
     writable: tuple[Path, ...] = ()
-    layer: Layer | None = None
+    overlay: Overlay | None = None
     witnessed: Path | None = None
 
 
@@ -64,10 +64,10 @@ class Confinement:
 class Attempt:
     """Something that a session tried to do to a path of the witnessed tree, and that was refused.
 
-    `act` is `create`, `write`, `delete` or `attributes`; or `open`, which changes nothing by itself.
+    `operation` is `create`, `write`, `delete` or `attributes`; or `open`, which changes nothing by itself.
     """
 
-    act: str
+    operation: str
     path: str
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from isolation.errors import RepositoryError, WorkspaceError
 from isolation.frozen import frozen
 
+EXCHANGE = ".orchestrator"
+"""The folder at the top of a shared tree in which this program and the sessions exchange files."""
+
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SECTION = re.compile(r"^\s*\[\s*([^\]\s]+)", re.IGNORECASE)
 _WORKTREE_KEY = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.IGNORECASE)
@@ -106,7 +109,7 @@ def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
     return configured.expanduser().resolve() / f"{main.name}-{repository_hash(common_dir)[:8]}"
 
 
-def layers_path(root: Path, run_id: str) -> Path:
+def overlays_path(root: Path, run_id: str) -> Path:
     """Give the folder for what a run's stories write over a shared tree, beside that of the worktrees."""
     beside = root.with_name(f"{root.name.removesuffix('.worktrees')}.layers")
     return beside / require_component(run_id, "run id")

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
-from isolation import guard
 from isolation.errors import IsolationError
 from isolation.files.lease import holder_is_alive, read_holder
 from isolation.frozen import frozen
 from isolation.kernel.process_tree import SUBREAPER, kill_level
-from isolation.model import EnforcementLevel, IsolationMode
+from isolation.model import IsolationMode
 from isolation.paths import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
 from runner.agents.catalogue import KNOWN, PROGRAMS
 from runner.agents.installed import find_installed
@@ -31,7 +30,7 @@ from runner.core.text.words import count, window
 from runner.machine import probe
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import frictions
-from runner.plan.guard import UNSEEN, guarding_of
+from runner.plan.guard import guarding_of
 from runner.plan.settings.load import load_settings
 from runner.records.journal import Journal
 from runner.records.journal_file import require_sound
@@ -131,16 +130,22 @@ def _killing() -> Check:
 
 def _sandbox() -> Check:
     """Show which levels of enforcement the machine can do, each tried out."""
-    offers = guard.probe()
-    told = (f"{offer.level} ({offer.reason})" for offer in offers if offer.available)
-    missing = [f"{offer.level} cannot be had: {offer.reason}" for offer in offers if not offer.available]
-    denying = next((offer.means for offer in offers if offer.level is EnforcementLevel.DENY), None)
-    if denying is not None and not guard.witnesses(denying):
-        missing.append(UNSEEN)
+    from isolation.shared_tree.levels import LEVELS
+
+    supports = [(level, level.support()) for level in LEVELS.values()]
+    present = (f"{level.name} ({support.reason})" for level, support in supports if support.available)
+    missing = [
+        f"{level.name} is not available: {support.reason}"
+        for level, support in supports
+        if not support.available
+    ]
+    missing += filter(
+        None, (level.gap() for level, support in supports if level.prevents and support.available)
+    )
     return Check(
         name="sandbox",
         level=Severity.WARN if missing else Severity.OK,
-        detail="; ".join((", ".join(told), *missing)),
+        detail="; ".join((", ".join(present), *missing)),
         hint="a Linux kernel from 6.2 on, with user namespaces or Landlock, has them all." if missing else "",
     )
 

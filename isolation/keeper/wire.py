@@ -43,11 +43,11 @@ def encode(spec: SessionSpec) -> bytes:
 
 def confinement_texts(confinement: Confinement) -> list[bytes]:
     """Give the form in which a keeper takes a confinement: its means, then marked paths."""
-    layer = confinement.layer
+    overlay = confinement.overlay
     marked = [(CLOSED, path) for path in confinement.read_only]
     marked += [(OPEN, path) for path in confinement.writable]
-    if layer is not None:
-        marked += [(TARGET, layer.target), (UPPER, layer.upper), (WORK, layer.work)]
+    if overlay is not None:
+        marked += [(TARGET, overlay.target), (UPPER, overlay.upper), (WORK, overlay.work)]
     if confinement.witnessed is not None:
         marked.append((WITNESSED, confinement.witnessed))
     return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]
@@ -95,7 +95,9 @@ def read_attempts(words: Sequence[str]) -> Attempts | None:
         return None
     unnamed, *tried = words
     pairs = (word.partition(":") for word in tried)
-    named = (Attempt(act=act, path=os.fsdecode(bytes.fromhex(path))) for act, _, path in pairs)
+    named = (
+        Attempt(operation=operation, path=os.fsdecode(bytes.fromhex(path))) for operation, _, path in pairs
+    )
     return Attempts(named=tuple(named), unnamed=int(unnamed))
 
 

@@ -27,7 +27,7 @@ class ChangeKind(StrEnum):
 
 
 @frozen
-class LayerChange:
+class OverlayChange:
     """One path of the layer, relative to the tree; `mode` holds the permissions.
 
     A folder that is `replaced` hides all that the tree has below it.
@@ -39,19 +39,19 @@ class LayerChange:
     replaced: bool = False
 
 
-def layer_changes(upper: Path) -> tuple[LayerChange, ...]:
+def overlay_changes(upper: Path) -> tuple[OverlayChange, ...]:
     """List what a layer holds, in the order of the paths."""
     return tuple(sorted(_walk(upper, ""), key=lambda change: change.path))
 
 
-def _walk(folder: Path, prefix: str) -> Iterator[LayerChange]:
+def _walk(folder: Path, prefix: str) -> Iterator[OverlayChange]:
     with os.scandir(folder) as entries:
         for entry in entries:
             found = entry.stat(follow_symlinks=False)
             path = prefix + entry.name
             kind = _kind(found)
             replaced = kind is ChangeKind.FOLDER and _is_opaque(entry.path)
-            yield LayerChange(path=path, kind=kind, mode=stat.S_IMODE(found.st_mode), replaced=replaced)
+            yield OverlayChange(path=path, kind=kind, mode=stat.S_IMODE(found.st_mode), replaced=replaced)
             if kind is ChangeKind.FOLDER:
                 yield from _walk(Path(entry.path), f"{path}/")
 

@@ -14,19 +14,17 @@ import stat
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import trio
 
 from isolation.claims.globs import Claim
-from isolation.claims.owners import ANYBODY, Owners, ancestors, whole_folders
+from isolation.claims.owners import ANYBODY, Owners, ancestors
 from isolation.errors import WorkspaceError
 from isolation.files.deletion import delete_tree
 from isolation.git.repository import Repository, offload
-from isolation.guard import for_claim, layer_changes
-from isolation.kernel.overlay import ChangeKind, LayerChange
-from isolation.model import Confinement, EnforcementLevel
+from isolation.kernel.overlay import ChangeKind, OverlayChange, overlay_changes
+from isolation.paths import EXCHANGE
 from isolation.shared_tree.findings import Finding, Watched
 from isolation.shared_tree.quarantine import Foreign, What, keep
 from isolation.shared_tree.snapshot import Sign, sign_of
@@ -35,10 +33,9 @@ _GRACE = 120.0
 
 
 class Diversion:
-    """The layers of one run over one tree, a folder in `layers` for each story.
+    """The overlays of one run over one tree, with one folder in `overlays` for each story.
 
-    `shared` are the folders that every story may write to as they are. `litter` is what programs leave about:
-    nobody's work, so it goes with the layer.
+    `byproducts` is what agents leave behind by themselves: it is no work, so it is deleted with the overlay.
     """
 
     def __init__(
@@ -48,28 +45,15 @@ class Diversion:
         run_id: str,
         claims: Mapping[str, Claim],
         open_to_all: Claim,
-        shared: Sequence[str],
-        layers: Path,
-        litter: Claim | None = None,
+        overlays: Path,
+        byproducts: Claim | None = None,
     ) -> None:
         self._repository = repository
         self._run_id = run_id
-        self._claims = claims
         self._owners = Owners({**claims, ANYBODY: open_to_all})
-        self._shared = shared
-        self._litter = litter
-        self._layers = layers
+        self._byproducts = byproducts
+        self._overlays = overlays
         self._top = repository.top
-
-    def confinement(self, story_id: str) -> Confinement | None:
-        """Say what a session of a story sees of the tree, and where its writes go; blocking."""
-        own = [f".orchestrator/{story_id}", *whole_folders(self._claims[story_id])]
-        (self._top / own[0]).mkdir(parents=True, exist_ok=True)
-        self._layers.mkdir(parents=True, exist_ok=True)
-        scratch = self._layers / story_id
-        made = for_claim(self._top, [*own, *self._shared], EnforcementLevel.DIVERT, scratch)
-        closed = {self._layers: "the layers of other stories"}
-        return replace(made, read_only={**made.read_only, **closed}) if made else None
 
     @asynccontextmanager
     async def session(self, story_id: str) -> AsyncIterator[Watched]:
@@ -82,11 +66,11 @@ class Diversion:
                 watched.findings += await offload(self._settle, story_id)
 
     def _settle(self, story_id: str) -> tuple[Finding, ...]:
-        scratch = self._layers / story_id
+        scratch = self._overlays / story_id
         upper = scratch / "upper"
         if not upper.is_dir():
             return ()
-        changes = [change for change in layer_changes(upper) if not self._is_litter(change.path)]
+        changes = [change for change in overlay_changes(upper) if not self._is_byproduct(change.path)]
         gone = list(self._gone(changes))
         mine = {change.path for change in changes if self._is_own(story_id, change.path)}
         foreign = [*self._foreign(upper, changes, mine), *self._foreign_losses(story_id, gone)]
@@ -112,13 +96,13 @@ class Diversion:
         delete_tree(scratch)
         return findings
 
-    def _is_litter(self, path: str) -> bool:
-        return self._litter is not None and self._litter.owns(path)
+    def _is_byproduct(self, path: str) -> bool:
+        return self._byproducts is not None and self._byproducts.owns(path)
 
     def _is_own(self, story_id: str, path: str) -> bool:
         return self._owners.of(path) in {story_id, ANYBODY}
 
-    def _gone(self, changes: Sequence[LayerChange]) -> Iterator[str]:
+    def _gone(self, changes: Sequence[OverlayChange]) -> Iterator[str]:
         """Name every entry of the tree that the layer takes away, all that is in a folder included."""
         written = {change.path for change in changes if change.kind is not ChangeKind.DELETED}
         for change in changes:
@@ -131,7 +115,7 @@ class Diversion:
             if hidden and below.is_folder:
                 yield from (path for path in _inside(self._top, change.path) if path not in written)
 
-    def _foreign(self, upper: Path, changes: Sequence[LayerChange], mine: set[str]) -> Iterator[Foreign]:
+    def _foreign(self, upper: Path, changes: Sequence[OverlayChange], mine: set[str]) -> Iterator[Foreign]:
         """Say what the layer adds or changes that is not the story's."""
         above = {folder for change in changes for folder in ancestors(change.path)}
         for change in changes:
@@ -163,7 +147,7 @@ class Diversion:
             elif sign is not None:
                 place.unlink()
 
-    def _bring_over(self, upper: Path, changes: Sequence[LayerChange], mine: set[str]) -> None:
+    def _bring_over(self, upper: Path, changes: Sequence[OverlayChange], mine: set[str]) -> None:
         """Put the story's own entries into the tree, folders before what is in them."""
         for change in changes:
             if change.path not in mine or change.kind in {ChangeKind.DELETED, ChangeKind.OTHER}:
@@ -184,9 +168,7 @@ class Diversion:
         """Put one file or link into its place in one step."""
         if below is not None and below.is_folder:
             place.rmdir()
-        aside = (
-            self._top / ".orchestrator" / f"over-{os.getpid()}-{source.stat(follow_symlinks=False).st_ino}"
-        )
+        aside = self._top / EXCHANGE / f"over-{os.getpid()}-{source.stat(follow_symlinks=False).st_ino}"
         aside.unlink(missing_ok=True)
         shutil.copy2(source, aside, follow_symlinks=False)
         aside.replace(place)

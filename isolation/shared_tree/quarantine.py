@@ -19,6 +19,7 @@ from isolation.claims.owners import ancestors
 from isolation.frozen import frozen
 from isolation.git.commits import commit_tree
 from isolation.git.repository import Repository
+from isolation.paths import EXCHANGE
 from isolation.shared_tree.contents import Contents, store, store_texts
 from isolation.shared_tree.snapshot import Difference, Sign, sign_of
 
@@ -299,7 +300,7 @@ def _dress_or_make(place: Path, what: What, before: Sign, now: Sign | None) -> b
 
 def _write(top: Path, place: Path, before: Sign, belongs: bytes, *, free: bool) -> None:
     """Write what belongs at a path in one step; where it was `free`, only if it still is."""
-    aside = top / ".orchestrator" / f"back-{os.getpid()}"
+    aside = top / EXCHANGE / f"back-{os.getpid()}"
     for folder in (aside.parent, place.parent):
         folder.mkdir(parents=True, exist_ok=True)
     aside.unlink(missing_ok=True)

@@ -47,10 +47,10 @@ def judge(repository: Repository, owners: Owners, story_id: str, attempts: Attem
         for attempt in attempts.named
         if ".git" not in attempt.path.split("/") and owners.of(attempt.path) not in {story_id, ANYBODY}
     ]
-    changes = [attempt for attempt in counted if attempt.act != PROBE]
+    changes = [attempt for attempt in counted if attempt.operation != PROBE]
     # A folder is known as one by its slash, where it could not be made.
     asked = {attempt.path for attempt in changes}
-    asked |= {f"{attempt.path}/" for attempt in changes if attempt.act == CREATE}
+    asked |= {f"{attempt.path}/" for attempt in changes if attempt.operation == CREATE}
     ignored = _ignored(repository, sorted(asked))
     foreign = {attempt.path for attempt in changes if not {attempt.path, f"{attempt.path}/"} & ignored}
     others = {attempt.path for attempt in counted} - foreign

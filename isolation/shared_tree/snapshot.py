@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from isolation.frozen import frozen
+from isolation.paths import EXCHANGE
 
 CLOCK = "clock"
-RESERVED = frozenset({".git", ".orchestrator"})
+RESERVED = frozenset({".git", EXCHANGE})
 """The names at the top that are not part of the tree: git's, and this program's own."""
 
 

@@ -20,7 +20,7 @@ from isolation.claims.globs import Claim
 from isolation.claims.owners import ANYBODY, Owners, ancestors, lies_in
 from isolation.errors import WorkspaceError
 from isolation.git.repository import Repository, offload
-from isolation.paths import shared_index_path
+from isolation.paths import EXCHANGE, shared_index_path
 from isolation.shared_tree.contents import Contents
 from isolation.shared_tree.findings import Finding, Watched
 from isolation.shared_tree.quarantine import classify, keep, put_back
@@ -92,7 +92,7 @@ class TreeWatch:
         self._owners = Owners({**claims, ANYBODY: open_to_all})
         self._open_to_all = open_to_all
         self._top = repository.top
-        self._own = repository.top / ".orchestrator"
+        self._own = repository.top / EXCHANGE
         self._contents = Contents(
             repository=repository, top=self._top, index=shared_index_path(repository.common_dir)
         )

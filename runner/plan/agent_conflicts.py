@@ -11,7 +11,6 @@ from isolation.claims import globs as claims
 from isolation.claims.owners import folders_around
 from isolation.frozen import frozen
 from isolation.git.repository import Repository
-from isolation.guard import tree_offer
 from isolation.model import IsolationMode, Means
 from runner.agents.protocol import Agent
 from runner.core.model import Story, StoryId
@@ -93,4 +92,4 @@ def _means(repository: Repository, settings: Settings, root: Path) -> Means | No
     """Tell by what sessions are confined."""
     if settings.bg_isolation != IsolationMode.NONE:
         return guarding_of(repository.paths, settings, root).means
-    return tree_offer(require_level(settings, root, repository.top), repository.top).means
+    return require_level(settings, root, repository.top).support_for(repository.top).means

@@ -7,12 +7,11 @@ from pathlib import Path
 from isolation.errors import IsolationError
 from isolation.frozen import frozen
 from isolation.git.repository import Repository
-from isolation.guard import for_worktree, offered, worktree_offer
-from isolation.model import Confinement, EnforcementLevel, IsolationMode, Means, Workspace
+from isolation.guard import READ_ONLY, for_worktree, supported, worktree_support
+from isolation.model import Confinement, IsolationMode, Means, Workspace
 from isolation.paths import RepositoryPaths
 from runner.core.settings import Settings
 
-UNSEEN = "a session's refused writes cannot be witnessed here; they show only in what it prints"
 LOST = "sessions can write into the main checkout and into each other's worktrees"
 
 
@@ -26,7 +25,7 @@ class Guarding:
     @property
     def enforcement(self) -> str:
         """Name the level, for plans and reports."""
-        return "none" if self.means is None else EnforcementLevel.DENY.value
+        return "none" if self.means is None else READ_ONLY.level.value
 
     def around(
         self, workspace: Workspace, *, repository: Repository, root: Path, settings: Settings
@@ -49,7 +48,7 @@ def ask_ahead(repository: Repository, settings: Settings) -> None:
         with suppress(OSError, IsolationError):  # whoever asks next hears of it
             _ = repository.has_identity
             if guarded:
-                offered(EnforcementLevel.DENY)
+                supported(READ_ONLY)
 
     threading.Thread(target=ask).start()
 
@@ -60,7 +59,7 @@ def guarding_of(paths: RepositoryPaths, settings: Settings, root: Path) -> Guard
         return Guarding()
     if not settings.guard:
         return Guarding(note=f"the write guard is switched off: {LOST}")
-    offer = worktree_offer(paths.main_checkout or paths.common_dir, root)
-    if offer.means is None:
-        return Guarding(note=f"there is no write guard here, so {LOST} ({offer.reason})")
-    return Guarding(means=offer.means)
+    support = worktree_support(paths.main_checkout or paths.common_dir, root)
+    if support.means is None:
+        return Guarding(note=f"there is no write guard here, so {LOST} ({support.reason})")
+    return Guarding(means=support.means)

@@ -13,33 +13,29 @@ from pathlib import Path
 from isolation.claims import globs as claims
 from isolation.claims.globs import Claim
 from isolation.claims.owners import ANYBODY, Owners, folders_around, roots
-from isolation.errors import ClaimError
+from isolation.errors import ClaimError, GuardError
 from isolation.files.disk import replace_file
 from isolation.frozen import frozen
 from isolation.git.repository import Repository, offload
-from isolation.guard import Offer, for_claim, offered, tree_offer, witnesses
-from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
-from isolation.paths import autopilot_dir, folds_case, layers_path
-from isolation.shared_tree.diversion import Diversion
+from isolation.guard import Support
+from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode
+from isolation.paths import EXCHANGE, autopilot_dir, folds_case, overlays_path
 from isolation.shared_tree.findings import Watch
+from isolation.shared_tree.levels import LEVELS, Level, SharedTree
 from isolation.shared_tree.refusals import Refusals, judge
-from isolation.shared_tree.tree_watch import TreeWatch
 from runner.core.errors import SettingsError
 from runner.core.flow import QUICK
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
-from runner.plan.guard import UNSEEN, guarding_of
+from runner.plan.guard import guarding_of
 
 AUTO = "auto"
-EXCHANGE = ".orchestrator"
 STATE_FOLDER = "_docs/stories"
 _OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
 """What this program itself writes into the tree while stories run."""
 
-UNPREVENTED = "a write outside a story's claim is not prevented, only found when its session is over"
-_DIVERT, _DENY = EnforcementLevel.DIVERT, EnforcementLevel.DENY
 _MOST_SHARED = 500
-"""How many shared folders a session is given as they are; each is a mount. Others go through its layer."""
+"""How many shared folders a session is given as they are; each is a mount. Others go through its overlay."""
 
 _REFUSAL = """#!/bin/sh
 # Sessions in a shared working tree find this hook; the coordinator and people do not.
@@ -59,13 +55,12 @@ class Sharing:
     what to make of writes that it refused. Both block. `shared` are folders that all may write to.
     """
 
-    level: EnforcementLevel
     claims: Mapping[str, Claim]
     watch: Watch
     confine: Callable[[str], Confinement | None]
     judge: Callable[[str, Attempts], Refusals]
     refusal: Mapping[str, str]
-    layers: Path
+    overlays: Path
     shared: Sequence[str] = ()
 
     def folders(self, top: Path, story_id: str) -> tuple[Path, ...]:
@@ -79,7 +74,7 @@ class Sharing:
         """Give where a story's own changes appear, so that those of others are no sign of its life."""
         own = (*roots(self.claims[story_id]), f"{EXCHANGE}/{story_id}")
         whole = not roots(self.claims[story_id])
-        return (*((top,) if whole else (top / place for place in own)), self.layers / story_id / "upper")
+        return (*((top,) if whole else (top / place for place in own)), self.overlays / story_id / "upper")
 
 
 def enforcement_of(repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]) -> str:
@@ -87,76 +82,69 @@ def enforcement_of(repository: Repository, settings: Settings, root: Path, stori
     if settings.bg_isolation != IsolationMode.NONE:
         return guarding_of(repository.paths, settings, root).enforcement
     level = require_level(settings, root, repository.top)
-    if level is _DENY and folds_case(repository.top):
-        raise SettingsError(
-            "this file system takes `A` and `a` for one name, so no folder can be closed around a claim",
-            hint="use `--enforce divert` or `--enforce detect`.",
-        )
-    for story in stories if level is _DENY else ():
-        if not folders_around(claims.compile(_globs_of(story))):
-            raise SettingsError(
-                f"story {story.id} may own paths all over the tree, which cannot be closed around them",
-                hint="begin its globs with a folder, or use `--enforce divert` or `--enforce detect`.",
-            )
-    return level
+    try:
+        level.require_enclosable(repository.top, {story.id: _globs_of(story) for story in stories})
+    except GuardError as error:
+        raise SettingsError(error.message, hint=error.hint) from error
+    return level.name
 
 
-def require_level(settings: Settings, root: Path, top: Path) -> EnforcementLevel:
-    """Give the level at which claims in a shared tree are enforced: the one asked for, or the best there is.
+def require_level(settings: Settings, root: Path, top: Path) -> Level:
+    """Return the level at which claims in a shared tree are enforced: as asked, or the best available.
 
-    Without the system's help a foreign write is only found afterwards. That is no surprise with one story
-    at a time, and needs a person's consent with several.
+    Without the system's help a foreign write is only found afterwards. With one story at a time it is clear
+    whose write it was; with several the user must consent.
     """
-    offers = _offers(settings, root, top)
-    best = next((offer for offer in offers if offer.available), None)
+    supports = _supports(settings, root, top)
+    best = next((level for level, support in supports.items() if support.available), None)
     if best is None:
+        reason = next(iter(supports.values())).reason
         raise SettingsError(
-            f"enforce '{settings.enforce}' cannot be had here: {offers[0].reason}",
-            hint="`autopilot-multi doctor` shows what can; `--enforce detect` finds them afterwards.",
+            f"enforcement level '{settings.enforce}' is not available on this machine: {reason}",
+            hint="`autopilot-multi doctor` shows what is; `--enforce detect` only finds foreign writes.",
         )
-    if settings.enforce == AUTO and best.level is EnforcementLevel.DETECT and settings.max_stories > 1:
+    if settings.enforce == AUTO and not best.prevents and settings.max_stories > 1:
         raise SettingsError(
             "nothing here keeps stories in one tree from writing into each other's paths; "
-            f"it can only be found afterwards ({_why_detect(settings, offers)})",
+            f"it can only be found afterwards ({_why_unprevented(settings, supports)})",
             hint="consent with `--enforce detect`, or run one story at a time: --max-stories 1.",
         )
-    return best.level
+    return best
 
 
 def warning_of(repository: Repository, settings: Settings, root: Path) -> str:
-    """Say what is not prevented or not seen in a run with these settings, and why; empty when all is."""
+    """Return what is not prevented or not seen in a run with these settings, and why; empty if nothing."""
     if settings.bg_isolation != IsolationMode.NONE:
         return guarding_of(repository.paths, settings, root).note
-    top = repository.top
-    level = require_level(settings, root, top)
-    if level is _DENY:
-        return "" if (means := offered(_DENY).means) and witnesses(means) else UNSEEN
-    if level is not EnforcementLevel.DETECT:
-        return ""
-    return f"{UNPREVENTED} ({_why_detect(settings, _offers(settings, root, top))})"
+    level = require_level(settings, root, repository.top)
+    if level.prevents:
+        return level.gap()
+    return f"{level.gap()} ({_why_unprevented(settings, _supports(settings, root, repository.top))})"
 
 
-def _offers(settings: Settings, root: Path, top: Path) -> list[Offer]:
-    probed = {_DIVERT: _probed(root)}
-    return [tree_offer(level, top, probed.get(level)) for level in _levels(settings)]
+def _supports(settings: Settings, root: Path, top: Path) -> dict[Level, Support]:
+    where = _probed(root)
+    return {level: level.support_for(top, where) for level in _levels(settings)}
 
 
-def _why_detect(settings: Settings, offers: Sequence[Offer]) -> str:
+def _why_unprevented(settings: Settings, supports: Mapping[Level, Support]) -> str:
     if settings.enforce != AUTO:
         return f"as enforce '{settings.enforce}' asks for"
     if not settings.guard:
         return "the write guard is switched off"
-    return "; ".join(f"{offer.level}: {offer.reason}" for offer in offers if not offer.available)
+    missing = (support for support in supports.values() if not support.available)
+    return "; ".join(f"{support.level}: {support.reason}" for support in missing)
 
 
-def _levels(settings: Settings) -> tuple[EnforcementLevel, ...]:
+def _levels(settings: Settings) -> tuple[Level, ...]:
+    """Return the levels that the settings allow, the preferred one first."""
     if settings.enforce != AUTO:
-        return (EnforcementLevel(settings.enforce),)
-    return tuple(EnforcementLevel) if settings.guard else (EnforcementLevel.DETECT,)
+        return (LEVELS[EnforcementLevel(settings.enforce)],)
+    return tuple(level for level in LEVELS.values() if settings.guard or not level.prevents)
 
 
 def _probed(root: Path) -> Path | None:
-    """Give an existing folder on the disk that layers will be on; None for any."""
+    """Give an existing folder on the disk that overlays will be on; None for any."""
     there = next(folder for folder in root.parents if folder.is_dir())
     return there if os.access(there, os.W_OK) else None
 
@@ -195,8 +183,8 @@ async def sharing(
     try:
         yield opened
     finally:
-        for folder in (opened.layers, opened.layers.parent):
-            with suppress(OSError):  # a layer that was not settled stays
+        for folder in (opened.overlays, opened.overlays.parent):
+            with suppress(OSError):  # an overlay that was not settled stays
                 folder.rmdir()
 
 
@@ -212,69 +200,31 @@ def _opened(
     level = require_level(settings, root, repository.top)
     folding = folds_case(repository.top)
     owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
-    layers = layers_path(root, run_id)
+    overlays = overlays_path(root, run_id)
     writable = claims.compile(settings.shared_writable, folding=folding)
     left = tuple(glob for name in litter for glob in (name, f"{name}/**"))
     open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES, *left), folding=folding)
     shared = _shared_folders(repository.top, writable)
-    watch: Watch
-    confine: Callable[[str], Confinement | None]
-    if level is EnforcementLevel.DIVERT:
-        layers.mkdir(parents=True, exist_ok=True)
-        offered(level, layers)  # tried out once, before stories ask for it all at the same time
-        diversion = Diversion(
-            repository,
-            run_id=run_id,
-            claims=owned,
-            open_to_all=writable,
-            shared=shared,
-            layers=layers,
-            litter=claims.compile(left, folding=folding) if left else None,
-        )
-        watch, confine = diversion, diversion.confinement
-    else:
-        denial = _Denial(top=repository.top, claims=owned, shared=shared)
-        denies = level is EnforcementLevel.DENY
-        reach = denial.reach() if denies else None
-        tree = TreeWatch(repository, run_id=run_id, claims=owned, open_to_all=open_to_all, reach=reach)
-        tree.begin()
-        watch, confine = tree, denial.confinement if denies else _unconfined
-    return Sharing(
-        level=level,
+    tree = SharedTree(
+        repository=repository,
+        run_id=run_id,
         claims=owned,
-        watch=watch,
-        confine=confine,
+        writable=writable,
+        open_to_all=open_to_all,
+        folders=shared,
+        overlays=overlays,
+        byproducts=claims.compile(left, folding=folding) if left else None,
+    )
+    enforcement = level.open(tree)
+    return Sharing(
+        claims=owned,
+        watch=enforcement.watch,
+        confine=enforcement.confine,
         judge=partial(judge, repository, Owners({**owned, ANYBODY: open_to_all})),
         refusal=_refusal(repository),
-        layers=layers,
+        overlays=overlays,
         shared=shared,
     )
-
-
-@frozen
-class _Denial:
-    """A tree that is closed to a story but for the folders around its claim; a look tells the rest."""
-
-    top: Path
-    claims: Mapping[str, Claim]
-    shared: Sequence[str]
-
-    def reach(self) -> dict[str, tuple[str, ...]] | None:
-        """Name the folders that each story can write to; None where modes and times are open everywhere."""
-        folders = {story_id: self._folders(story_id) for story_id in self.claims}
-        return None if offered(EnforcementLevel.DENY).means is Means.LANDLOCK else folders
-
-    def confinement(self, story_id: str) -> Confinement | None:
-        """Close the tree to a story's sessions, but for its own folders."""
-        own = (f"{EXCHANGE}/{story_id}", *self._folders(story_id))
-        return for_claim(self.top, own, EnforcementLevel.DENY, self.top)
-
-    def _folders(self, story_id: str) -> tuple[str, ...]:
-        return (*folders_around(self.claims[story_id]), *self.shared)
-
-
-def _unconfined(_: str) -> None:
-    """Leave a session as it is."""
 
 
 def _shared_folders(top: Path, writable: Claim) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import trio
 
 from isolation.frozen import frozen
 from isolation.git.repository import offload
-from isolation.guard import commit_places
+from isolation.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir, story_dir
 from runner.agents.command import CommandAgent
@@ -234,7 +234,7 @@ class StorySessions:
         plain = isinstance(agent, CommandAgent)
         return _Ground(
             # In a shared tree a session makes no commit.
-            git_dirs=() if plain or sharing else commit_places(tools.repository, workspace),
+            git_dirs=() if plain or sharing else commit_folders(tools.repository, workspace),
             # A worktree is all open.
             folders=sharing.folders(workspace.path, self._story.id)
             if sharing and agent.traits.own_sandbox

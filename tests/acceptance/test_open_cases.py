@@ -266,7 +266,9 @@ def test_a_machine_without_any_means_says_so(who: str) -> None:
             message = _refused(person, root, verb, *SHARED)
             assert "it can only be found afterwards (divert: " in message
             assert "Landlock: " in message
-        assert "cannot be had here" in _refused(person, root, "run", *SHARED, "--enforce", "deny")
+        assert "is not available on this machine" in _refused(
+            person, root, "run", *SHARED, "--enforce", "deny"
+        )
         for verb, flags in (("plan", ("--max-stories", "1")), ("run", ("--enforce", "detect"))):
             ran = person.run(root, verb, *SHARED, *flags, "--json")
             assert (ran.code, ran.data["enforcement"]) == (0, "detect"), ran.err

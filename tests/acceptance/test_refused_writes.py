@@ -156,7 +156,7 @@ def test_without_a_witness_it_is_said_and_refused_all_the_same(batch: Path) -> N
     """Where the kernel tells nobody, plan, run and doctor say so, and the write is still refused."""
     require(EnforcementLevel.DENY, Means.MOUNTS)
     _story(batch, "a", "echo x > root.txt || true")
-    told = "refused writes cannot be witnessed here"
+    told = "writes that the guard refuses cannot be reported here"
     assert told in run_unwitnessed(batch, "plan", *DENY).err
     assert told in run_unwitnessed(batch, "doctor").out
     ran = run_unwitnessed(batch, "run", *DENY, "--json")

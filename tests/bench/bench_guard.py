@@ -22,7 +22,7 @@ import trio
 from isolation import guard
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper
-from isolation.model import EnforcementLevel, Means, SessionSpec, WorkspaceRequest
+from isolation.model import Means, SessionSpec, WorkspaceRequest
 from isolation.paths import worktree_root
 from isolation.worktree.opening import create_or_attach
 
@@ -105,7 +105,7 @@ async def measure() -> tuple[Times, Times]:
         plain = SessionSpec(argv=("true",), cwd=workspace.path, env=environment, prompt=Path(os.devnull))
         ways = {"none": plain}
         for means in Means:
-            if not guard.attempt(EnforcementLevel.DENY, means):
+            if not guard.attempt(guard.READ_ONLY, means):
                 confinement = guard.for_worktree(repository, workspace, means=means, root=root)
                 ways[means.value] = replace(plain, confinement=confinement)
                 watched = replace(confinement, witnessed=repository.top)
@@ -136,7 +136,7 @@ def main() -> bool:
         for way in starts
     ]
     kept = True
-    offer = guard.offered(EnforcementLevel.DENY)
+    support = guard.supported(guard.READ_ONLY)
     for way in starts:
         if way == "none":
             continue
@@ -149,9 +149,9 @@ def main() -> bool:
             f"{way} - none, `true`: {more:+.2f} ms, at most {START_LIMIT_MS:g}; "
             f"git and build: ratio {ratio:.2f}, at most {WORK_LIMIT:g}: {verdict}"
         )
-        kept = kept and (fits or way.removesuffix(WITNESS) != offer.means)
-    if offer.means is None:
-        lines.append(f"no guard here: {offer.reason}")
+        kept = kept and (fits or way.removesuffix(WITNESS) != support.means)
+    if support.means is None:
+        lines.append(f"no guard here: {support.reason}")
     sys.stdout.write("\n".join(lines) + "\n")
     return kept
 

@@ -26,11 +26,13 @@ from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import Confinement, EnforcementLevel, Means, SessionSpec
 from isolation.paths import worktree_root
+from isolation.shared_tree.levels import LEVELS
 from tests.conftest import GIT_ENVIRONMENT, git
 from tests.isolation.keeper.scenes import become, spec
 from tests.isolation.worktree.worktrees import commit, make
 
 Outcome = tuple[int, str]
+PROTECTIONS = {each.level: each for each in (guard.READ_ONLY, guard.OVERLAID)}
 FILES = ("README.md", "pkg/a.py", "pkg/deep/b.py", "lib/c.py", "lib/deep/d.py")
 
 
@@ -73,7 +75,7 @@ def require(level: EnforcementLevel, means: Means) -> None:
         has = can_mount(overlay=level is EnforcementLevel.DIVERT)
     if not has:
         pytest.skip(f"this machine lacks {means} for {level}")
-    assert guard.attempt(level, means) == ""
+    assert guard.attempt(PROTECTIONS[level], means) == ""
 
 
 async def execute(keeper: Keeper, order: SessionSpec) -> Outcome:
@@ -135,7 +137,7 @@ async def in_claims(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
         (root / owned).mkdir()
         scratch = folder / "layers" / story
         scratch.mkdir(parents=True)
-        confinement = guard.for_claim(root, [owned], level, scratch)
+        confinement = LEVELS[level].confine(root, [owned], scratch)
         assert confinement is not None
         if wish.get("means"):
             confinement = replace(confinement, means=Means(wish["means"]))
@@ -154,7 +156,7 @@ async def in_sight(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
     for name in wish["files"]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("old")
-    confinement = guard.for_claim(root, ["own"], EnforcementLevel.DENY, folder)
+    confinement = LEVELS[EnforcementLevel.DENY].confine(root, ["own"], folder)
     assert confinement is not None
     confinement = replace(confinement, means=Means(wish["means"]), witnessed=root)
     results: dict[str, Outcome] = {}
@@ -167,7 +169,7 @@ async def in_sight(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
                     said += chunk
                 ended = await session.wait()
             assert ended.attempts is not None, said
-            seen = [[attempt.act, attempt.path] for attempt in ended.attempts.named]
+            seen = [[attempt.operation, attempt.path] for attempt in ended.attempts.named]
             report = {"seen": seen, "unnamed": ended.attempts.unnamed, "said": said.decode()}
             results[name] = ended.returncode, json.dumps(report)
     return results

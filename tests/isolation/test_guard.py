@@ -12,7 +12,7 @@ import trio
 
 from isolation.errors import KeeperError
 from isolation.keeper.client import open_keeper
-from isolation.model import Confinement, EnforcementLevel, Layer, Means
+from isolation.model import Confinement, EnforcementLevel, Means, Overlay
 from tests.conftest import git
 from tests.isolation.guard_scenes import FILES, play, require
 from tests.isolation.keeper.scenes import SHAPES, living, ready, shape_spec, spec
@@ -175,8 +175,8 @@ def test_there_is_no_way_out(open_folder: Path, user: int | None, means: Means) 
 async def test_what_cannot_be_guarded_does_not_start(tmp_path: Path) -> None:
     """A confinement that fails is an error that names the guard; the program never runs."""
     require(EnforcementLevel.DENY, Means.MOUNTS)
-    layer = Layer(target=tmp_path, upper=tmp_path / "none", work=tmp_path / "none")
-    broken = Confinement(level=EnforcementLevel.DIVERT, means=Means.MOUNTS, layer=layer)
+    overlay = Overlay(target=tmp_path, upper=tmp_path / "none", work=tmp_path / "none")
+    broken = Confinement(level=EnforcementLevel.DIVERT, means=Means.MOUNTS, overlay=overlay)
     order = replace(spec(tmp_path, "touch", str(tmp_path / "started")), confinement=broken)
     with trio.fail_after(30):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:

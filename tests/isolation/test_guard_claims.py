@@ -8,8 +8,9 @@ import pytest
 
 from isolation import guard
 from isolation.errors import GuardError
-from isolation.kernel.overlay import ChangeKind, LayerChange
+from isolation.kernel.overlay import ChangeKind, OverlayChange, overlay_changes
 from isolation.model import EnforcementLevel, Means
+from isolation.shared_tree.levels import LEVELS
 from tests.isolation.guard_scenes import FILES, play, require
 from tests.isolation.test_guard import ESCAPES, open_folder, user
 
@@ -57,8 +58,8 @@ def script(acts: tuple[str, ...]) -> str:
     return f"through=0\n{OWN} || exit 99\n{counted}exit $through"
 
 
-def changes(folder: Path, story: str) -> dict[str, LayerChange]:
-    return {change.path: change for change in guard.layer_changes(folder / "layers" / story / "upper")}
+def changes(folder: Path, story: str) -> dict[str, OverlayChange]:
+    return {change.path: change for change in overlay_changes(folder / "layers" / story / "upper")}
 
 
 @STORIES
@@ -133,15 +134,15 @@ def test_folders_that_are_not_there_yet(tmp_path: Path, repo: Path) -> None:
     """At `deny` an owned folder is made, since nobody else could; at `divert` it comes with the layer."""
     require(EnforcementLevel.DIVERT, Means.MOUNTS)
     (tmp_path / "scratch").mkdir()
-    diverted = guard.for_claim(repo, ["new/pack"], EnforcementLevel.DIVERT, tmp_path / "scratch")
+    diverted = LEVELS[EnforcementLevel.DIVERT].confine(repo, ["new/pack"], tmp_path / "scratch")
     assert diverted is not None
     assert diverted.writable == ()
     assert not (repo / "new").exists()
-    denied = guard.for_claim(repo, ["new/pack"], EnforcementLevel.DENY, tmp_path / "scratch")
+    denied = LEVELS[EnforcementLevel.DENY].confine(repo, ["new/pack"], tmp_path / "scratch")
     assert denied is not None
     assert denied.writable == (repo / "new" / "pack",)
     assert denied.read_only[repo] == "paths that it does not own"
-    assert guard.for_claim(repo, ["new"], EnforcementLevel.DETECT, tmp_path / "scratch") is None
+    assert LEVELS[EnforcementLevel.DETECT].confine(repo, ["new"], tmp_path / "scratch") is None
 
 
 @pytest.mark.parametrize("name", ["way", "way/inner", "../outside"])
@@ -151,15 +152,15 @@ def test_a_claim_cannot_lead_out_of_the_tree(tmp_path: Path, repo: Path, name: s
     (tmp_path / "outside" / "inner").mkdir(parents=True)
     (repo / "way").symlink_to(tmp_path / "outside")
     with pytest.raises(GuardError, match="outside"):
-        guard.for_claim(repo, [name], EnforcementLevel.DENY, tmp_path / "scratch")
+        LEVELS[EnforcementLevel.DENY].confine(repo, [name], tmp_path / "scratch")
 
 
 def test_a_layer_in_its_own_tree_is_refused(repo: Path) -> None:
     """The kernel could not mount it, so it is said before."""
     require(EnforcementLevel.DIVERT, Means.MOUNTS)
     (repo / "scratch").mkdir()
-    with pytest.raises(GuardError, match="lies in the tree"):
-        guard.for_claim(repo, ["pkg"], EnforcementLevel.DIVERT, repo / "scratch")
+    with pytest.raises(GuardError, match="lies inside the tree"):
+        LEVELS[EnforcementLevel.DIVERT].confine(repo, ["pkg"], repo / "scratch")
 
 
 @pytest.mark.parametrize("folder", ["with space", "a,b:c\\d", "ümlaut"])
@@ -168,6 +169,6 @@ async def test_names_need_no_care(tmp_path: Path, folder: str) -> None:
     where = tmp_path / folder
     where.mkdir()
     require(EnforcementLevel.DIVERT, Means.MOUNTS)
-    assert guard.attempt(EnforcementLevel.DIVERT, Means.MOUNTS, where) == ""
-    assert guard.attempt(EnforcementLevel.DENY, Means.MOUNTS, where) == ""
+    assert guard.attempt(guard.OVERLAID, Means.MOUNTS, where) == ""
+    assert guard.attempt(guard.READ_ONLY, Means.MOUNTS, where) == ""
     assert os.listdir(where) == []  # noqa: PTH208  nothing is left

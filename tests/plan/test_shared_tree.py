@@ -8,8 +8,10 @@ import pytest
 import trio
 
 from isolation.git.repository import Repository
-from isolation.guard import Offer
+from isolation.guard import Support
 from isolation.model import EnforcementLevel, Means
+from isolation.shared_tree import levels
+from isolation.shared_tree.levels import LEVELS, Level
 from runner.core.errors import SettingsError
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
@@ -28,13 +30,13 @@ def _story(name: str, *owns: str) -> Story:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend that the machine offers some levels."""
 
-    def offers(*levels: str) -> None:
-        def offered(level: EnforcementLevel, _top: Path, _where: Path | None = None) -> Offer:
-            return Offer(
-                level=level, available=level in levels, means=Means.MOUNTS, reason="the test says so"
-            )
+    def offers(*names: str) -> None:
+        def support_for(self: Level, _top: Path, _where: Path | None = None) -> Support:
+            has, reason = self.name in names, "the test says so"
+            return Support(level=self.name, available=has, means=Means.MOUNTS, reason=reason)
 
-        monkeypatch.setattr(sharing, "tree_offer", offered)
+        for level in LEVELS.values():
+            monkeypatch.setattr(type(level), "support_for", support_for)
 
     return offers
 
@@ -53,16 +55,18 @@ def test_the_best_level_is_taken_or_the_one_asked_for(
 ) -> None:
     """Automatic means the best that the machine can do."""
     machine(*offers)
-    assert (
-        sharing.require_level(replace(ONE_TREE, enforce=asked), tmp_path / "x.worktrees", tmp_path / "x")
-        == level
-    )
+    settings = replace(ONE_TREE, enforce=asked)
+    chosen = sharing.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
+    assert chosen.name == level
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (replace(ONE_TREE, enforce="divert"), "enforce 'divert' cannot be had here: the test says so"),
+        (
+            replace(ONE_TREE, enforce="divert"),
+            "level 'divert' is not available on this machine: the test says so",
+        ),
         (ONE_TREE, "it can only be found afterwards"),
         (replace(ONE_TREE, guard=False), "it can only be found afterwards"),
     ],
@@ -70,7 +74,7 @@ def test_the_best_level_is_taken_or_the_one_asked_for(
 def test_a_level_is_never_lowered_silently(
     machine: Callable[..., None], tmp_path: Path, settings: Settings, words: str
 ) -> None:
-    """Open case 27: what cannot be had is an error that names the consent."""
+    """Open case 27: an unavailable level is an error that names the consent."""
     machine("detect")
     with pytest.raises(SettingsError, match=words) as caught:
         sharing.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
@@ -81,7 +85,8 @@ def test_one_story_at_a_time_needs_no_consent(machine: Callable[..., None], tmp_
     """Then it is clear whose write it was."""
     machine("detect")
     alone = replace(ONE_TREE, max_stories=1)
-    assert sharing.require_level(alone, tmp_path / "x.worktrees", tmp_path / "x") is EnforcementLevel.DETECT
+    chosen = sharing.require_level(alone, tmp_path / "x.worktrees", tmp_path / "x")
+    assert chosen.name is EnforcementLevel.DETECT
 
 
 def test_a_claim_all_over_the_tree_cannot_be_closed_around(machine: Callable[..., None], repo: Path) -> None:
@@ -96,8 +101,8 @@ def test_no_folder_can_be_closed_where_it_has_many_spellings(
 ) -> None:
     """At `deny` a session could write nowhere at all; that is said before it starts."""
     machine("deny", "detect")
-    monkeypatch.setattr(sharing, "folds_case", lambda _top: True)
-    with pytest.raises(SettingsError, match="takes `A` and `a` for one name"):
+    monkeypatch.setattr(levels, "folds_case", lambda _top: True)
+    with pytest.raises(SettingsError, match="treats `A` and `a` as one name"):
         sharing.enforcement_of(Repository.open(repo), ONE_TREE, repo / "w", [_story("a", "src/**")])
 
 

@@ -10,11 +10,11 @@ from isolation.frozen import frozen
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.model import Confinement, Workspace
-from isolation.paths import worktree_path
+from isolation.paths import EXCHANGE, worktree_path
 from runner.core.model import ResourceSample, StoryId
 from runner.core.settings import Settings
 from runner.plan.guard import Guarding
-from runner.plan.shared_tree import EXCHANGE, Sharing
+from runner.plan.shared_tree import Sharing
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.story.context.budget import BudgetLedger

@@ -1,14 +1,13 @@
 """The prompt that a story's first session would get, without a run."""
 
 from isolation.model import IsolationMode
-from isolation.paths import worktree_path
+from isolation.paths import EXCHANGE, worktree_path
 from runner.core.errors import NotFoundError
 from runner.core.flow import QUICK, Edition
 from runner.core.model import IMPLEMENT, SessionKind, Step, StoryId
 from runner.core.text.names import did_you_mean
 from runner.plan.plan import Plan
 from runner.plan.settings.prompt_template import load_template
-from runner.plan.shared_tree import EXCHANGE
 from runner.story.session.prompt import PromptFacts, render
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from isolation.git.commits import named
 from isolation.git.repository import offload
+from isolation.guard import UNSEEN
 from isolation.shared_tree.findings import Finding
 from isolation.shared_tree.refusals import Refusals
 from runner.core.events.events import Noted
 from runner.core.model import Outcome
-from runner.plan.guard import UNSEEN
 from runner.plan.shared_tree import Sharing
 from runner.story.context.context import RunContext
 from runner.story.session.log import SessionLog

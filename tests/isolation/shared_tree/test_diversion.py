@@ -1,4 +1,4 @@
-"""Layers over a shared tree: real sessions write into them, and only what is theirs reaches the tree."""
+"""Overlays over a shared tree: real sessions write into them, and only what is theirs reaches the tree."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +10,8 @@ from isolation.claims import globs as claims
 from isolation.git.repository import Repository
 from isolation.keeper.client import open_keeper
 from isolation.model import EnforcementLevel, Means
-from isolation.shared_tree.diversion import Diversion
 from isolation.shared_tree.findings import Finding
+from isolation.shared_tree.levels import LEVELS, Enforcement, SharedTree
 from isolation.shared_tree.restore import load_all
 from tests.conftest import git
 from tests.isolation.guard_scenes import execute, order, require
@@ -32,24 +32,28 @@ def tree(make_repository: Callable[..., Path]) -> Path:
     return make_repository(files={**PACKAGES, **{name: f"{name}\n" for name in files}})
 
 
-def _diversion(tree: Path, tmp_path: Path, shared: tuple[str, ...] = ()) -> Diversion:
-    return Diversion(
-        Repository.open(tree),
-        run_id="run-1",
-        claims={name: claims.compile(globs) for name, globs in OWNERS.items()},
-        open_to_all=claims.compile(["cache/**"]),
-        shared=shared,
-        layers=tmp_path / "layers" / "run-1",
+def _diversion(tree: Path, tmp_path: Path, shared: tuple[str, ...] = ()) -> Enforcement:
+    writable = claims.compile(["cache/**"])
+    return LEVELS[EnforcementLevel.DIVERT].open(
+        SharedTree(
+            repository=Repository.open(tree),
+            run_id="run-1",
+            claims={name: claims.compile(globs) for name, globs in OWNERS.items()},
+            writable=writable,
+            open_to_all=writable,
+            folders=shared,
+            overlays=tmp_path / "layers" / "run-1",
+        )
     )
 
 
 async def _session(
-    diversion: Diversion, tmp_path: Path, story: str, tree: Path, script: str
+    diversion: Enforcement, tmp_path: Path, story: str, tree: Path, script: str
 ) -> tuple[Finding, ...]:
     with trio.fail_after(60):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
-            async with diversion.session(story) as watched:
-                made = order(tmp_path, tree, f"set -e\n{script}", diversion.confinement(story))
+            async with diversion.watch.session(story) as watched:
+                made = order(tmp_path, tree, f"set -e\n{script}", diversion.confine(story))
                 code, output = await execute(keeper, made)
             assert code == 0, output
     return watched.findings
@@ -141,9 +145,7 @@ async def test_a_layer_that_a_crash_left_is_settled_first(tree: Path, tmp_path: 
     diversion = _diversion(tree, tmp_path)
     with trio.fail_after(60):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
-            made = order(
-                tmp_path, tree, "echo half > lib/doc.md; echo x > two.txt", diversion.confinement("g")
-            )
+            made = order(tmp_path, tree, "echo half > lib/doc.md; echo x > two.txt", diversion.confine("g"))
             await execute(keeper, made)  # and then the coordinator is gone
     findings = await _session(
         _diversion(tree, tmp_path), tmp_path, "g", tree, "grep half lib/doc.md; grep two two.txt"

@@ -266,8 +266,8 @@ def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> in
 
 def _place_of_session() -> tuple[Path, Path]:
     """Give a session's state file and the folder of its exchange, as its environment tells them."""
+    from isolation.paths import EXCHANGE
     from runner.core.errors import UsageError
-    from runner.plan.shared_tree import EXCHANGE
 
     file, result = os.environ.get("AUTOPILOT_STATE_FILE"), os.environ.get("AUTOPILOT_RESULT_FILE")
     exchange = Path(result).parent if result else Path()

@@ -10,16 +10,17 @@ import pytest
 
 from isolation import guard
 from isolation.model import Confinement, EnforcementLevel, Means
+from isolation.shared_tree import levels
 from tests.isolation.guard_scenes import require
 
 POOR = """
 import json, os, sys
 sys.path.append(sys.argv[1])
-from isolation import guard
+from isolation.shared_tree import levels
 from isolation.kernel import landlock, mounts
 for _ in range(int(sys.argv[2])):
     landlock.restrict([b"/nowhere"], [])
-print(json.dumps([[offer.level, offer.available, offer.means, offer.reason] for offer in guard.probe()]))
+print(json.dumps([[each.level, each.available, each.means, each.reason] for each in levels.probe()]))
 """
 ALL_LANDLOCKS = 16
 """So many may be stacked; one more is refused, and within the first nothing can be mounted."""
@@ -36,7 +37,7 @@ CONFINEMENT = Confinement(
 )
 
 
-def offers_under(landlocks: int) -> dict[str, tuple[bool, str | None, str]]:
+def support_under(landlocks: int) -> dict[str, tuple[bool, str | None, str]]:
     root = Path(guard.__file__).parents[1]
     command = [sys.executable, "-c", POOR, str(root), str(landlocks)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -46,29 +47,29 @@ def offers_under(landlocks: int) -> dict[str, tuple[bool, str | None, str]]:
 def test_every_level_is_offered_or_refused_in_words() -> None:
     """Nothing is left of the trials, and a second question starts none."""
     before = set(Path(tempfile.gettempdir()).glob("autopilot-guard-*"))
-    offers = guard.probe()
-    assert [offer.level for offer in offers] == list(EnforcementLevel)
-    assert all(offer.reason for offer in offers)
-    assert offers[-1].available
-    assert guard.probe()[0] is offers[0]
+    supports = levels.probe()
+    assert [support.level for support in supports] == list(EnforcementLevel)
+    assert all(support.reason for support in supports)
+    assert supports[-1].available
+    assert levels.probe()[0] is supports[0]
     assert set(Path(tempfile.gettempdir()).glob("autopilot-guard-*")) <= before
 
 
 def test_landlock_takes_the_place_of_mounts() -> None:
     """Where nothing can be mounted, `deny` is had by Landlock, and `divert` not at all."""
     require(EnforcementLevel.DENY, Means.LANDLOCK)
-    offers = offers_under(1)
-    assert offers["deny"][:2] == (True, "landlock")
-    assert offers["divert"][0] is False
-    assert "read-only mounts in a namespace of its own: " in offers["divert"][2]
+    supports = support_under(1)
+    assert supports["deny"][:2] == (True, "landlock")
+    assert supports["divert"][0] is False
+    assert "an overlay mount in a namespace of its own: " in supports["divert"][2]
 
 
 def test_a_machine_that_can_do_nothing_says_so() -> None:
     """Open case 27: neither namespaces nor Landlock leaves detection, with the reasons of both."""
     require(EnforcementLevel.DENY, Means.LANDLOCK)
-    offers = offers_under(ALL_LANDLOCKS)
-    assert [offers[level][0] for level in ("divert", "deny", "detect")] == [False, False, True]
-    assert "Landlock: landlock: " in offers["deny"][2]
+    supports = support_under(ALL_LANDLOCKS)
+    assert [supports[level][0] for level in ("divert", "deny", "detect")] == [False, False, True]
+    assert "Landlock: landlock: " in supports["deny"][2]
 
 
 def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,34 +77,37 @@ def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> N
     unconfined = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper import trial as t; "
     unconfined += "t.confine = lambda texts: None; t.main()"
     monkeypatch.setattr("isolation.keeper.client._TRIAL", unconfined)
-    for level in (EnforcementLevel.DENY, EnforcementLevel.DIVERT):
-        assert guard.attempt(level, Means.MOUNTS) == "it lets a session create, delete, truncate, write"
+    for protection in (guard.READ_ONLY, guard.OVERLAID):
+        assert guard.attempt(protection, Means.MOUNTS) == "it lets a session create, delete, truncate, write"
 
 
 def test_a_checkout_around_the_home_is_not_guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that could not write to its home would not work at all."""
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    offer = guard.worktree_offer(tmp_path, tmp_path.parent / "trees")
-    assert (offer.available, offer.means) == (False, None)
-    assert "holds your home folder" in offer.reason
-    shared = guard.tree_offer(EnforcementLevel.DENY, tmp_path)
-    assert (shared.available, shared.reason) == (False, offer.reason)
-    assert guard.tree_offer(EnforcementLevel.DETECT, tmp_path).available
+    support = guard.worktree_support(tmp_path, tmp_path.parent / "trees")
+    assert (support.available, support.means) == (False, None)
+    assert "holds your home folder" in support.reason
+    shared = levels.LEVELS[EnforcementLevel.DENY].support_for(tmp_path)
+    assert (shared.available, shared.reason) == (False, support.reason)
+    assert levels.LEVELS[EnforcementLevel.DETECT].support_for(tmp_path).available
 
 
 def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There it would let nobody make a temporary file."""
-    found = guard.Offer(level=EnforcementLevel.DENY, available=True, means=Means.LANDLOCK, reason="Landlock")
-    monkeypatch.setattr(guard, "offered", lambda _level, _where=None: found)
+    found = guard.Support(
+        level=EnforcementLevel.DENY, available=True, means=Means.LANDLOCK, reason="Landlock"
+    )
+    monkeypatch.setattr(guard, "supported", lambda _protection, _where=None: found)
+    monkeypatch.setattr(levels, "supported", lambda _protection, _where=None: found)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    inside = guard.worktree_offer(tmp_path / "repo", tmp_path / "repo.worktrees")
-    outside = guard.worktree_offer(Path("/srv/repo"), Path("/srv/repo.worktrees"))
+    inside = guard.worktree_support(tmp_path / "repo", tmp_path / "repo.worktrees")
+    outside = guard.worktree_support(Path("/srv/repo"), Path("/srv/repo.worktrees"))
     assert (inside.available, outside) == (False, found)
     assert str(tmp_path) in inside.reason
-    assert guard.tree_offer(EnforcementLevel.DENY, tmp_path / "repo").reason == inside.reason
-    assert guard.tree_offer(EnforcementLevel.DENY, Path("/srv/repo")) == found
+    assert levels.LEVELS[EnforcementLevel.DENY].support_for(tmp_path / "repo").reason == inside.reason
+    assert levels.LEVELS[EnforcementLevel.DENY].support_for(Path("/srv/repo")) == found
 
 
 @pytest.mark.parametrize(
