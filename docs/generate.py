@@ -16,7 +16,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from runner.cli.overview import COMMANDS
-from runner.core.settings import BOUNDS, HookSettings, Settings, TierThresholds
+from runner.core.settings import BOUNDS, HookSettings, Settings
+from runner.core.tier_settings import TierThresholds
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent

@@ -20,11 +20,12 @@ from isolation.model import IsolationMode
 from isolation.paths import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
 from runner.agents.catalogue import KNOWN, PROGRAMS
 from runner.agents.installed import find_installed
+from runner.core.agent_settings import AgentSettings
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.model import ResourceSample, Tier
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.window import at_start
-from runner.core.settings import AgentSettings, Settings
+from runner.core.settings import Settings
 from runner.core.text.instants import clock, span
 from runner.core.text.words import count, window
 from runner.machine import probe

@@ -13,10 +13,11 @@ from runner.agents.known.opencode import OpencodeAgent
 from runner.agents.known.qwen import QwenAgent
 from runner.agents.known_agent import KnownAgent
 from runner.agents.protocol import Agent
+from runner.core.agent_settings import AgentSettings
 from runner.core.errors import AgentError
 from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import Story
-from runner.core.settings import AgentSettings, Settings
+from runner.core.settings import Settings
 
 AUTO = "auto"
 _CLASSES: tuple[type[KnownAgent], ...] = (

@@ -4,10 +4,10 @@ import re
 
 from runner.agents.json_line import at, last_line, load, number, text, whole
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.agent_settings import AgentSettings
 from runner.core.errors import AgentError
 from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Usage
-from runner.core.settings import AgentSettings
 
 _SESSION = "{session}"
 _PLACEHOLDER = re.compile(r"\{(?:id|title|workspace|session|model)\}")

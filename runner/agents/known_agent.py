@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from isolation.frozen import frozen
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
-from runner.core.settings import AgentSettings
 
 
 class Permissions(StrEnum):

@@ -1,28 +1,18 @@
-"""What a run may be told: every setting with its default, and the bounds of the numbers.
+"""The settings of a run, each declared once.
 
-This is the one list of settings: flags, environment and files are read against it.
+To add a setting, add a field with its `Setting` here, and use it. The checks of flags, environment variables
+and files, the command line, `config`, the file that `init` writes and the reference page follow from the
+declaration (`core/declaration.py`); `python docs/generate.py` writes the page.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from isolation.frozen import frozen
+from runner.core.agent_settings import AgentSettings, Price
+from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
-
-
-@frozen
-class Bounds:
-    """The range of a number; what lies outside is clamped, and the clamp is said."""
-
-    low: float
-    high: float
-    unit: str = ""
-
-
-def key_of(field_name: str) -> str:
-    """Give the key of a field of the settings: `continue_` is `continue`, `max_stories` `max-stories`."""
-    return field_name.rstrip("_").replace("_", "-")
-
+from runner.core.tier_settings import MOST_STORIES, TierSettings
 
 SHARED_WRITABLE = tuple(
     f"**/{name}/**"
@@ -36,190 +26,441 @@ SHARED_WRITABLE = tuple(
         ".cache",
     )
 )
-"""Folders that tools fill for everybody, which no story owns and every story may write to."""
-
-BOUNDS: Mapping[str, Bounds] = {
-    "max-stories": Bounds(low=1, high=50),
-    "max-sessions": Bounds(low=1, high=50),
-    "max-hours": Bounds(low=0.5, high=24, unit="h"),
-    "inactivity-timeout": Bounds(low=60, high=14400, unit="s"),
-    "stall-seconds": Bounds(low=60, high=3600, unit="s"),
-    "confidence-threshold": Bounds(low=0, high=1),
-    "grace-seconds": Bounds(low=0, high=300, unit="s"),
-    "log-cap-mb": Bounds(low=1, high=4096, unit="MB"),
-    "agents-per-wave": Bounds(low=1, high=50),
-    "peer-abort": Bounds(low=0, high=1000),
-    "memory-per-story-gb": Bounds(low=0, high=1024, unit="GB"),
-}
+"""Folders that tools fill for all stories, which no story owns and every story may write to."""
 
 
-@frozen
-class AgentSettings:
-    """An agent: the user's own with an `argv`, or without one what the user says of a known agent.
-
-    Placeholders in `argv` and `resume` are {id} {title} {workspace} {session} {model}. `args` come last.
-    `events` says under which keys the JSON lines of the user's own agent hold what.
-    """
-
-    argv: tuple[str, ...] = ()
-    resume: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    permissions: str = "edit"
-    events: Mapping[str, str] = field(default_factory=dict)
+_COMMAND = "a shell command"
 
 
-@frozen
-class Price:
-    """What a million tokens of a model cost in US dollars; `cached` are input tokens read from a cache."""
-
-    input: float
-    output: float
-    cached: float | None = None
-
-
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HookSettings:
     """Shell commands around a workspace; the first two abort the story on failure."""
 
-    after_create: str = ""
-    before_run: str = ""
-    after_run: str = ""
-    before_remove: str = ""
+    after_create: Annotated[
+        str,
+        Setting(
+            key="after_create",
+            help="once, before the story's first session",
+            details="the story fails",
+            expects=_COMMAND,
+        ),
+    ] = ""
+    before_run: Annotated[
+        str,
+        Setting(
+            key="before_run", help="before each work session", details="the story fails", expects=_COMMAND
+        ),
+    ] = ""
+    after_run: Annotated[
+        str,
+        Setting(
+            key="after_run", help="after each work session", details="a note in the report", expects=_COMMAND
+        ),
+    ] = ""
+    before_remove: Annotated[
+        str,
+        Setting(
+            key="before_remove",
+            help="before the worktree of a finished story is removed",
+            details="a note in the report",
+            expects=_COMMAND,
+        ),
+    ] = ""
 
 
-@frozen
-class TierThresholds:
-    """Where a tier ends: with less of what is to be free, or more of what is to be little, it is the next."""
-
-    memory_gb: float
-    swap_gb: float
-    peers: int
-    pressure_free_percent: float
-    disk_gb: float
-    inodes: int
-    memory_stall_percent: float
-    cpu_stall_percent: float
-    io_stall_percent: float
-    load_per_cpu: float
-
-
-@frozen
-class TierRow(TierThresholds):
-    """A tier that holds back: besides its thresholds, how many stories and agents of a session it allows."""
-
-    stories: int
-    agents: int
-
-
-LITTLE_IS_GOOD = frozenset(
-    {
-        "swap_gb",
-        "peers",
-        "memory_stall_percent",
-        "cpu_stall_percent",
-        "io_stall_percent",
-        "load_per_cpu",
-    }
-)
-"""The thresholds that a signal must stay under, so that they rise from green to degraded; others fall."""
-
-_GREEN = TierThresholds(
-    memory_gb=6,
-    swap_gb=1,
-    peers=2,
-    pressure_free_percent=30,
-    disk_gb=5,
-    inodes=100_000,
-    memory_stall_percent=10,
-    cpu_stall_percent=80,
-    io_stall_percent=80,
-    load_per_cpu=4,
-)
-# Being busy is not dangerous: a waiting processor or disk takes the machine to warn and no further.
-_WARN = TierRow(
-    memory_gb=4,
-    swap_gb=2,
-    peers=4,
-    pressure_free_percent=15,
-    disk_gb=2,
-    inodes=50_000,
-    memory_stall_percent=30,
-    cpu_stall_percent=100,
-    io_stall_percent=100,
-    load_per_cpu=1000,
-    stories=4,
-    agents=4,
-)
-_DEGRADED = TierRow(
-    memory_gb=2,
-    swap_gb=3,
-    peers=6,
-    pressure_free_percent=5,
-    disk_gb=1,
-    inodes=10_000,
-    memory_stall_percent=60,
-    cpu_stall_percent=100,
-    io_stall_percent=100,
-    load_per_cpu=1000,
-    stories=2,
-    agents=2,
-)
-
-
-@frozen
-class TierSettings:
-    """The table of tiers: `green` holds up to its row, then `warn`, then `degraded`, then critical."""
-
-    green: TierThresholds = _GREEN
-    warn: TierRow = _WARN
-    degraded: TierRow = _DEGRADED
-
-
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One run's settings, after all sources were read. Field names are the keys with underscores."""
+    """One run's settings, after all sources were read."""
 
-    stories: str = "stories"
-    agent: str = "auto"
-    model: str = ""
-    prompt_template: str = ""
-    verify: tuple[str, ...] = ()
-    max_stories: int = 3
-    max_sessions: int = 5
-    max_hours: float = 8.0
-    inactivity_timeout: float = 1800.0
-    stall_seconds: float = 600.0
-    confidence_threshold: float = 0.85
-    token_budget: int | None = None
-    cost_budget: float | None = None
-    story_token_budget: int | None = None
-    story_cost_budget: float | None = None
-    session_tokens: int | None = None
-    session_cost: float | None = None
-    peer_abort: int = 6
-    selector: str = ""
-    bg_isolation: str = "worktree"
-    deconflict_paths: tuple[str, ...] = ()
-    guard: bool = True
-    enforce: str = "auto"
-    shared_writable: tuple[str, ...] = SHARED_WRITABLE
-    base: str = "HEAD"
-    continue_: ContinuePolicy = ContinuePolicy.DEPENDENCIES_SUCCESSFUL
-    grace_seconds: float = 10.0
-    log_cap_mb: int = 64
-    agents_per_wave: int = 6
-    window: str = "adaptive"
-    memory_per_story_gb: float = 0.5
-    worktree_root: str = ""
-    symlink_directories: tuple[str, ...] = ()
-    dialect: str = "autodev"
-    cross_boundaries: bool = False
-    decide_default: str = "ask"
-    notify: str = ""
-    tracker: str = ""
-    tracker_auth: str = ""
-    hooks: HookSettings = HookSettings()
-    agents: Mapping[str, AgentSettings] = field(default_factory=dict)
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    tiers: TierSettings = TierSettings()
+    stories: Annotated[
+        str,
+        Setting(
+            help="the folder or file that holds the backlog, relative to the top of the repository",
+            filled=True,
+        ),
+    ] = "stories"
+    agent: Annotated[
+        str,
+        Setting(
+            help="the agent for stories that name none",
+            details="Not used for stories with a `command`. `auto` picks the only agent described under "
+            "`[agents]`, or else the first [known agent](../how-to/use-a-known-agent.md) that is "
+            "installed, and a note says which.",
+            flag="--agent NAME",
+            filled=True,
+        ),
+    ] = "auto"
+    model: Annotated[
+        str,
+        Setting(
+            help="the model that the agent uses",
+            details="Passed to known agents at every start and resume, and replaces `{model}` in an agent's "
+            "`argv`.",
+            flag="--model NAME",
+            example="opus",
+        ),
+    ] = ""
+    prompt_template: Annotated[
+        str,
+        Setting(
+            help="a file with the template of prompts, relative to the top of the repository",
+            details="See [prompts](#prompts).",
+            example="tools/prompt.md",
+            empty="built in",
+        ),
+    ] = ""
+    verify: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="a command that must pass for stories that name none",
+            details="Run in the story's workspace after its work; the story is done only when all commands "
+            "pass.",
+            flag="--verify CMD",
+            expects="a command or a list of commands",
+            example="make test",
+            separator="\n",
+        ),
+    ] = ()
+    max_stories: Annotated[
+        int,
+        Setting(
+            help="how many stories may run in parallel",
+            details="The machine may allow fewer, see [tiers](#tiers).",
+            flag="--max-stories N",
+            bounds=Bounds(low=1, high=MOST_STORIES),
+        ),
+    ] = 3
+    max_sessions: Annotated[
+        int,
+        Setting(
+            help="how many work sessions one step of a story may have",
+            details="The count starts over with each step; the flow `quick` has one step. Verify commands do "
+            "not count.",
+            flag="--max-sessions N",
+            bounds=Bounds(low=1, high=50),
+        ),
+    ] = 5
+    max_hours: Annotated[
+        float,
+        Setting(
+            help="how many hours the whole run may take",
+            details="After this time no session starts; running sessions finish.",
+            flag="--max-hours H",
+            bounds=Bounds(low=0.5, high=24, unit="h"),
+        ),
+    ] = 8.0
+    inactivity_timeout: Annotated[
+        float,
+        Setting(
+            help="end the run when no story shows any activity for S seconds",
+            details="Activity is output or an event of any story.",
+            flag="--inactivity-timeout S",
+            bounds=Bounds(low=60, high=14400, unit="s"),
+        ),
+    ] = 1800.0
+    stall_seconds: Annotated[
+        float,
+        Setting(
+            help="stop a session that is silent for S seconds, twice in a row",
+            details="Silent is a session without any [sign of life](../explanation/the-loop.md#silence).",
+            flag="--stall-seconds S",
+            bounds=Bounds(low=60, high=3600, unit="s"),
+        ),
+    ] = 600.0
+    confidence_threshold: Annotated[
+        float,
+        Setting(
+            help="how certain the next step must be to continue without asking",
+            details="Below it you are asked, see [where a story is](flows.md#where-a-story-is); from the "
+            "second session of a loop on, the story is stopped.",
+            flag="--confidence-threshold X",
+            bounds=Bounds(low=0, high=1),
+        ),
+    ] = 0.85
+    token_budget: Annotated[
+        int | None,
+        Setting(
+            help="start no session once the run has used N tokens",
+            details="Only tokens that sessions report count.",
+            flag="--token-budget N",
+            example="2000000",
+        ),
+    ] = None
+    cost_budget: Annotated[
+        float | None,
+        Setting(
+            help="start no session once the run has cost this many US dollars",
+            flag="--cost-budget USD",
+            example="25",
+        ),
+    ] = None
+    story_token_budget: Annotated[
+        int | None,
+        Setting(
+            help="start no further session of a story that has used N tokens",
+            flag="--story-token-budget N",
+            example="200000",
+        ),
+    ] = None
+    story_cost_budget: Annotated[
+        float | None,
+        Setting(
+            help="start no further session of a story that has cost this many US dollars",
+            flag="--story-cost-budget USD",
+            example="3",
+        ),
+    ] = None
+    session_tokens: Annotated[
+        int | None,
+        Setting(
+            help="how many tokens a session is expected to use, until one has finished",
+            details="Without it the first session of a run with a `token-budget` runs "
+            "[alone](../explanation/the-loop.md#budgets).",
+            example="80000",
+        ),
+    ] = None
+    session_cost: Annotated[
+        float | None,
+        Setting(
+            help="how many US dollars a session is expected to cost, until one has finished",
+            details="Without it the first session of a run with a `cost-budget` runs alone.",
+            example="1.5",
+        ),
+    ] = None
+    peer_abort: Annotated[
+        int,
+        Setting(
+            help="no session starts on a machine in tier `critical` with more other agent sessions than this",
+            bounds=Bounds(low=0, high=1000),
+        ),
+    ] = 6
+    selector: Annotated[
+        str,
+        Setting(
+            help="a command that decides before each session what comes next, and how certain that is",
+            details="See [the selector](session-contract.md#the-selector).",
+            flag="--selector CMD",
+            example="tools/select",
+            empty="built in",
+        ),
+    ] = ""
+    bg_isolation: Annotated[
+        str,
+        Setting(
+            help="where stories work: worktree (each in its own) or none (all in the checkout)",
+            details="See [one shared tree](../explanation/one-shared-tree.md).",
+            flag="--bg-isolation MODE",
+            choices=("worktree", "none"),
+        ),
+    ] = "worktree"
+    deconflict_paths: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="which story owns what: a GLOB around all claims, a pattern with {id}, or ID=GLOB,GLOB",
+            details="See [claims](claims.md#deconflict-paths).",
+            flag="--deconflict-paths SPEC",
+            expects="a glob, a pattern with {id}, ID=GLOB, or a list of these",
+            example="packages/{id}/**",
+            separator="\n",
+        ),
+    ] = ()
+    guard: Annotated[
+        bool,
+        Setting(
+            help="keep sessions out of the main checkout and other worktrees, where the system can",
+            details="See [the threat model](../explanation/threat-model.md).",
+            flag="--no-guard",
+            flag_help="let sessions write into the main checkout and other worktrees; for agents whose own "
+            "sandbox, sudo or ssh does not work under the guard",
+        ),
+    ] = True
+    enforce: Annotated[
+        str,
+        Setting(
+            help="how claims in a shared tree are enforced: auto, divert, deny or detect",
+            details="A write outside the story's claim goes into a layer of the story's own (`divert`), is "
+            "refused and named (`deny`), or is found afterwards (`detect`). At each level it fails the "
+            "session. `auto` takes the best level that the machine offers; where that is only `detect`, "
+            "several stories in parallel need `detect` explicitly. See "
+            "[three levels](../explanation/one-shared-tree.md#three-levels).",
+            flag="--enforce LEVEL",
+            choices=("auto", "divert", "deny", "detect"),
+        ),
+    ] = "auto"
+    shared_writable: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="what every story in a shared tree may write to",
+            details="A folder that matches includes everything in it.",
+            expects="a glob or a list of globs",
+            example="**/build/**",
+            separator="\n",
+        ),
+    ] = SHARED_WRITABLE
+    base: Annotated[
+        str,
+        Setting(
+            help="the commit that stories without dependencies start from",
+            details="Resolved once, at the start.",
+            flag="--base REF",
+            filled=True,
+        ),
+    ] = "HEAD"
+    continue_: Annotated[
+        ContinuePolicy,
+        Setting(
+            help="what starts after a failure: never, dependencies-successful, or always",
+            details="See [dependencies](../how-to/dependencies.md#when-a-dependency-fails).",
+            flag="--continue POLICY",
+        ),
+    ] = ContinuePolicy.DEPENDENCIES_SUCCESSFUL
+    grace_seconds: Annotated[
+        float,
+        Setting(
+            help="how many seconds a session has between SIGTERM and SIGKILL when it is stopped",
+            flag="--grace-seconds S",
+            bounds=Bounds(low=0, high=300, unit="s"),
+        ),
+    ] = 10.0
+    log_cap_mb: Annotated[
+        int,
+        Setting(
+            help="how many MB of a session's output its log keeps: the beginning, and the last MB",
+            bounds=Bounds(low=1, high=4096, unit="MB"),
+        ),
+    ] = 64
+    agents_per_wave: Annotated[
+        int,
+        Setting(
+            help="how many agents a session may use in parallel",
+            details="Passed to sessions as `AUTOPILOT_AGENTS_PER_WAVE`, lowered by the tier.",
+            bounds=Bounds(low=1, high=50),
+        ),
+    ] = 6
+    window: Annotated[
+        str,
+        Setting(
+            help="adaptive: as many stories as the machine can handle, up to --max-stories; fixed: always "
+            "--max-stories",
+            details="With `fixed`, a note says so.",
+            flag="--window MODE",
+            choices=("adaptive", "fixed"),
+        ),
+    ] = "adaptive"
+    memory_per_story_gb: Annotated[
+        float,
+        Setting(
+            help="how many GB of memory a story is expected to need, at least and until one was measured",
+            details="`0` ignores the memory of stories.",
+            bounds=Bounds(low=0, high=1024, unit="GB"),
+        ),
+    ] = 0.5
+    worktree_root: Annotated[
+        str,
+        Setting(
+            help="the folder for worktrees, outside the repository",
+            details="Use an absolute path, or one that starts with `~`.",
+            example="~/worktrees",
+            empty="beside the checkout",
+        ),
+    ] = ""
+    symlink_directories: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="ignored folders of the main checkout that worktrees link to",
+            expects="a list of folders inside the repository",
+            example="node_modules",
+            separator=",",
+            inside=True,
+        ),
+    ] = ()
+    dialect: Annotated[
+        str,
+        Setting(
+            help="the format of new state files: rich, pointer or autodev",
+            details="An existing [state file](state-files.md) keeps its format. A story's own `dialect` "
+            "takes precedence.",
+            flag="--dialect NAME",
+            choices=("rich", "pointer", "autodev"),
+        ),
+    ] = "autodev"
+    cross_boundaries: Annotated[
+        bool,
+        Setting(
+            help="continue at session boundaries in a fresh session, without asking",
+            details="See [session boundaries](flows.md#session-boundaries).",
+            flag="--cross-boundaries",
+        ),
+    ] = False
+    decide_default: Annotated[
+        str,
+        Setting(
+            help="how questions are answered: ask you, or take what is recommended, for unattended runs",
+            details="See [unattended runs](../how-to/answer-decisions.md#unattended).",
+            flag="--decide-default HOW",
+            choices=("ask", "recommended"),
+        ),
+    ] = "ask"
+    notify: Annotated[
+        str,
+        Setting(
+            help="a shell command that runs for each question, with the question on standard input",
+            details="See [notifications](../how-to/answer-decisions.md#be-told).",
+            example="mail -s question you@example.org",
+        ),
+    ] = ""
+    tracker: Annotated[
+        str,
+        Setting(
+            help="the work item tracker for steps that need one",
+            details="See [work item tracker](flows.md#work-item-tracker).",
+            choices=("jira", "ado", "local"),
+            example="local",
+            empty="detected",
+        ),
+    ] = ""
+    tracker_auth: Annotated[
+        str,
+        Setting(
+            help="a shell command that exits with 0 when `jira` or `ado` can be used",
+            details="Run in the worktree before a step that needs the tracker. Without it you are asked.",
+            example="jira me",
+        ),
+    ] = ""
+    hooks: Annotated[
+        HookSettings,
+        Setting(
+            help="shell commands around a story's work, run in its workspace",
+            example='[hooks]\nafter_create = "npm ci"',
+        ),
+    ] = field(default_factory=HookSettings)
+    agents: Annotated[
+        Mapping[str, AgentSettings],
+        Setting(
+            help="agents of your own, and changes to known agents; the prompt comes on standard input",
+            example='[agents.mine]\nargv = ["./tools/agent", "--story", "{id}"]',
+        ),
+    ] = field(default_factory=dict)
+    prices: Annotated[
+        Mapping[str, Price],
+        Setting(
+            help="what a million tokens of a model cost in US dollars",
+            example='[prices."gpt-5"]\ninput = 1.25\noutput = 10',
+        ),
+    ] = field(default_factory=dict)
+    tiers: Annotated[
+        TierSettings,
+        Setting(
+            help="how many stories may run as the machine gets busy",
+            example="[tiers.warn]\nmemory-gb = 3\nstories = 6",
+        ),
+    ] = field(default_factory=TierSettings)
+
+
+SETTINGS: Mapping[str, Declared] = {declared.key: declared for declared in declared_in(Settings, Settings())}
+"""Every setting by its key, in the order in which the user sees them."""
+
+BOUNDS: dict[str, Bounds] = {
+    key: declared.setting.bounds for key, declared in SETTINGS.items() if declared.setting.bounds
+}
+"""The range of every number that is clamped, by its key."""

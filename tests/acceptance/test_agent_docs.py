@@ -8,8 +8,8 @@ import pytest
 from runner.agents.catalogue import KNOWN
 from runner.agents.known_agent import Permissions
 from runner.agents.protocol import AgentJob
+from runner.core.agent_settings import AgentSettings
 from runner.core.model import Story, StoryId
-from runner.core.settings import AgentSettings
 from tests.real_agents.programs import VERSIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "agents.md").read_text()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.core import settings
+from runner.core.declaration import Bounds
 from runner.core.model import Status
 from tests.acceptance.program import write_story
 from tests.story.test_kill_switches import carry, story, switch_of
@@ -27,7 +28,7 @@ async def test_an_open_tool_is_a_sign_of_life(
 ) -> None:
     """Acceptance 36: silence while a tool runs ends nobody; the same silence without one does."""
     for name in ("stall-seconds", "inactivity-timeout"):
-        monkeypatch.setitem(settings.BOUNDS, name, settings.Bounds(low=0.1, high=100))
+        monkeypatch.setitem(settings.BOUNDS, name, Bounds(low=0.1, high=100))
     monkeypatch.setattr("runner.agents.known.codex.QUIET", 0.0)
     program = tmp_path / "bin" / "codex"
     program.parent.mkdir()

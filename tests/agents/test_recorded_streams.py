@@ -6,8 +6,8 @@ import pytest
 
 from runner.agents.catalogue import KNOWN
 from runner.agents.listener import OutputListener
+from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import Fault
-from runner.core.settings import AgentSettings
 from tests.agents.recordings.reading import FOLDER, Heard, hear
 
 DONE = Heard(tools=2, input_tokens=3000, output_tokens=30, cost=None, ok=True)

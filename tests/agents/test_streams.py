@@ -14,9 +14,9 @@ from runner.agents.catalogue import KNOWN, PROGRAMS
 from runner.agents.faults import failed, fault_of
 from runner.agents.listener import OutputListener
 from runner.agents.protocol import Agent, AgentJob
+from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import Fault, Final
 from runner.core.model import Story, StoryId
-from runner.core.settings import AgentSettings
 
 JOB = AgentJob(
     story=Story(id=StoryId("a"), title="A", prompt="Do it."),

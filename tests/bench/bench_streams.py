@@ -12,7 +12,7 @@ from functools import partial
 
 from runner.agents.catalogue import KNOWN
 from runner.agents.listener import OutputListener
-from runner.core.settings import AgentSettings
+from runner.core.agent_settings import AgentSettings
 from tests.agents.recordings.reading import FOLDER
 
 LEAST_MB = 20.0

@@ -7,8 +7,7 @@ import pytest
 
 from runner.cli.parser import CommandLineError, Parser
 from runner.cli.run_options import add_run_flags, flags_of
-from runner.core.settings import BOUNDS
-from runner.plan.settings.fields import KEYS
+from runner.core.settings import BOUNDS, SETTINGS
 
 
 def parser() -> Parser:
@@ -81,7 +80,7 @@ def test_sources_are_kept_as_typed() -> None:
 def test_help_shows_defaults_and_bounds() -> None:
     """Every number tells its default and its range."""
     text = " ".join(parser().format_help().split())
-    assert "how many stories may run at once (default: 3; 1 to 50)" in text
+    assert "how many stories may run in parallel (default: 3; 1 to 50)" in text
     assert "(default: 8; 0.5 to 24)" in text
     assert "(default: off)" in text
 
@@ -92,7 +91,7 @@ _UNFLAGGED = {"log-cap-mb", "agents-per-wave", "memory-per-story-gb", "peer-abor
 def test_every_flag_is_a_setting() -> None:
     """What `flags_of` can give, the settings know; every bounded number but the internal ones has a flag."""
     given = [f"--{name}=1" for name in BOUNDS if name not in _UNFLAGGED]
-    assert set(flags_of(parser().parse_args(given))) <= set(KEYS)
+    assert set(flags_of(parser().parse_args(given))) <= set(SETTINGS)
 
 
 def test_the_module_is_light() -> None:

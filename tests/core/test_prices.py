@@ -2,9 +2,9 @@
 
 import pytest
 
+from runner.core.agent_settings import Price
 from runner.core.limits.prices import priced
 from runner.core.model import Usage
-from runner.core.settings import Price
 
 
 def test_tokens_of_a_listed_model_get_an_estimate() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from runner.core.model import ResourceSample, Tier
 from runner.core.schedule.tiers import GB, agents_per_wave, ceiling, evaluate, severity
-from runner.core.settings import Settings, TierRow, TierSettings, TierThresholds
+from runner.core.settings import Settings
+from runner.core.tier_settings import TierRow, TierSettings, TierThresholds
 
 TABLE = TierSettings()
 GREEN, WARN, DEGRADED, CRITICAL = Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL

@@ -8,7 +8,8 @@ from isolation.model import IsolationMode
 from runner.agents.known.aider import AiderAgent
 from runner.agents.known.codex import CodexAgent
 from runner.agents.protocol import Agent
-from runner.core.settings import AgentSettings, Settings
+from runner.core.agent_settings import AgentSettings
+from runner.core.settings import Settings
 from runner.plan.agent_conflicts import crowding
 from tests.core.test_graph import story
 

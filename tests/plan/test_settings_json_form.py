@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from runner.core.errors import JournalError
-from runner.core.settings import Settings, TierSettings
+from runner.core.settings import Settings
+from runner.core.tier_settings import TierSettings
 from runner.plan.settings.json_form import from_json, to_json
 
 

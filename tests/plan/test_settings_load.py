@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from runner.core.agent_settings import AgentSettings, Price
 from runner.core.errors import SettingsError
 from runner.core.model import ContinuePolicy
-from runner.core.settings import AgentSettings, Price, Settings, TierSettings
-from runner.plan.settings.fields import KEYS
+from runner.core.settings import SETTINGS, Settings
+from runner.core.tier_settings import TierSettings
 from tests.plan.settings_places import Places
 
 
@@ -22,7 +23,7 @@ def test_nothing_set_gives_the_defaults(places: Places) -> None:
     """Every key is there, from the defaults."""
     loaded = places.load()
     assert loaded.settings == Settings()
-    assert loaded.origins == dict.fromkeys(KEYS, "default")
+    assert loaded.origins == dict.fromkeys(SETTINGS, "default")
     assert loaded.notes == ()
 
 
@@ -81,7 +82,7 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
             "continue_",
             "hooks",
             "tiers",
-            *(key.replace("-", "_") for key in KEYS if key != "continue"),
+            *(key.replace("-", "_") for key in SETTINGS if key != "continue"),
         )
     )
     assert settings.continue_ is ContinuePolicy.ALWAYS

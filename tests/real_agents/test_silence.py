@@ -11,6 +11,7 @@ import pytest
 
 from runner.agents.known.claude import ClaudeAgent
 from runner.core import settings
+from runner.core.declaration import Bounds
 from runner.core.model import Status, StorySnapshot
 from tests.acceptance.program import write_story
 from tests.real_agents.conftest import Stage
@@ -35,7 +36,7 @@ class Silence:
         self._stage = stage
         self._patch = patch
         for name in ("stall-seconds", "inactivity-timeout"):
-            patch.setitem(settings.BOUNDS, name, settings.Bounds(low=0.1, high=100))
+            patch.setitem(settings.BOUNDS, name, Bounds(low=0.1, high=100))
         # An idle program has a pulse; a starting one does more than that.
         patch.setattr("runner.core.limits.stall.BUSY_SHARE", 0.05)
         for name, value in stage.env.items():

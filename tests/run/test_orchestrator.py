@@ -213,8 +213,9 @@ async def test_a_crash_in_one_story_is_that_storys_failure(
 async def test_a_silent_story_is_ended_after_two_windows(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session without output and work is ended; one that prints is not."""
     from runner.core import settings
+    from runner.core.declaration import Bounds
 
-    monkeypatch.setitem(settings.BOUNDS, "stall-seconds", settings.Bounds(low=0.1, high=10))
+    monkeypatch.setitem(settings.BOUNDS, "stall-seconds", Bounds(low=0.1, high=10))
     write_story(repo, "silent", command="sleep 60")
     write_story(repo, "busy", command="for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.2; done; echo x > x")
     plan = make_plan(RunRequest(directory=repo, flags={"stall-seconds": "0.5", "grace-seconds": "1"}))
@@ -232,8 +233,9 @@ async def test_a_stalled_run_is_ended_by_the_inactivity_timeout(
 ) -> None:
     """When nothing happens in any story for too long, the run ends and says why."""
     from runner.core import settings
+    from runner.core.declaration import Bounds
 
-    monkeypatch.setitem(settings.BOUNDS, "inactivity-timeout", settings.Bounds(low=0.1, high=10))
+    monkeypatch.setitem(settings.BOUNDS, "inactivity-timeout", Bounds(low=0.1, high=10))
     write_story(repo, "silent", command="sleep 60")
     plan = make_plan(RunRequest(directory=repo, flags={"inactivity-timeout": "0.5", "grace-seconds": "1"}))
     with trio.fail_after(60):

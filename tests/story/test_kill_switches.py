@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from runner.core import settings
+from runner.core.declaration import Bounds
 from runner.core.events import events as ev
 from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId, StorySnapshot
 from runner.plan.plan import RunRequest, make_plan
@@ -55,7 +56,7 @@ def an_agent(repo: Path, script: str) -> None:
 def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let silence be measured in parts of a second."""
     for name in ("stall-seconds", "inactivity-timeout"):
-        monkeypatch.setitem(settings.BOUNDS, name, settings.Bounds(low=0.1, high=100))
+        monkeypatch.setitem(settings.BOUNDS, name, Bounds(low=0.1, high=100))
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
-from runner.core.settings import AgentSettings
 
 _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search"})
 _RECONNECTING = re.compile(r"Reconnecting\.* *(\d+)/")

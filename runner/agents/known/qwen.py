@@ -7,8 +7,8 @@ from runner.agents import faults
 from runner.agents.known.claude import ClaudeAgent
 from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
-from runner.core.settings import AgentSettings
 
 _ERROR = "[API Error"
 

@@ -7,8 +7,8 @@ has no price, and its cost stays unknown.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from runner.core.agent_settings import Price
 from runner.core.model import Usage
-from runner.core.settings import Price
 
 AS_OF = "August 2025"
 MILLION = 1_000_000

@@ -12,7 +12,8 @@ from typing import assert_never
 
 from isolation.frozen import frozen
 from runner.core.model import ResourceSample, Tier
-from runner.core.settings import LITTLE_IS_GOOD, Settings, TierSettings
+from runner.core.settings import Settings
+from runner.core.tier_settings import LITTLE_IS_GOOD, TierSettings
 
 GB = 1024**3
 _ROWS = (Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL)

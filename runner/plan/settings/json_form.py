@@ -9,9 +9,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from runner.core.agent_settings import AgentSettings
 from runner.core.errors import JournalError
-from runner.core.settings import AgentSettings, Settings, TierSettings
+from runner.core.settings import Settings
 from runner.core.text.redaction import REDACTED, Redactor, is_secret
+from runner.core.tier_settings import TierSettings
 
 
 def to_json(settings: Settings) -> dict[str, Any]:

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from isolation.frozen import frozen
+from runner.core.declaration import ENVIRONMENT_PREFIX
 from runner.core.errors import SettingsError
-from runner.core.settings import Settings
+from runner.core.settings import SETTINGS, Settings
 from runner.core.text.names import did_you_mean
 from runner.plan.settings.agents_md import load_block
-from runner.plan.settings.fields import FLOATS, INTEGERS, KEYS, TABLES, Kind, Place, build, checked, clamped
 from runner.plan.settings.files import is_there, obstacle
+from runner.plan.settings.values import Source, SourceKind, build, checked, clamped
 
 PROJECT_FILES = ("autopilot-multi.toml", ".config/autopilot-multi.toml")
-PREFIX = "AUTOPILOT_MULTI_"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
 
@@ -47,7 +47,7 @@ class Loaded:
 class _Layer:
     """What one place holds, unchecked; `notes` are about what was left out."""
 
-    place: Place
+    source: Source
     values: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
@@ -58,16 +58,16 @@ def load_settings(
     """Read every place, check it, and join the values; out of range clamps and adds a note."""
     layers = [_flags(flags), _environment(environ), *_project(top), *_block(top), *_user(environ)]
     joined: dict[str, Any] = {}
-    origins = dict.fromkeys(KEYS, "default")
+    origins = dict.fromkeys(SETTINGS, "default")
     notes: list[str] = []
     for layer in layers:
         notes.extend(layer.notes)
-        for key, value in checked(layer.values, layer.place).items():
+        for key, value in checked(layer.values, layer.source).items():
             if key in joined:
                 continue
-            joined[key], note = clamped(key, value, layer.place)
+            joined[key], note = clamped(key, value, layer.source)
             notes.extend([note] if note else [])
-            origins[key] = layer.place.origin(key)
+            origins[key] = layer.source.origin(key)
             table = key.partition(".")[0]
             if origins[table] == "default":
                 origins[table] = origins[key]
@@ -78,35 +78,36 @@ def _flags(flags: Mapping[str, str | tuple[str, ...]]) -> _Layer:
     values = {
         key: list(value) if isinstance(value, tuple) else _typed(key, value) for key, value in flags.items()
     }
-    return _Layer(place=Place(kind=Kind.FLAG), values=values)
+    return _Layer(source=Source(kind=SourceKind.FLAG), values=values)
 
 
 def _environment(environ: Mapping[str, str]) -> _Layer:
-    place = Place(kind=Kind.ENVIRONMENT)
-    names = {place.name(key): key for key in KEYS if key not in TABLES}
+    source = Source(kind=SourceKind.ENVIRONMENT)
+    names = {declared.variable: key for key, declared in SETTINGS.items() if not declared.is_table}
     values: dict[str, Any] = {}
     notes: list[str] = []
     for name, text in sorted(environ.items()):
-        if not name.startswith(PREFIX):
+        if not name.startswith(ENVIRONMENT_PREFIX):
             continue
         key = names.get(name)
         if key is None:
             notes.append(f"the environment variable {name} is unknown, {_ignored(name, names)}")
         elif text.strip():
             values[key] = _typed(key, text)
-    return _Layer(place=place, values=values, notes=tuple(notes))
+    return _Layer(source=source, values=values, notes=tuple(notes))
 
 
 def _typed(key: str, text: str) -> Any:
     """Read a text as what its key takes; what cannot be read stays text and is refused later."""
-    if key in INTEGERS and _INTEGER.fullmatch(text.strip()):
+    declared = SETTINGS[key]
+    if declared.is_whole and _INTEGER.fullmatch(text.strip()):
         return int(text)
-    if key in FLOATS and _DECIMAL.fullmatch(text.strip()):
+    if declared.is_number and not declared.is_whole and _DECIMAL.fullmatch(text.strip()):
         return float(text)
-    if key in {"verify", "deconflict-paths", "shared-writable"}:
-        return [line.strip() for line in text.splitlines() if line.strip()]
-    if key == "symlink-directories":
-        return [part.strip() for part in text.split(",") if part.strip()]
+    if declared.is_list:
+        separator = declared.setting.separator
+        parts = text.splitlines() if separator == "\n" else text.split(separator)
+        return [part.strip() for part in parts if part.strip()]
     return text
 
 
@@ -122,14 +123,16 @@ def _project(top: Path) -> list[_Layer]:
 def _block(top: Path) -> list[_Layer]:
     block, notes = load_block(top)
     if block is None:
-        return [_Layer(place=Place(kind=Kind.FILE), values={}, notes=notes)]
-    known = {key: value for key, value in block.values.items() if key in KEYS}
+        return [_Layer(source=Source(kind=SourceKind.FILE), values={}, notes=notes)]
+    known = {key: value for key, value in block.values.items() if key in SETTINGS}
     strange = tuple(
-        f"{block.file}: the key '{key}' of the 'autopilot:' block is unknown here, {_ignored(key, KEYS)}"
+        f"{block.file}: the key '{key}' of the 'autopilot:' block is unknown here, {_ignored(key, SETTINGS)}"
         for key in block.values
-        if key not in KEYS
+        if key not in SETTINGS
     )
-    return [_Layer(place=Place(kind=Kind.FILE, file=block.file), values=known, notes=(*notes, *strange))]
+    return [
+        _Layer(source=Source(kind=SourceKind.FILE, file=block.file), values=known, notes=(*notes, *strange))
+    ]
 
 
 def _ignored(name: str, known: Iterable[str]) -> str:
@@ -176,4 +179,4 @@ def _file(path: Path, name: str) -> _Layer:
         raise _unreadable(name, error) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{name}: not valid TOML: {error}", hint="strings need quotes.") from error
-    return _Layer(place=Place(kind=Kind.FILE, file=name), values=values)
+    return _Layer(source=Source(kind=SourceKind.FILE, file=name), values=values)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from runner.agents.catalogue import KNOWN
 from runner.agents.listener import OutputListener
+from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import Fault
-from runner.core.settings import AgentSettings
 
 FOLDER = Path(__file__).parent
 

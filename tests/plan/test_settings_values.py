@@ -7,7 +7,6 @@ import pytest
 
 from runner.core.errors import SettingsError, UsageError
 from runner.core.settings import BOUNDS, Settings
-from runner.plan.settings.fields import FLOATS, INTEGERS, KEYS
 from tests.plan.settings_places import Places
 
 
@@ -255,15 +254,3 @@ def test_off_switches_off_a_budget_of_another_place(places: Places) -> None:
     loaded = places.load(token_budget="off")  # noqa: S106  a budget, no password
     assert loaded.settings.token_budget is None
     assert loaded.origins["token-budget"] == "flag --token-budget"
-
-
-def test_every_number_is_known_by_its_kind() -> None:
-    """A new setting that is a number must be read as one from flags and the environment."""
-    defaults = Settings()
-    for key in KEYS:
-        default = getattr(defaults, "continue_" if key == "continue" else key.replace("-", "_"))
-        if isinstance(default, int) and not isinstance(default, bool):
-            assert key in INTEGERS
-        if isinstance(default, float):
-            assert key in FLOATS
-    assert set(BOUNDS) <= INTEGERS | FLOATS <= set(KEYS)

@@ -1,0 +1,128 @@
+"""The pydantic model that checks one source's values, built from the declarations of the settings."""
+
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from runner.core.declaration import Bounds, Declared, declared_in
+
+_WORDS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def model_of(name: str, declared: Iterable[Declared]) -> type[BaseModel]:
+    """Build the model of a table. Only the values that are given count; its defaults mean nothing."""
+    fields: dict[str, Any] = {
+        item.field: (
+            _checked(item),
+            Field(alias=item.key) if item.setting.required else Field(default=None, alias=item.key),
+        )
+        for item in declared
+    }
+    model: type[BaseModel] = create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
+    return model
+
+
+def _checked(declared: Declared) -> Any:  # noqa: PLR0911  one return for each form of value
+    """Return the type that pydantic checks a value against."""
+    if declared.table is not None:
+        model: Any = model_of(declared.table.__name__, declared_in(declared.table))
+        return dict[Text, model] if declared.has_named_entries else model
+    if declared.has_named_entries:
+        return dict[Annotated[str, AfterValidator(_variable)], str]
+    if declared.is_switch:
+        return Annotated[bool, BeforeValidator(_switch)]
+    if declared.choices:
+        # Where an empty text has a meaning of its own, it can be given.
+        choices = (*declared.choices, *([""] if declared.setting.empty else []))
+        return Annotated[str, AfterValidator(partial(_one_of, choices=choices))]
+    if declared.is_list:
+        return _list(declared)
+    if declared.is_number:
+        return _number(declared)
+    return Text if declared.setting.filled else str
+
+
+def _list(declared: Declared) -> Any:
+    setting = declared.setting
+    entry: Any = Annotated[Text, AfterValidator(_inside)] if setting.inside else Text
+    entries: Any = Annotated[list[entry], Field(min_length=1 if setting.filled else 0)]
+    return Annotated[entries, BeforeValidator(_listed)] if setting.separator else entries
+
+
+def _number(declared: Declared) -> Any:
+    number: Any = int if declared.is_whole else Annotated[float, Field(allow_inf_nan=False)]
+    bounds = declared.setting.bounds
+    if bounds is None:
+        return Annotated[number | None, BeforeValidator(_off), AfterValidator(_positive)]
+    return number if bounds.clamped else Annotated[number, AfterValidator(partial(_within, bounds=bounds))]
+
+
+# What the validators say is not shown: the message is made from the declaration.
+
+
+def _filled(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("must be the name of a variable")
+    return name
+
+
+def _one_of(text: str, *, choices: tuple[str, ...]) -> str:
+    if text not in choices:
+        raise ValueError("must be one of the choices")
+    return text
+
+
+def _within(number: float, *, bounds: Bounds) -> float:
+    if not bounds.low <= number <= bounds.high:
+        raise ValueError("must be within the bounds")
+    return number
+
+
+def _positive(number: float | None) -> float | None:
+    if number is not None and number <= 0:
+        raise ValueError("must be above 0")
+    return number
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if path.startswith("/") or not parts or ".." in parts or parts[0] == ".git":
+        raise ValueError("must name folders inside the repository")
+    return path
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _off(value: Any) -> Any:
+    # YAML reads the word off as false.
+    return None if value is False or value == "off" else value
+
+
+def _switch(value: Any) -> Any:
+    """Read a switch as users write it in the environment and on the command line."""
+    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+
+
+Text = Annotated[str, AfterValidator(_filled)]

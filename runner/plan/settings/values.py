@@ -1,0 +1,181 @@
+"""One source's values are checked here, clamped, and later built into `Settings`.
+
+A source's values come in as plain data and leave flat, under dotted keys such as `max-stories`,
+`hooks.before_run`, `agents.mine` or `tiers.warn.memory-gb`, so that sources can be joined key by key.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Any, NoReturn
+
+from pydantic import BaseModel, ValidationError
+
+from isolation.frozen import frozen
+from runner.core.declaration import Declared, declared_in, find
+from runner.core.errors import RunnerError, SettingsError, UsageError
+from runner.core.settings import BOUNDS, SETTINGS, Settings
+from runner.core.text.names import did_you_mean, shown
+from runner.plan.settings.model import model_of
+from runner.plan.settings.tiers import refuse_crossed
+
+_MODEL = model_of("Settings", SETTINGS.values())
+
+
+class SourceKind(Enum):
+    """What sort of source a value came from."""
+
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+
+
+@frozen
+class Source:
+    """A source of settings; `file` is its name if it is one."""
+
+    kind: SourceKind
+    file: str = ""
+
+    def name(self, key: str) -> str:
+        """Name a key as it is written in this source."""
+        match self.kind:
+            case SourceKind.FLAG:
+                return f"--{key}"
+            case SourceKind.ENVIRONMENT:
+                return SETTINGS[key].variable
+            case SourceKind.FILE:
+                return f"{self.file}: {key}"
+
+    def origin(self, key: str) -> str:
+        """Say where a value came from."""
+        return self.file if self.kind is SourceKind.FILE else f"{self.kind.value} {self.name(key)}"
+
+    def error(self, message: str, hint: str) -> RunnerError:
+        """Make the error for a value of this source."""
+        return (UsageError if self.kind is SourceKind.FLAG else SettingsError)(message, hint=hint)
+
+
+def checked(values: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """Check one source's values and return them flat; an error names the source, the key and the value."""
+    given = {key: value for key, value in values.items() if value is not None}
+    if isinstance(given.get("hooks"), dict):
+        given["hooks"] = {str(name).replace("-", "_"): text for name, text in given["hooks"].items()}
+    try:
+        model = _MODEL.model_validate(given)
+    except ValidationError as error:
+        _refuse(error, source)
+    for name, agent in (getattr(model, "agents", None) or {}).items():
+        _require_argv(name, agent, source)
+    return dict(sorted(_flattened(SETTINGS.values(), model)))
+
+
+def clamped(key: str, value: Any, source: Source) -> tuple[Any, str | None]:
+    """Bring a number into its bounds; if it was outside, also return a note."""
+    bounds = BOUNDS.get(key)
+    if bounds is None or bounds.low <= value <= bounds.high:
+        return value, None
+    limit, side = (bounds.low, "below") if value < bounds.low else (bounds.high, "above")
+    unit = f" {bounds.unit}" if bounds.unit else ""
+    note = f"{source.name(key)} {value:g} is {side} {limit:g}{unit}; using {limit:g}{unit}"
+    return type(value)(limit), note
+
+
+def build(flat: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    """Build the settings from the joined values; a table of tiers that contradicts itself is refused."""
+    settings: Settings = _built(Settings(), SETTINGS.values(), flat)
+    refuse_crossed(settings.tiers, origins)
+    return settings
+
+
+def _built(default: Any, declared: Iterable[Declared], flat: Mapping[str, Any], prefix: str = "") -> Any:
+    changes: dict[str, Any] = {}
+    for item in declared:
+        key = prefix + item.key
+        if item.has_named_entries:
+            entries = {name.removeprefix(f"{key}."): name for name in flat if name.startswith(f"{key}.")}
+            changes[item.field] = {entry: flat[name] for entry, name in entries.items()}
+        elif item.table is not None:
+            inner = getattr(default, item.field)
+            changes[item.field] = _built(inner, declared_in(item.table), flat, f"{key}.")
+        elif key in flat:
+            changes[item.field] = flat[key]
+    return replace(default, **changes)
+
+
+def _flattened(declared: Iterable[Declared], model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for item in declared:
+        if item.field not in model.model_fields_set:
+            continue
+        key, value = prefix + item.key, getattr(model, item.field)
+        if item.table is None:
+            yield key, _value(item, value)
+        elif item.has_named_entries:
+            yield from ((f"{key}.{name}", _entry(item.table, row)) for name, row in value.items())
+        else:
+            yield from _flattened(declared_in(item.table), value, f"{key}.")
+
+
+def _entry(cls: type, row: BaseModel) -> Any:
+    """Turn a checked row, such as an agent, into the value that the runner uses."""
+    given = [item for item in declared_in(cls) if item.field in row.model_fields_set]
+    return cls(**{item.field: _value(item, getattr(row, item.field)) for item in given})
+
+
+def _value(declared: Declared, value: Any) -> Any:
+    if isinstance(value, BaseModel) and declared.table is not None:
+        return dict(_flattened(declared_in(declared.table), value))
+    if isinstance(declared.value_type, type) and issubclass(declared.value_type, Enum):
+        return declared.value_type(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _require_argv(name: str, agent: Any, source: Source) -> None:
+    # Imported here, since most settings describe no agent.
+    from runner.agents.catalogue import KNOWN
+
+    described = {"resume", "events"} & agent.model_fields_set
+    if not agent.argv and (name not in KNOWN or described):
+        _refuse_missing(f"agents.{name}.argv", source)
+
+
+def _refuse(error: ValidationError, source: Source) -> NoReturn:
+    """Turn pydantic's first complaint into an error of ours."""
+    first = error.errors(include_url=False)[0]
+    keys = tuple(str(part) for part in first["loc"] if not isinstance(part, int) and part != "[key]")
+    dotted, value = ".".join(keys), first["input"]
+    declared, beside = find(keys, SETTINGS.values())
+    if first["type"] == "extra_forbidden" or declared is None:
+        known = [item.key for item in beside]
+        hint = did_you_mean(keys[-1], known) or f"known here: {', '.join(known)}."
+        name = source.file if source.kind is SourceKind.FILE else source.origin(dotted)
+        raise source.error(f"{name}: unknown key '{dotted}'", hint)
+    if first["type"] == "missing":
+        _refuse_missing(dotted, source)
+    odd = ", which holds a NUL character" if isinstance(value, str) and "\0" in value else ""
+    message = f"{source.name(dotted)} must be {declared.allowed}, not {shown(value)}{odd}"
+    raise source.error(message, _hint(keys, declared, value, source))
+
+
+def _refuse_missing(dotted: str, source: Source) -> NoReturn:
+    needs = "a price needs input and output." if dotted.startswith("prices") else ""
+    hint = needs or "an agent needs argv = [program, argument, …]."
+    raise source.error(f"{source.name(dotted)} is missing", hint)
+
+
+def _hint(keys: tuple[str, ...], declared: Declared, value: Any, source: Source) -> str:
+    if SETTINGS[keys[0]].is_table:
+        return "`autopilot-multi config` shows the values that are used otherwise."
+    nearest = did_you_mean(str(value), declared.choices)
+    if nearest:
+        return nearest
+    key, example = declared.key, declared.sample
+    match source.kind:
+        case SourceKind.FLAG:
+            return f"for example --{key} {repr(example) if ' ' in example else example}."
+        case SourceKind.ENVIRONMENT:
+            return f"for example {source.name(key)}={example!r}."
+        case SourceKind.FILE:
+            quoted = example if declared.is_number or declared.is_switch else f'"{example}"'
+            equals = ": " if source.file.endswith(".md") else " = "
+            return f"for example {key}{equals}{quoted}."
