@@ -96,3 +96,13 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def read_tail(path: Path, size: int) -> bytes:
+    """Read the last `size` bytes of a file; one that does not exist is empty."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return file.read(size)
+    except FileNotFoundError:
+        return b""

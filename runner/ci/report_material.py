@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from isolation.files.disk import read_tail
 from isolation.git.diffstat import changes
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
@@ -70,9 +71,6 @@ def _changes(shard: Shard) -> dict[StoryId, list[FileChange]]:
 
 def _end_of(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL_BYTES))
-            return file.read()
+        return read_tail(path, _TAIL_BYTES)
     except OSError:
         return b""

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from isolation.files.disk import read_tail
 from isolation.files.lease import holder_is_alive, read_holder
 from isolation.frozen import frozen
 from isolation.paths import autopilot_dir, find_repository, journal_path
@@ -104,9 +105,7 @@ class Observer:
             return ""
         tail = LineTail()
         try:
-            with self.log_of(story.sessions[-1]).open("rb") as log:
-                log.seek(max(0, log.seek(0, 2) - TAIL_BYTES))
-                tail.feed(log.read(TAIL_BYTES))
+            tail.feed(read_tail(self.log_of(story.sessions[-1]), TAIL_BYTES))
         except OSError:
             return ""
         return tail.line

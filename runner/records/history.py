@@ -8,10 +8,11 @@ from runner.core.events.fold import fold
 from runner.core.events.story_json import digest
 from runner.core.flow import QUICK
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
+from runner.core.text.instants import elapsed_seconds
 from runner.records.journal import Journal
 
 RUNS_LOOKED_AT = 20
-SECONDS_A_MINUTE = 60
+SECONDS_PER_MINUTE = 60
 
 
 @frozen
@@ -74,9 +75,9 @@ def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
 
 
 def _minutes(story: StorySnapshot) -> float:
-    """Add up the sessions; the time in which an interrupted run lay still is nobody's work."""
-    ended = ((session.started_at, session.ended_at) for session in story.sessions)
-    return sum(end - begin for begin, end in ended if end is not None) / SECONDS_A_MINUTE
+    """Add up the sessions; the time between an interruption and its resume is not work."""
+    seconds = (elapsed_seconds(session.started_at, session.ended_at) for session in story.sessions)
+    return sum(each or 0.0 for each in seconds) / SECONDS_PER_MINUTE
 
 
 def past_of(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Past]:

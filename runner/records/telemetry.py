@@ -27,7 +27,7 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
-from runner.core.text.instants import iso, iso_or_none
+from runner.core.text.instants import elapsed_seconds, iso, iso_or_none
 
 SCHEMA_VERSION = 1
 LOOP_KEY = ("autopilot_run_id", "kind")
@@ -205,10 +205,11 @@ def _metrics(checkout: Path) -> Path:
 
 
 def _times(started: float | None, ended: float | None) -> dict[str, Any]:
+    seconds = elapsed_seconds(started, ended)
     return {
         "started_at": iso_or_none(started),
         "completed_at": iso_or_none(ended),
-        "duration_seconds": None if started is None or ended is None else round(ended - started, 3),
+        "duration_seconds": None if seconds is None else round(seconds, 3),
     }
 
 

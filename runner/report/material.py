@@ -16,6 +16,7 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
+from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
 
 
@@ -102,8 +103,8 @@ def telling(story: StorySnapshot) -> SessionRecord | None:
 
 
 def seconds(started: float | None, ended: float | None) -> float:
-    """Give a duration; what never started or was never seen to end took none."""
-    return 0.0 if started is None or ended is None else max(0.0, ended - started)
+    """Return a duration; what never started or was never seen to end took none."""
+    return max(0.0, elapsed_seconds(started, ended) or 0.0)
 
 
 def spent(usage: Usage) -> str:

@@ -36,6 +36,12 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
+def elapsed_seconds(started: float | None, ended: float | None, now: float | None = None) -> float | None:
+    """Return the time from `started` to `ended`, or to `now` while it lasts; None where either is unknown."""
+    until = now if ended is None else ended
+    return None if started is None or until is None else until - started
+
+
 def span(seconds: float) -> str:
     """Give a duration in words: `12.3 s`, `4 min 05 s`, `1 h 12 min`."""
     # Judged after rounding, or 59.97 would read "60.0 s".

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from runner.core.model import MAX_RETRIES, RunSnapshot, Status, StorySnapshot
+from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
 
 ATTEMPTS = 1 + MAX_RETRIES
@@ -82,9 +83,5 @@ def doing(story: StorySnapshot) -> str:
 
 
 def elapsed(story: StorySnapshot, now: float) -> float | None:
-    """Give how long a story has run, or ran; None before its start, or when nobody saw its end."""
-    if story.started_at is None:
-        return None
-    if story.ended_at is not None:
-        return story.ended_at - story.started_at
-    return None if story.status.final else now - story.started_at
+    """Return how long a story has run, or ran; None before its start, or if its end is unknown."""
+    return elapsed_seconds(story.started_at, story.ended_at, None if story.status.final else now)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from isolation.files import disk
 from runner.core.text.redaction import RedactedStream, Redactor
 
 TAIL_BYTES = 1 << 20
@@ -69,11 +70,5 @@ class SessionLog:
 
 
 def read_tail(path: Path, size: int) -> str:
-    """Give the last `size` bytes of a log as text; an absent log is empty."""
-    try:
-        with path.open("rb") as log:
-            log.seek(0, 2)
-            log.seek(max(0, log.tell() - size))
-            return log.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
+    """Read the last `size` bytes of a log as text; an absent log is empty."""
+    return disk.read_tail(path, size).decode("utf-8", "replace")
