@@ -1,7 +1,7 @@
-"""Where a person answers while a run goes on: one question at a time, in the order they were asked.
+"""Ask the user for decisions at the terminal during a run, one at a time, in the order they came up.
 
-The desk reads lines from the terminal without holding up the run, and can be cancelled at any moment.
-It never answers by itself: what is put off, or not confirmed, stays open for `autopilot-multi decide`.
+Reading from the terminal never blocks the run and can be cancelled at any time. A question that is
+postponed or not confirmed stays open for `autopilot-multi decide`; nothing is answered automatically.
 """
 
 import os
@@ -36,7 +36,7 @@ CHUNK = 4096
 
 
 def choose_desk(output: Output, *, events: bool) -> "TerminalDesk | None":
-    """Give a desk where a person sits at a terminal and wants to be talked to."""
+    """Return a desk if a user can answer at this terminal, else None."""
     if events or output.quiet or output.as_json:
         return None
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -46,26 +46,26 @@ def choose_desk(output: Output, *, events: bool) -> "TerminalDesk | None":
 
 
 class TerminalDesk:
-    """Asks the person at the terminal; one instance a run."""
+    """Asks the user at the terminal; one instance per run."""
 
     def __init__(self, *, source: int = 0, write: Callable[[str], None] | None = None) -> None:
         self._lines = _Lines(source)
         self._screen = write or _to_stderr
         self._scope = trio.CancelScope()
-        self._put_off: set[str] = set()
+        self._postponed: set[str] = set()
         self._closed = False
 
     def waits(self, run: RunSnapshot) -> bool:
-        """Tell whether a question is still to be answered here: a run that ended now would cut it off."""
+        """Return whether a question is still open at this terminal; the run must not end then."""
         return any(self._is_for_me(story) for story in run.open_decisions)
 
     def close(self) -> None:
-        """Ask nothing any more, and take back what is being asked."""
+        """Stop asking, and cancel the question on the screen."""
         self._closed = True
         self._scope.cancel()
 
     async def serve(self, run: "LiveRun") -> None:
-        """Ask whatever is open until cancelled, closed, or there is nobody to answer."""
+        """Ask open questions until cancelled, closed, or the terminal is gone."""
         with self._scope, unwrapped():
             while not self._closed:
                 if self._next(run.snapshot()) is None:
@@ -84,12 +84,12 @@ class TerminalDesk:
         return next(asked for asked in open_questions(run) if self._is_for_me(run.stories[asked.story_id]))
 
     def _is_for_me(self, story: StorySnapshot) -> bool:
-        # A story that is not parked yet, or was stopped, could not go on with an answer.
+        # Only a parked story can continue with an answer.
         decision = story.decision if story.status is Status.PARKED and not self._closed else None
-        return decision is not None and decision.id not in self._put_off
+        return decision is not None and decision.id not in self._postponed
 
     async def _ask(self, run: "LiveRun", asked: OpenQuestion) -> None:
-        """Show one question and stay with it until it is answered, put off, or nobody can answer."""
+        """Show one question until it is answered or postponed, or the terminal is gone."""
         self._lines.forget()
         self._write(f"{BELL}\n{_heading(run.snapshot(), asked)}\n{choose.render(asked.question)}\n")
         letters = "/".join(option.letter for option in asked.question.options)
@@ -110,17 +110,17 @@ class TerminalDesk:
                 if sure is None:
                     return
                 if sure.strip().lower() not in {"y", "yes"}:
-                    self._write("nothing was decided\n")
+                    self._write("not decided\n")
                     continue
             await run.answer(event)
             return
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # a terminal that is gone shows nothing, and must not end the run
+        with suppress(OSError):  # losing the terminal must not end the run
             self._screen(text)
 
     async def _read(self, run: "LiveRun", asked: OpenQuestion, prompt: str) -> str | None:
-        """Read one line; None when nobody can give it, or the answer came from elsewhere."""
+        """Read one line; None if the terminal is gone, or the question was answered elsewhere."""
         self._write(prompt)
         line: str | None = None
         elsewhere = True
@@ -132,50 +132,50 @@ class TerminalDesk:
                 nursery.cancel_scope.cancel()
         finally:
             if line is None:
-                self._write("\n")  # the prompt still stands at the end of its line
+                self._write("\n")  # the cursor is still behind the prompt
         if elsewhere:
             self._write(_elsewhere(run.snapshot(), asked))
         elif line is None:
             self._closed = True
-            self._write("nobody answers here any more; `autopilot-multi decide` takes the answers later\n")
+            self._write("the terminal was closed; answer later with `autopilot-multi decide`\n")
             run.postponed()
         return line
 
     def _later(self, run: "LiveRun", asked: OpenQuestion) -> None:
-        self._put_off.add(asked.decision_id)
+        self._postponed.add(asked.decision_id)
         self._write(
-            f"later: story {asked.story_id} stays parked; `autopilot-multi decide {asked.story_id} "
-            "LETTER` answers it\n"
+            f"postponed: story {asked.story_id} stays parked; answer it with "
+            f"`autopilot-multi decide {asked.story_id} LETTER`\n"
         )
         run.postponed()
 
 
 class _Lines:
-    """Lines that a person types; waiting for one holds up nobody and can be cancelled."""
+    """The lines that the user types; waiting for one does not block the run and can be cancelled."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._buffer = b""
 
     def forget(self) -> None:
-        """Drop what was typed before there was a question: it cannot be the answer."""
+        """Drop what was typed before the question: it cannot be the answer."""
         self._buffer = b""
         if _in_foreground(self._descriptor):
             with suppress(termios.error, OSError):
                 termios.tcflush(self._descriptor, termios.TCIFLUSH)
 
     async def receive(self) -> str | None:
-        """Give the next line without its end; None when there will be no more."""
+        """Return the next line without its line ending; None at the end of input."""
         while b"\n" not in self._buffer:
             await trio.lowlevel.wait_readable(self._descriptor)
             if not _in_foreground(self._descriptor):
-                # What is typed now is meant for the shell; reading it would stop the whole program.
+                # In the background the shell gets the input; reading would suspend the program (SIGTTIN).
                 await trio.sleep(FOREGROUND_SECONDS)
                 continue
             try:
                 chunk = os.read(self._descriptor, CHUNK)
             except OSError:
-                chunk = b""  # the terminal was hung up
+                chunk = b""  # the terminal was closed
             if not chunk:
                 return None
             self._buffer += chunk
@@ -203,11 +203,11 @@ def _confirmation(question: choose.Question, letter: str) -> str:
 def _elsewhere(run: RunSnapshot, asked: OpenQuestion) -> str:
     decision = last_answer(run, asked.story_id, asked.decision_id)
     what = f": {decision.letter}) {asked.question.option(decision.letter).text}" if decision else ""
-    return f"story {asked.story_id} has its answer from elsewhere{what}\n"
+    return f"story {asked.story_id} was answered elsewhere{what}\n"
 
 
 def _in_foreground(descriptor: int) -> bool:
-    """Tell whether what is typed is ours; a terminal that controls no job of ours always is."""
+    """Return whether this program may read from the terminal; always true without job control."""
     try:
         return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
@@ -215,6 +215,6 @@ def _in_foreground(descriptor: int) -> bool:
 
 
 def _to_stderr(text: str) -> None:
-    # Looked up anew each time: a dashboard stands in for it while it is drawn.
+    # sys.stderr is looked up on every call: the dashboard replaces it while it is drawn.
     sys.stderr.write(text)
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The end of a run as the command line shows it: the report, the document, the exit code."""
+"""What the command line prints at the end of a run: the report, the JSON document, the exit code."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from runner.run.coordinator import Ended
 
 
 def show_end(ended: Ended, output: Output, *, no_color: bool, silent: bool = False) -> int:
-    """Print the final report, unless stdout belongs to the events; the exit code holds if nobody reads it."""
+    """Print the final report, unless stdout has the events; a failed write never changes the exit code."""
     try:
         if not silent:
             output.document(document(ended.run), success=ended.exit_code == 0)
@@ -19,7 +19,5 @@ def show_end(ended: Ended, output: Output, *, no_color: bool, silent: bool = Fal
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            output.warn(
-                f"the report could not be written ({error.strerror}); `autopilot-multi status` shows it"
-            )
+            output.warn(f"cannot write the report ({error.strerror}); see it with `autopilot-multi status`")
     return ended.exit_code

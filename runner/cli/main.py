@@ -4,7 +4,7 @@ import sys
 
 from runner.cli.overview import COMMANDS, DEFAULT_COMMAND, module_of, overview
 
-TYPE_CHECKING = False  # the name is what type checkers know; `typing` itself would double the time of --help
+TYPE_CHECKING = False  # type checkers know this name; importing `typing` would double the time of --help
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -18,7 +18,7 @@ COMMON_SWITCHES = frozenset({"--json", "-q", "--quiet", "-v", "--verbose", "--no
 
 
 def run_program(arguments: list[str]) -> int:
-    """Run one command; nothing but an exit code leaves here."""
+    """Run one command and return its exit code; no exception leaves this function."""
     _open_closed_streams()
     if arguments[:1] in (["-h"], ["--help"]) or arguments == ["help"]:
         sys.stdout.write(overview())
@@ -29,21 +29,21 @@ def run_program(arguments: list[str]) -> int:
         sys.stdout.write(f"autopilot-multi {version('autopilot-multi')}\n")
         return 0
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a poor locale costs a letter
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a limited locale must not crash the program
     return _run_command(*_command(arguments))
 
 
 def _open_closed_streams() -> None:
-    """Put the null device where stdin, stdout or stderr is closed.
+    """Open the null device in place of a closed stdin, stdout or stderr.
 
-    Otherwise the next file that is opened takes that place, the journal say, and is written into.
+    Otherwise the next opened file, such as the journal, would get that descriptor and receive our output.
     """
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
     import os
 
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
-        os.set_inheritable(descriptor, True)  # as the standard streams are
+        os.set_inheritable(descriptor, True)  # like the standard streams
     os.close(descriptor)
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
@@ -67,24 +67,24 @@ def _run_command(name: str, rest: list[str]) -> int:
         return EXIT_USER_ERROR
     except BrokenPipeError:
         return _pipe_closed()
-    except Exception as error:  # noqa: BLE001  the one place where a bug is turned into words
+    except Exception as error:  # noqa: BLE001  the only place that turns bugs into error messages
         return _failed(error, output)
-    except (KeyboardInterrupt, BaseExceptionGroup):  # a nursery wraps the one into the other
-        output.error(code="interrupted", message="interrupted", hint="`autopilot-multi status` tells more.")
+    except (KeyboardInterrupt, BaseExceptionGroup):  # a nursery wraps KeyboardInterrupt in a group
+        output.error(code="interrupted", message="interrupted", hint="see `autopilot-multi status`.")
         return EXIT_INTERRUPTED
 
 
 def _command(arguments: list[str]) -> tuple[str, list[str]]:
     leading = 0
     while leading < len(arguments) and arguments[leading] in {*COMMON_SWITCHES, "-C"}:
-        leading += 2 if arguments[leading] == "-C" else 1  # that one has a value
+        leading += 2 if arguments[leading] == "-C" else 1  # -C is followed by its value
     if leading < len(arguments) and arguments[leading] in COMMANDS:
         return arguments[leading], [*arguments[:leading], *arguments[leading + 1 :]]
     return DEFAULT_COMMAND, arguments
 
 
 def _failed(error: Exception, output: "Output") -> int:
-    """Print an expected error, or put a bug's traceback into a log and name it."""
+    """Print an expected error, or write a bug's traceback to a log and print its path."""
     message = getattr(error, "message", None)
     if isinstance(message, str) and hasattr(error, "exit_code"):
         output.error(code=getattr(error, "code", "error"), message=message, hint=getattr(error, "hint", ""))
@@ -92,25 +92,39 @@ def _failed(error: Exception, output: "Output") -> int:
     if isinstance(error, OSError):
         output.error(
             code="system",
-            message=f"the machine refused: {error}",
-            hint="mend that, then run again; `autopilot-multi doctor` looks at this machine.",
+            message=_system_message(error),
+            hint="fix this and run again; `autopilot-multi doctor` checks this machine.",
         )
         return EXIT_SYSTEM
     from runner.records.crash_log import write_crash_log
 
     where, bug = write_crash_log(error), error
     while isinstance(bug, ExceptionGroup):
-        bug = bug.exceptions[0]  # a nursery's wrapping tells a person nothing
+        bug = bug.exceptions[0]  # the group that a nursery adds means nothing to users
     output.error(
         code="bug",
-        message=f"autopilot-multi itself failed: {type(bug).__name__}: {bug}",
-        hint=f"the details are in {where}; please report them. `autopilot-multi resume` goes on with a run.",
+        message=f"internal error: {type(bug).__name__}: {bug}",
+        hint=f"please report it with {where}. To continue a run, use `autopilot-multi resume`.",
     )
     return EXIT_SYSTEM
 
 
+def _system_message(error: OSError) -> str:
+    """Return what failed, without the error number: "cannot write to /some/file: read-only file system"."""
+    import errno
+    import os
+
+    if error.strerror is None:
+        return f"system error: {error}"
+    reason = error.strerror[:1].lower() + error.strerror[1:]
+    if error.filename is None:
+        return f"system error: {reason}"
+    verb = "write to" if error.errno in {errno.EROFS, errno.ENOSPC, errno.EDQUOT} else "access"
+    return f"cannot {verb} {os.fsdecode(error.filename)}: {reason}"
+
+
 def _pipe_closed() -> int:
-    """End quietly when the reader of our output has gone, as `| head` does."""
+    """Exit quietly when the reader of our output is gone, as with `| head`."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,6 +1,6 @@
-"""A run as seen from outside its coordinator: the journal, the lease and the logs on disk.
+"""Read the state of a run from another process: from the journal, the lease and the logs on disk.
 
-Standard library only, and reading only: looking must be instant and must disturb nobody.
+Read-only, and standard library only: `status` must be instant and must not disturb the active run.
 """
 
 from dataclasses import replace

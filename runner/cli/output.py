@@ -1,4 +1,4 @@
-"""The one printer: stdout is the answer, stderr the narration; one JSON document, one error form."""
+"""The only code that prints: answers go to stdout, progress and errors to stderr, or one JSON document."""
 
 import sys
 from typing import Any
@@ -7,7 +7,7 @@ SCHEMA = 1
 
 
 def narrate(line: str) -> None:
-    """Put one line on stderr; a full disk or a reader that left costs the line, never the run."""
+    """Print one line to stderr; if that fails, the line is lost but the run continues."""
     try:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
@@ -16,7 +16,7 @@ def narrate(line: str) -> None:
 
 
 class Output:
-    """Where a command puts its answer, its narration and its error."""
+    """Prints the answer, the progress and the error of a command."""
 
     def __init__(self, *, command: str, as_json: bool = False, quiet: bool = False) -> None:
         self.command = command
@@ -24,7 +24,7 @@ class Output:
         self.quiet = quiet
 
     def answer(self, text: str) -> None:
-        """Print part of the answer for people; nothing in JSON mode."""
+        """Print part of the answer; nothing in JSON mode."""
         if not self.as_json and text:
             sys.stdout.write(text if text.endswith("\n") else text + "\n")
             sys.stdout.flush()
@@ -35,25 +35,25 @@ class Output:
             self._json({"schema": SCHEMA, "success": success, "command": self.command, "data": data})
 
     def say(self, line: str) -> None:
-        """Narrate one line."""
+        """Print one line of progress, unless quiet."""
         if not self.quiet:
             narrate(line)
 
     def say_where(self, directory: str) -> None:
-        """Tell where the commands of an answer are to be typed, when that is not here."""
+        """Print the folder in which to run the suggested commands, if it is not the current one."""
         if directory != "." and not self.as_json:
             import shlex
             from pathlib import Path
 
             there = shlex.quote(str(Path(directory).absolute()))
-            self.say(f"before you type one of these commands: cd {there}")
+            self.say(f"run these commands in this folder: cd {there}")
 
     def warn(self, line: str) -> None:
-        """Say what a person should know even when quiet."""
+        """Print a warning, even when quiet."""
         narrate(f"warning: {line}")
 
     def error(self, *, code: str, message: str, hint: str = "") -> None:
-        """Print an error: what is wrong, where, and what to do next."""
+        """Print an error: what is wrong, where, and how to fix it."""
         if self.as_json:
             error = {"code": code, "message": message, "hint": hint}
             self._json({"schema": SCHEMA, "success": False, "command": self.command, "error": error})

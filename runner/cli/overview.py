@@ -1,4 +1,4 @@
-"""Which commands exist, and the text of `--help`. Imports nothing, so that it is instant."""
+"""The commands and the text of `--help`. Imports nothing, so that `--help` is instant."""
 
 DEFAULT_COMMAND = "run"
 
@@ -34,11 +34,11 @@ GROUPS = {
         "completion": "print a shell completion script",
     },
 }
-"""The folders of `runner/cli/commands/` with their commands; the module of the same name holds each."""
+"""The folders of `runner/cli/commands/` with their commands; each command is a module of that name."""
 
 _TITLES = {
     "run": "run stories",
-    "show": "look, without changing anything",
+    "show": "inspect (changes nothing)",
     "ci": "CI and reports",
     "setup": "set up",
 }
@@ -60,9 +60,9 @@ def overview() -> str:
     )
     return (
         "usage: autopilot-multi [COMMAND] [OPTIONS]\n\n"
-        "Carries a backlog of stories through parallel git worktrees to verified commits.\n"
-        "Without a command it runs the stories in `stories/`.\n\n"
+        "Runs a backlog of stories in parallel git worktrees, each to a verified commit.\n"
+        "Without a command, it runs the stories in `stories/`.\n\n"
         f"{groups}\n"
-        "`autopilot-multi COMMAND --help` explains one command.\n\n"
+        "For the options of a command: autopilot-multi COMMAND --help\n\n"
         "example:\n  autopilot-multi --max-stories=3\n"
     )

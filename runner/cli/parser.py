@@ -1,4 +1,4 @@
-"""The grammar of one command: strict parsing, with the nearest name suggested for what is not known."""
+"""Parse the arguments of one command; an unknown name suggests the closest known one."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 from runner.cli.overview import COMMANDS, DEFAULT_COMMAND
 
-_LITERAL = "\0"  # no argument of a program can hold it
+_LITERAL = "\0"  # cannot occur in a command-line argument
 
 
 class CommandLineError(Exception):
-    """The command line cannot be understood."""
+    """The command line is invalid."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -19,11 +19,11 @@ class CommandLineError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises instead of leaving, and suggests the nearest name."""
+    """An argument parser that raises instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
-        """Turn argparse's complaint into ours."""
-        raise CommandLineError(message, f"`{self.prog} --help` lists what it takes.")
+        """Raise argparse's error as our own."""
+        raise CommandLineError(message, f"see `{self.prog} --help`.")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         return super()._get_value(action, arg_string.removeprefix(_LITERAL))
@@ -44,7 +44,7 @@ def build(name: str, module: ModuleType) -> Parser:
 
 
 def parse(name: str, module: ModuleType, argv: Sequence[str]) -> argparse.Namespace:
-    """Parse a command's arguments; an unknown flag names its nearest relative."""
+    """Parse the arguments of a command; the error for an unknown flag suggests the closest one."""
     parser = build(name, module)
     arguments, rest = parser.parse_known_intermixed_args(_marked(argv))
     if unknown := [argument for argument in rest if argument != "--"]:
@@ -54,7 +54,7 @@ def parse(name: str, module: ModuleType, argv: Sequence[str]) -> argparse.Namesp
 
 
 def _marked(argv: Sequence[str]) -> list[str]:
-    """Mark what follows `--`: argparse forgets where options end when it parses intermixed arguments."""
+    """Mark the arguments after `--`: argparse loses that position when it parses intermixed arguments."""
     if "--" not in argv:
         return list(argv)
     end = argv.index("--")
@@ -62,11 +62,11 @@ def _marked(argv: Sequence[str]) -> list[str]:
 
 
 def _folder(text: str) -> str:
-    """Take a folder that is there: one above it may be another repository."""
+    """Accept only an existing folder: with a missing one, git would find a repository further up."""
     from pathlib import Path
 
     if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {text!r}")
+        raise argparse.ArgumentTypeError(f"no such folder: {text!r}")
     return text
 
 
@@ -76,11 +76,11 @@ def common(parser: argparse.ArgumentParser) -> None:
         "-C", dest="directory", metavar="DIR", default=".", type=_folder, help="run as if started in DIR"
     )
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no narration")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="narrate what sessions print, too; no dashboard"
+        "-v", "--verbose", action="store_true", help="also print the output of sessions; no dashboard"
     )
-    parser.add_argument("--no-color", action="store_true", help="no colours")
+    parser.add_argument("--no-color", action="store_true", help="no colors")
 
 
 def _nearest(parser: argparse.ArgumentParser, flag: str) -> str:
@@ -89,5 +89,5 @@ def _nearest(parser: argparse.ArgumentParser, flag: str) -> str:
     known = [name for action in parser._actions for name in action.option_strings]  # noqa: SLF001  argparse offers no list
     candidates = known if flag.startswith("-") else [*known, *COMMANDS]
     close = get_close_matches(flag, candidates, n=1)
-    tail = f"`{parser.prog} --help` lists what it takes."
+    tail = f"see `{parser.prog} --help`."
     return f"did you mean '{close[0]}'? {tail}" if close else tail

@@ -1,4 +1,4 @@
-"""`aggregate` over shards: one run, told like any other, and what is wrong with its parts."""
+"""Join shards for `aggregate` and `report`, and print the joined run with the problems of its shards."""
 
 import argparse
 import json
@@ -17,17 +17,17 @@ from runner.report.terminal.text import report
 
 
 def load_joined(arguments: argparse.Namespace) -> Joined:
-    """Read the shards that the arguments name, and join them."""
+    """Load and join the shards named on the command line."""
     here = Path(arguments.directory)
     shards = load_shards([here / path for path in arguments.paths])
     return join(shards, expected=_expected(arguments, shards))
 
 
 def join_shards(arguments: argparse.Namespace, output: Output) -> int:
-    """Join, put into the repository what was asked for, and show the run."""
+    """Join the shards, import what the flags request, and print the run."""
     joined = load_joined(arguments)
     if arguments.branches or arguments.into_repo:
-        _take(joined, arguments, output)
+        _import(joined, arguments, output)
     shards = {
         "count": len({shard.run_id for shard in joined.sources.values()}),
         "missing": list(joined.missing),
@@ -43,17 +43,17 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
     return joined.exit_code
 
 
-def _take(joined: Joined, arguments: argparse.Namespace, output: Output) -> None:
+def _import(joined: Joined, arguments: argparse.Namespace, output: Output) -> None:
     from isolation.git.repository import Repository
     from runner.ci.import_run import take_in, take_joined_branches
 
     repository = Repository.open(Path(arguments.directory))
     if arguments.branches:
         for branch in take_joined_branches(repository, joined):
-            output.say(f"branch {branch} is here")
+            output.say(f"imported branch {branch}")
     if arguments.into_repo:
         new = take_in(repository, joined)
-        output.say(f"run {joined.run.run_id} is {'now' if new else 'already'} in the journal")
+        output.say(f"run {joined.run.run_id} {'imported' if new else 'was already imported'}")
 
 
 def _expected(arguments: argparse.Namespace, shards: Sequence[Shard]) -> tuple[StoryId, ...] | None:
@@ -65,14 +65,14 @@ def _expected(arguments: argparse.Namespace, shards: Sequence[Shard]) -> tuple[S
 def _from_matrix(path: Path) -> tuple[StoryId, ...]:
     try:
         loaded = json.loads(path.read_bytes())
-        # With `--json` the matrix stands inside the one document.
+        # `matrix --json` wraps the matrix in the usual document.
         names = loaded.get("data", loaded)["stories"]
         return tuple(StoryId(str(name)) for name in names)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint="give the file of `matrix`."
+            f"cannot read {path}: {error.strerror}", hint="pass the output of `matrix --format json`."
         ) from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(
-            f"{path} is not what `matrix --format json` prints", hint="write it anew with that command."
+            f"{path} is not the output of `matrix --format json`", hint="create it again with that command."
         ) from error

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live dashboard on a terminal, plain lines elsewhere."""
+"""Show the progress of a run: a live dashboard in a terminal, plain lines elsewhere, or JSON events."""
 
 import json
 import os
@@ -23,21 +23,21 @@ REFRESH_SECONDS = 0.25
 
 
 class _Still:
-    """A view in which nothing moves, so that it has nothing to pause."""
+    """A view that is never redrawn, so that it has nothing to pause."""
 
     def pause(self) -> None:
-        """Do nothing: lines do not disturb a question."""
+        """Do nothing."""
 
     def resume(self) -> None:
         """Do nothing."""
 
-    async def refresh(self, hint: Callable[[], str]) -> None:  # noqa: ARG002  lines give no hints
-        """Do nothing: lines stay where they are."""
+    async def refresh(self, hint: Callable[[], str]) -> None:  # noqa: ARG002  only the dashboard shows hints
+        """Do nothing."""
         await trio.sleep_forever()
 
 
 class PlainView(_Still):
-    """One line an event on stderr; nothing moves."""
+    """Prints one line per event to stderr."""
 
     def __init__(self, output: Output, *, verbose: bool) -> None:
         self._output = output
@@ -45,17 +45,17 @@ class PlainView(_Still):
         self._held: list[str] | None = None
 
     def pause(self) -> None:
-        """Hold lines back while a question is asked."""
+        """Hold lines back while the user is asked a question."""
         self._held = self._held or []
 
     def resume(self) -> None:
-        """Say what was held back."""
+        """Print the lines that were held back."""
         held, self._held = self._held, None
         for line in held or ():
             self._output.say(line)
 
     def seen(self, event: Event, run: RunSnapshot) -> None:
-        """Narrate what is worth a line; when verbose, also what sessions print."""
+        """Print important events; when verbose, also the output of sessions."""
         if self._output.quiet:
             return
         line = line_for(event, run)
@@ -71,12 +71,12 @@ class PlainView(_Still):
             self._held.append(line)
 
     def say(self, line: str) -> None:
-        """Tell one thing now."""
+        """Print one line."""
         self._output.say(line)
 
 
 class LiveView:
-    """The dashboard, redrawn a few times a second."""
+    """Redraws the dashboard a few times per second."""
 
     def __init__(self, output: Output, *, no_color: bool) -> None:
         self._output = output
@@ -87,16 +87,16 @@ class LiveView:
         self._paused = False
 
     def seen(self, _event: Event, run: RunSnapshot) -> None:
-        """Remember the newest state for the next drawing."""
+        """Keep the newest state for the next redraw."""
         self._run = run
         self._begun.set()
 
     def say(self, line: str) -> None:
-        """Print one line; it appears above the dashboard."""
+        """Print one line above the dashboard."""
         self._output.say(line)
 
     def pause(self) -> None:
-        """Take the dashboard off the screen until `resume`."""
+        """Remove the dashboard from the screen until `resume`."""
         self._paused = True
         self._close()
 
@@ -105,12 +105,12 @@ class LiveView:
         self._paused = False
 
     async def refresh(self, hint: Callable[[], str]) -> None:
-        """Draw until cancelled, and leave the screen as it was."""
+        """Redraw until cancelled, then restore the screen."""
         await self._begun.wait()
         try:
             while True:
                 if self._run is not None and not self._paused:
-                    with suppress(OSError):  # a terminal that is gone shows nothing, and must not end the run
+                    with suppress(OSError):  # losing the terminal must not end the run
                         self._draw(self._run, hint())
                 await trio.sleep(REFRESH_SECONDS)
         finally:
@@ -134,7 +134,7 @@ class LiveView:
 
 
 class EventView(_Still):
-    """Every durable event as one JSON line on stdout; a reader that leaves, or a full disk, ends no run."""
+    """Prints every durable event as one JSON line to stdout; a failed write never ends the run."""
 
     def __init__(self) -> None:
         self._read = True
@@ -154,17 +154,17 @@ class EventView(_Still):
             self._read = False
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if not isinstance(error, BrokenPipeError):
-                narrate(f"warning: no further events are written ({error.strerror}); the run goes on")
+                narrate(f"warning: cannot write events any more ({error.strerror}); the run continues")
 
     def say(self, line: str) -> None:
-        """Tell a person, not the reader of the events."""
+        """Print one line to stderr, so that stdout contains only events."""
         narrate(line)
 
 
 def choose_view(
     output: Output, *, events: bool, no_color: bool, verbose: bool
 ) -> PlainView | LiveView | EventView:
-    """Give the view that fits where the program runs."""
+    """Return the view for this terminal and these flags."""
     if events:
         return EventView()
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not (output.quiet or verbose):

@@ -109,7 +109,7 @@ def test_a_named_folder_without_files_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     ran = run(tmp_path, "aggregate", "empty")
     assert ran.code == 1
-    assert ran.out == "unreadable: empty: is a folder that holds no state file\n"
+    assert ran.out == "unreadable: empty: folder contains no state file\n"
 
 
 def test_without_a_path_the_worktrees_and_the_checkout(repo: Path) -> None:

@@ -75,7 +75,7 @@ def test_decide_lists_the_questions_in_the_choose_form(parked: Path) -> None:
     assert ran.code == 0
     first, second = choose.render(OVERWRITE), choose.render(COLOUR)
     assert ran.out.startswith(f"story b asks:\n{first}\n\nstory a asks:\n{second}\n\n")
-    assert ran.out.endswith("answer one: autopilot-multi decide STORY LETTER (open: b, a)\n")
+    assert ran.out.endswith("to answer: autopilot-multi decide STORY LETTER (open: b, a)\n")
     assert not _answers(parked), "looking changes nothing"
 
 
@@ -83,7 +83,7 @@ def test_decide_with_a_story_shows_that_one(parked: Path) -> None:
     """Acceptance 61: one question, in its form."""
     ran = run(parked, "decide", "a")
     assert ran.out == (
-        f"story a asks:\n{choose.render(COLOUR)}\n\nanswer it: autopilot-multi decide a LETTER\n"
+        f"story a asks:\n{choose.render(COLOUR)}\n\nto answer: autopilot-multi decide a LETTER\n"
     )
 
 
@@ -104,7 +104,7 @@ def test_an_answer_is_recorded_once(parked: Path) -> None:
     """Acceptance 63: the journal has the answer; a second one is refused with what was chosen."""
     ran = run(parked, "decide", "a", "b")
     assert ran.code == 0, ran.err
-    assert ran.out == ("story a: decided B) Blue\nautopilot-multi resume goes on with it\nstill open: b\n")
+    assert ran.out == ("story a: decided B) Blue\ncontinue with `autopilot-multi resume`\nstill open: b\n")
     assert _decision(parked, "a").letter == "B"
     again = run(parked, "decide", "a", "A", "--json")
     assert again.code == 1
@@ -151,7 +151,7 @@ def test_only_a_destructive_option_needs_a_confirmation(parked: Path) -> None:
     """Acceptance 63: without a terminal `--yes` is the only word for it; harmless options need none."""
     refused = run(parked, "decide", "b", "A")
     assert refused.code == 1
-    assert "this destroys something: A) Re-run the step" in refused.err
+    assert "this option destroys something: A) Re-run the step" in refused.err
     assert "`autopilot-multi decide b A --yes`" in refused.err
     assert not _answers(parked)
     assert run(parked, "decide", "a", "A").code == 0
@@ -195,7 +195,7 @@ def test_nothing_open_is_said(repo: Path) -> None:
     assert "hint:" in run(repo, "decide").err
     write_events(repo, [started("a"), _ended(1)])
     ran = run(repo, "decide")
-    assert (ran.code, ran.out) == (0, "no decision is open\n")
+    assert (ran.code, ran.out) == (0, "no open decisions\n")
     assert run(repo, "decide", "--json").data["decisions"] == []
 
 
@@ -244,7 +244,7 @@ def test_a_living_run_takes_the_answer_up(repo: Path) -> None:
     with coordinator(repo), _taking_up(repo, _recording(repo)):
         ran = run(repo, "decide", "a", "B")
     assert ran.code == 0, ran.err
-    assert ran.out == "story a: decided B) Blue\nthe run that is going on takes it up\n"
+    assert ran.out == "story a: decided B) Blue\nthe active run continues with this answer\n"
     assert ran.err == ""
     assert [request.data for request in _requests(repo)] == [{"letter": "B", "decision": "a-1"}]
     assert len(_answers(repo)) == 1, "the coordinator alone has recorded it"
@@ -264,10 +264,10 @@ def test_a_second_answer_is_refused_while_the_first_is_on_its_way(repo: Path) ->
     write_events(repo, [started("a"), *_asks("a", 1, COLOUR)])
     with coordinator(repo):
         first = run(repo, "decide", "a", "B")
-        assert "has not taken the answer up yet" in first.err
+        assert "has not picked up the answer yet" in first.err
         second = run(repo, "decide", "a", "A")
     assert second.code == 1
-    assert "this was answered with B" in second.err
+    assert "already answered with B" in second.err
     assert len(_requests(repo)) == 1
 
 
@@ -277,7 +277,7 @@ def test_an_answer_survives_a_run_that_ends_meanwhile(repo: Path) -> None:
     with coordinator(repo) as holder, _taking_up(repo, lambda _request: holder.kill()):
         ran = run(repo, "decide", "a", "B")
     assert ran.code == 0, ran.err
-    assert "autopilot-multi resume goes on with it" in ran.out
+    assert "continue with `autopilot-multi resume`" in ran.out
     assert _decision(repo, "a").letter == "B"
 
 

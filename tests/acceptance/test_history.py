@@ -122,7 +122,7 @@ def test_a_kill_counts_and_a_limit_does_not(repo: Path) -> None:
 def test_history_before_the_first_run(repo: Path) -> None:
     """Nothing to show is no error."""
     ran = run(repo, "history")
-    assert (ran.code, ran.out) == (0, "no run has ended yet in this repository\n")
+    assert (ran.code, ran.out) == (0, "no finished runs in this repository yet\n")
     assert run(repo, "history", "--json").data["runs"] == []
     assert run(repo, "history", "--story", "a", "--json").data["loops"] == []
     assert not (repo / ".orchestrator").exists()

@@ -65,7 +65,7 @@ def test_one_session_only(repo: Path) -> None:
     assert autopilot(repo, "logs", "api-3", "--session", "1").stdout == "first\n"
     failed = autopilot(repo, "logs", "api-3", "--session=3")
     assert failed.returncode == 1
-    assert "it has had 2 sessions" in failed.stderr
+    assert "it has 2 sessions" in failed.stderr
 
 
 def test_unknown_story_suggests_the_nearest(repo: Path) -> None:
@@ -91,7 +91,7 @@ def test_story_without_a_session_says_so(repo: Path) -> None:
     two_sessions(repo)
     shown = autopilot(repo, "logs", "web-1")
     assert (shown.returncode, shown.stdout) == (0, "")
-    assert shown.stderr == "web-1 is waiting and has had no session yet\n"
+    assert shown.stderr == "web-1 is waiting and has had no sessions yet\n"
 
 
 def test_a_story_that_failed_before_its_first_session_says_why(repo: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_story_that_failed_before_its_first_session_says_why(repo: Path) -> No
     shown = autopilot(repo, "logs", "a")
     assert (shown.returncode, shown.stdout) == (0, "")
     why = "branch autopilot/a cannot be made while there is a branch autopilot"
-    assert shown.stderr == f"a is failed and had no session: {why}\n"
+    assert shown.stderr == f"a is failed and had no sessions: {why}\n"
 
 
 def test_missing_log_file_is_not_a_crash(repo: Path) -> None:

@@ -132,9 +132,9 @@ def test_shards_follow_the_durations_of_the_records(repo: Path) -> None:
     ("flags", "said"),
     [
         (("--format", "jenkins"), "invalid choice"),
-        (("--shards", "0"), "--shards takes a number from 1 on, not '0'"),
-        (("--stages", "x"), "--stages takes a number from 1 on, not 'x'"),
-        (("--chain", "--stages", "2"), "--chain is one stage"),
+        (("--shards", "0"), "--shards must be a whole number above 0, not '0'"),
+        (("--stages", "x"), "--stages must be a whole number above 0, not 'x'"),
+        (("--chain", "--stages", "2"), "--chain and --stages cannot be combined"),
         (("--shard-in", "nowhere"), "there is no folder nowhere with shards"),
     ],
 )

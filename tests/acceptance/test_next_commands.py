@@ -47,7 +47,7 @@ def test_every_verdict_says_what_can_be_typed(make_repository: Callable[..., Pat
     assert "the reason" in typed(repo, next_of(ran, "after"))
     typed(repo, next_of(ran, "idle"))
     beside = run(repo.parent, "-C", ODD, "status")
-    where = beside.err.strip().removeprefix("before you type one of these commands: ")
+    where = beside.err.strip().removeprefix("run these commands in this folder: ")
     assert "the reason" in typed(repo.parent, f"{where} && {next_of(ran, 'bad')}")
     again = run(repo, "--json", "good")
     assert next_of(again, "good") == next_of(ran, "good"), "an earlier run's word is kept"

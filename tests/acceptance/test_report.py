@@ -93,7 +93,7 @@ def test_a_run_that_is_not_there_is_told(repo: Path) -> None:
     assert absent.document["error"]["hint"]
     wrong = run(repo, "report", "one", "two", "--json")
     assert wrong.code == 1
-    assert "there is no shard in one, two" in wrong.document["error"]["message"]
+    assert "no shards found in one, two" in wrong.document["error"]["message"]
 
 
 def test_a_run_that_goes_on_is_reported_up_to_now(repo: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_run_that_goes_on_is_reported_up_to_now(repo: Path) -> None:
         told = document(repo, "report", "--format", "github")["data"]
         past = autopilot(repo, "history")
     assert told["state"] == "running"
-    assert all(f"run {RUN} is still going on" in one.stderr for one in shown.values())
+    assert all(f"run {RUN} is still active" in one.stderr for one in shown.values())
     page, summary, junit = (shown[name].stdout for name in ("html", "markdown", "junit"))
     assert re.search(r"<dt>going on for</dt><dd>2 h 0\d min</dd>", page)
     assert "The run is still going on." in page
@@ -120,7 +120,7 @@ def test_a_run_that_goes_on_is_reported_up_to_now(repo: Path) -> None:
     assert running is not None
     assert [running.get(name) for name in ("errors", "failures")] == ["0", "0"]
     assert "::notice title=autopilot-multi::the run is still going on\n" in shown["github"].stdout
-    assert f"run {RUN} is going on" in past.stderr
+    assert f"run {RUN} is still active" in past.stderr
 
 
 def test_a_run_that_broke_off_is_reported_up_to_the_last_that_is_known(repo: Path) -> None:

@@ -25,7 +25,7 @@ def test_documents_are_restored_and_the_state_follows(branch: Branch) -> None:
     main, branches = git(branch.repo, "status", "--porcelain", "-b"), git(branch.repo, "branch", "--all")
     ran = run(branch.repo, "rollback", "a", "Research", "--yes")
     assert ran.code == 0, ran.err
-    assert "a is at step 2 (Research) again: 2 checkpoints taken back" in ran.out
+    assert "a is back at step 2 (Research): 2 checkpoints undone" in ran.out
     assert f"next: autopilot-multi resume {RUN}" in ran.out
     assert git(branch.repo, "rev-parse", f"{branch.name}~1").strip() == before
     assert branch.tree() == branch.tree(first)
@@ -92,7 +92,7 @@ def test_code_is_reversed_and_other_peoples_commits_stay(branch: Branch) -> None
     branch.commit(IMPLEMENT, {"app.py": "one\ntwo\n", "README.md": "hello app\n", AUTODEV: state("7", "T")})
     ran = run(branch.repo, "rollback", "a", "implement", "--yes")
     assert ran.code == 0, ran.err
-    assert "by hand (no step made it)" in ran.err
+    assert "by hand (not made by a step)" in ran.err
     tree = branch.tree()
     assert {path: tree[path] for path in planned} == planned
     assert set(tree) - set(planned) == {"app.md", "_docs/03_implementation/mine.md"}

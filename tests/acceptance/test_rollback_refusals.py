@@ -62,7 +62,7 @@ def test_nothing_is_overwritten_without_a_word(branch: Branch) -> None:
     tip = branch.tip
     ran = run(branch.repo, "rollback", "a", "Plan")
     assert ran.code == 1
-    assert "taking back Plan must be confirmed" in ran.err
+    assert "undoing Plan must be confirmed" in ran.err
     assert "This will overwrite files in _docs/02_document/" in ran.err
     assert "--yes" in ran.err
     ran = run(branch.repo, "rollback", "a", "Plan", "--json")
@@ -103,8 +103,8 @@ def test_a_person_is_asked_on_a_terminal(branch: Branch, typed: str, agreed: boo
     text = shown.decode()
     assert "ROLLBACK: Re-run Plan?" in text
     assert "Warning: This will overwrite files in _docs/02_document/" in text
-    assert ("Really? [y/N]" in text) == typed.lower().startswith("a")
-    assert ("nothing was taken back" in text) != agreed
+    assert ("Are you sure? [y/N]" in text) == typed.lower().startswith("a")
+    assert ("nothing was undone" in text) != agreed
     assert (branch.tip != tip) == agreed
 
 

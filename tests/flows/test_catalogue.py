@@ -193,7 +193,7 @@ def test_the_command_lists_all_flows(
     lines = capsys.readouterr().out.splitlines()
     assert any("existing-code" in line and "11 (rich), 13 (pointer), 17 (autodev)" in line for line in lines)
     assert any(line.split()[:2] == ["ours", "2"] for line in lines)
-    assert any("broken" in line and "cannot be used" in line for line in lines)
+    assert any("broken" in line and "invalid" in line for line in lines)
     assert _command(Output(command="flows", as_json=True), "list", "-C", str(top)) == 0
     flows = json.loads(capsys.readouterr().out)["data"]["flows"]
     assert {one["name"] for one in flows} == {*BUILT_IN, "ours", "broken"}
@@ -255,7 +255,7 @@ def test_the_command_checks_a_file_and_ends_with_1(
 
 @pytest.mark.parametrize(
     ("argv", "words"),
-    [(("show",), "needs the NAME"), (("check",), "needs the FILE"), (("list", "x"), "takes no name")],
+    [(("show",), "needs the NAME"), (("check",), "needs a FILE"), (("list", "x"), "takes no name")],
 )
 def test_the_command_says_what_it_needs(argv: tuple[str, ...], words: str) -> None:
     """A usage error names the argument."""

@@ -73,14 +73,14 @@ def test_show_named_files(docs: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert run("show", str(path), str(plan), "no.md") == 1
     out = capsys.readouterr().out
     assert "\x1b" not in out
-    assert "sub-step unknown; the folders tell\n  problem: line 8: sub_step phase '4.5'" in out
+    assert "sub-step unknown; derived from the folders\n  problem: line 8: sub_step phase '4.5'" in out
     assert "  decided: Tech stack" in out
     assert "no.md\n  unreadable: cannot be read: No such file" in out
 
 
 def test_show_without_any_file_says_so(tmp_path: Path) -> None:
     """Nothing there is an error with a hint."""
-    with pytest.raises(NotFoundError, match="no state file under"):
+    with pytest.raises(NotFoundError, match="no state files under"):
         run("show", "-C", str(tmp_path))
 
 
@@ -112,7 +112,7 @@ def test_convert_prints_or_writes_a_new_file(docs: Path, capsys: pytest.CaptureF
     assert run("convert", "--to", "autodev", "--flow", "existing-code", str(source)) == 0
     out, err = capsys.readouterr()
     assert parse_state(out).step == "3"
-    assert "warning: autodev has no place for: retry log; it is kept under '## Imported'" in err
+    assert "warning: autodev has no field for: retry log; copied to '## Imported'" in err
     argv = (
         "convert",
         "--to",
@@ -128,7 +128,7 @@ def test_convert_prints_or_writes_a_new_file(docs: Path, capsys: pytest.CaptureF
     assert run(*argv) == 0
     assert parse_state(Path("new.md").read_text()).retry_count == 3
     assert capsys.readouterr().out == ""
-    with pytest.raises(UsageError, match=r"new\.md exists"):
+    with pytest.raises(UsageError, match=r"new\.md already exists"):
         run(*argv)
     assert source.read_bytes() == text_of("rich-failed").encode()
     assert run("convert", "--to", "rich", str(source), as_json=True) == 0
@@ -181,7 +181,7 @@ def test_convert_refuses_what_it_cannot_tell(docs: Path) -> None:
     with pytest.raises(NotFoundError, match="No such file"):
         run("convert", "--to", "autodev", "none.md")
     (docs / "bad.md").write_text("nothing")
-    with pytest.raises(UnreadableStateError, match=r"bad\.md cannot be converted: "):
+    with pytest.raises(UnreadableStateError, match=r"cannot convert .*bad\.md: "):
         run("convert", "--to", "autodev", str(docs / "bad.md"))
 
 
@@ -268,7 +268,7 @@ def session(docs: Path, make_repository: Callable[..., Path], monkeypatch: pytes
     ("phase", "name", "words"),
     [
         ("6", "batch-loop", "falls from 7 to 6"),
-        ("7.5", "half", "'7.5' is not an integer"),
+        ("7.5", "half", "must be a whole number from 0, not '7.5'"),
         ("8", "Not_Kebab", "'Not_Kebab' is not kebab-case"),
         ("8", "awaiting-invocation", "reserved"),
     ],
@@ -316,5 +316,5 @@ def test_a_sub_step_outside_of_a_session_is_an_error_that_says_so(monkeypatch: p
             monkeypatch.delenv("AUTOPILOT_RESULT_FILE")
         else:
             monkeypatch.setenv("AUTOPILOT_STATE_FILE", value)
-        with pytest.raises(UsageError, match="is for a story's own session"):
+        with pytest.raises(UsageError, match="works only inside a session"):
             run("sub-step", "1", "draft")

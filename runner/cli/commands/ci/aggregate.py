@@ -1,13 +1,13 @@
-"""Join the shards of CI jobs into one run, or the state files of many stories into one table.
+"""Join the shards of CI jobs into one run, or list the state files of many stories in one table.
 
-A PATH with shards in it (`run --shard-out`) makes one run of them, told as `status` tells it; the exit
-code is that of a single run, and a missing or contradictory shard is never a success. Nothing is
-changed unless --into-repo or --branches is given.
+If a PATH contains shards (see `run --shard-out`), they are joined and shown the way `status` shows a
+run. The exit code is that of a single run; a missing or contradictory shard is never a success.
+Nothing is changed unless you pass --into-repo or --branches.
 
-Else a PATH is a state file, or a folder that is searched for `_autodev_state.md` and
-`_autopilot_state.md`. Without one: the worktrees of this repository's stories and the checkout
-itself. A file that cannot be read is listed with its problem, and the exit code is 1 once all
-others are shown.
+Otherwise a PATH is a state file, or a folder to search for `_autodev_state.md` and
+`_autopilot_state.md`. Without a PATH, the command searches the worktrees of this repository's stories
+and the checkout itself. A file that cannot be read is listed with its problem, and the exit code is 1
+after all files are shown.
 """
 
 import argparse
@@ -36,27 +36,34 @@ UNREADABLE = "unreadable"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `aggregate`."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="state files, or folders to search")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="a folder with shards, a state file, or a folder to search for state files",
+    )
     shards = parser.add_argument_group("shards")
     shards.add_argument(
         "--matrix",
         metavar="FILE",
-        help="what `matrix --format json` printed: these stories must be there (default: the whole backlog)",
+        help="the output of `matrix --format json`: each of its stories needs a shard (default: the backlog)",
     )
     shards.add_argument(
-        "--only", metavar="ID", action="append", help="this story must be there, others need not; repeatable"
+        "--only", metavar="ID", action="append", help="require a shard only for this story; repeatable"
     )
-    shards.add_argument("--branches", action="store_true", help="bring the stories' branches into this clone")
+    shards.add_argument(
+        "--branches", action="store_true", help="import the branches of the stories into this clone"
+    )
     shards.add_argument(
         "--into-repo",
         action="store_true",
-        help="write the run into this repository's journal and records: status, report and resume know it",
+        help="save the run in this repository, so that status, report and resume can use it",
     )
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Tell shards from state files by what the folders hold."""
+    """Join shards if any folder contains some, otherwise list state files."""
     from runner.records.shards import find_shards
 
     here = Path(arguments.directory)
@@ -67,18 +74,18 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     for flag in ("matrix", "only", "branches", "into_repo"):
         if getattr(arguments, flag):
             raise CommandLineError(
-                f"--{flag.replace('_', '-')} is about shards, and there is none in {_named(arguments.paths)}",
-                "give the folder that holds the artifacts of the jobs.",
+                f"--{flag.replace('_', '-')} needs shards, and {_list_paths(arguments.paths)} contains none",
+                "pass the folder that contains the artifacts of the CI jobs.",
             )
     return _aggregate_states(arguments, output)
 
 
-def _named(paths: Sequence[str]) -> str:
-    return ", ".join(paths) or "no PATH"
+def _list_paths(paths: Sequence[str]) -> str:
+    return ", ".join(paths) or "the command line"
 
 
 def _aggregate_states(arguments: argparse.Namespace, output: Output) -> int:
-    """Read every file once, and show what needs a person before everybody's place."""
+    """Read every file once; show blockers and retries first, then the table."""
     from runner.flows.state.aggregate import state_json
     from runner.report.terminal.table import look_for
 
@@ -109,7 +116,7 @@ def _rows(arguments: argparse.Namespace) -> "list[Row]":
 
     here = Path(arguments.directory)
     top = _top(here)
-    wanted = [here / path for path in arguments.paths] if arguments.paths else _own(here)
+    wanted = [here / path for path in arguments.paths] if arguments.paths else _default_folders(here)
     paths: dict[str, Path] = {}
     empty: list[Found] = []
     for path in wanted:
@@ -117,14 +124,14 @@ def _rows(arguments: argparse.Namespace) -> "list[Row]":
         for one in found:
             paths.setdefault(os.path.realpath(one), one)
         if not found and arguments.paths:
-            empty.append(Found(path=path, problem="is a folder that holds no state file"))
+            empty.append(Found(path=path, problem="folder contains no state file"))
     vocabulary = vocabulary_of(top) if top is not None else STANDARD
     collected = [*collect(paths.values(), vocabulary=vocabulary), *empty]
     return [Row(story=_story(found.path), found=found) for found in collected]
 
 
 def _top(here: Path) -> Path | None:
-    """Give the checkout around a folder, whose flows its state files may name."""
+    """Return the checkout that contains a folder; its state files may name the flows defined there."""
     from isolation.errors import RepositoryError
     from isolation.paths import find_repository
 
@@ -134,8 +141,8 @@ def _top(here: Path) -> Path | None:
         return None
 
 
-def _own(here: Path) -> list[Path]:
-    """Give the documents of every worktree of the stories, and those of the checkout itself."""
+def _default_folders(here: Path) -> list[Path]:
+    """Return the document folders of all story worktrees and of the checkout itself."""
     from isolation.git.repository import Repository
     from runner.plan.plan import root_of
     from runner.plan.settings.load import load_settings
@@ -147,14 +154,14 @@ def _own(here: Path) -> list[Path]:
 
 
 def _search(folder: Path) -> Iterator[Path]:
-    """Find the state files below a folder, in order; links to folders are not followed."""
+    """Find the state files below a folder, in order; symbolic links to folders are not followed."""
     for inside, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in NOT_SEARCHED)
         yield from (Path(inside, name) for name in NAMES if name in files)
 
 
 def _story(path: Path) -> str:
-    """Name the story that a file belongs to, by where it lies; a file with a name of its own has one."""
+    """Return the name of the story that a file belongs to, from its path or from its own file name."""
     if path.name not in NAMES:
         return path.stem
     parts = Path(os.path.realpath(path)).parts[:-1]
@@ -165,7 +172,7 @@ def _story(path: Path) -> str:
 
 
 def _text(rows: "Sequence[Row]", look: "Look") -> str:
-    """Give the view for people: blockers and failed attempts, the table, then what could not be read."""
+    """Format blockers and failed attempts, then the table, then the files that could not be read."""
     from runner.core.text.screen import neutral
     from runner.report.terminal.table import Column, layout
 

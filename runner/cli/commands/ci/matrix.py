@@ -1,8 +1,9 @@
-"""Spread the backlog over the jobs of a CI pipeline: print the matrix, change nothing.
+"""Split the backlog into the jobs of a CI pipeline and print the matrix; changes nothing.
 
-Stories that depend on nothing are the first stage, those that depend on them the second, and so on.
-Only what is not done is there. Each job runs its own stories with `run --only … --shard-out`, and the
-next stage takes them up with `--shard-in`; `aggregate` joins them all.
+Stories without dependencies form the first stage, stories that depend on them the second, and so on.
+Stories that are already done are left out. Each job runs its own stories with
+`run --only … --shard-out`, the next stage reads the shards with `--shard-in`, and `aggregate` joins
+them all.
 """
 
 import argparse
@@ -20,23 +21,29 @@ FORMATS = ("github", "gitlab", "json")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `matrix`."""
     jobs = parser.add_argument_group("jobs")
-    jobs.add_argument("--format", choices=FORMATS, default="json", help="for which system (default: json)")
+    jobs.add_argument("--format", choices=FORMATS, default="json", help="the output format (default: json)")
     jobs.add_argument(
-        "--stages", metavar="N", help="at most N stages; the jobs of the last carry whole chains of stories"
-    )
-    jobs.add_argument("--chain", action="store_true", help="one stage: one job for each chain of stories")
-    jobs.add_argument(
-        "--shards", metavar="N", help="at most N jobs a stage, balanced by how long stories took before"
+        "--stages",
+        metavar="N",
+        help="at most N stages; jobs of the last stage run whole chains of dependent stories",
     )
     jobs.add_argument(
-        "--include", metavar="FILE", help="gitlab: the file that has the job `.autopilot-story`"
+        "--chain", action="store_true", help="one stage, with one job for each chain of dependent stories"
+    )
+    jobs.add_argument(
+        "--shards",
+        metavar="N",
+        help="at most N jobs per stage, balanced by how long the stories took in earlier runs",
+    )
+    jobs.add_argument(
+        "--include", metavar="FILE", help="gitlab: the file that defines the job `.autopilot-story`"
     )
     add_plan_flags(parser)
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Plan without asking for agents, and print the jobs."""
+    """Plan without checking for agents, and print the jobs."""
     from runner.ci.matrix import (
         GITLAB_INCLUDE,
         github_outputs,
@@ -47,7 +54,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.plan.plan import RunRequest, load_backlog
 
     if arguments.chain and arguments.stages:
-        raise CommandLineError("--chain is one stage, and --stages asks for more", "give one of the two.")
+        raise CommandLineError(
+            "--chain and --stages cannot be combined", "--chain always makes one stage; pass one of the two."
+        )
     backlog = load_backlog(
         RunRequest(
             directory=Path(arguments.directory),
@@ -80,5 +89,7 @@ def _number(flag: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise CommandLineError(f"{flag} takes a number from 1 on, not '{text}'", f"for example `{flag} 4`.")
+        raise CommandLineError(
+            f"{flag} must be a whole number above 0, not '{text}'", f"for example `{flag} 4`."
+        )
     return int(text)

@@ -1,13 +1,13 @@
-"""Write a run as a report: a page for people, or a file that a CI system reads.
+"""Write a report of a run: an HTML page, a Markdown summary, or a file for a CI system.
 
-RUN is a run's id or its beginning, by default the newest; DIR is a shard of a CI job, or a folder of
-them, which are joined as `aggregate` joins them. Secrets of the environment are left out.
+RUN is the id of a run or its first characters (default: the newest run). DIR is a shard of a CI job,
+or a folder of shards, which are joined as `aggregate` does. Secrets from the environment are removed.
 
-html      one page that needs nothing else: timeline, a card a story, what sessions printed last
-markdown  a summary, as for $GITHUB_STEP_SUMMARY
+html      one self-contained page: timeline, one card per story, the last output of the sessions
+markdown  a summary, for example for $GITHUB_STEP_SUMMARY
 github    annotations, as workflow commands
 gitlab    a code quality report
-junit     JUnit XML: a suite a story, a case a session
+junit     JUnit XML: one suite per story, one case per session
 """
 
 import argparse
@@ -29,34 +29,38 @@ FORMATS = ("html", "markdown", "github", "gitlab", "junit")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `report`."""
-    parser.add_argument("paths", nargs="*", metavar="RUN|DIR", help="a run, or folders with shards")
-    parser.add_argument("--format", choices=FORMATS, default="html", help="what to write (default: html)")
-    parser.add_argument("--output", metavar="FILE", help="where to; it is replaced whole (default: stdout)")
-    parser.add_argument("--matrix", metavar="FILE", help="of shards: these stories must be there")
-    parser.add_argument("--only", metavar="ID", action="append", help="of shards: this story must be there")
+    parser.add_argument("paths", nargs="*", metavar="RUN|DIR", help="a run, or folders that contain shards")
+    parser.add_argument("--format", choices=FORMATS, default="html", help="the output format (default: html)")
+    parser.add_argument("--output", metavar="FILE", help="write to this file, replacing it (default: stdout)")
+    parser.add_argument(
+        "--matrix", metavar="FILE", help="with shards: every story in this matrix must have a shard"
+    )
+    parser.add_argument(
+        "--only", metavar="ID", action="append", help="with shards: require a shard only for this story"
+    )
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Gather, render, write."""
+    """Collect the data, render it, write it."""
     from runner.core.text.redaction import Redactor
 
     material = _material(arguments)
     text = Redactor(os.environ).text(_rendered(material, arguments.format))
-    told = {
+    summary = {
         "run_id": material.run.run_id,
         "format": arguments.format,
         "state": "running" if material.goes_on else "ended",
     }
     if material.goes_on:
-        output.say(f"run {material.run.run_id} is still going on; this is how it is now")
+        output.say(f"run {material.run.run_id} is still active; this report shows its current state")
     if arguments.output:
         path = Path(arguments.directory) / arguments.output
         _write(path, text)
         output.say(f"wrote {path}")
-        output.document({**told, "output": str(path)})
+        output.document({**summary, "output": str(path)})
     else:
-        output.document({**told, "text": text})
+        output.document({**summary, "text": text})
         output.answer(text)
     return 0
 
@@ -72,8 +76,8 @@ def _material(arguments: argparse.Namespace) -> "Material":
         return of_shards(load_joined(arguments))
     if len(arguments.paths) > 1 or arguments.matrix or arguments.only:
         raise CommandLineError(
-            f"there is no shard in {', '.join(arguments.paths) or 'no DIR'}",
-            "give one RUN, or the folders that hold the artifacts of the jobs.",
+            f"no shards found in {', '.join(arguments.paths) or 'the command line'}",
+            "pass one RUN, or the folders that contain the artifacts of the CI jobs.",
         )
     from isolation.git.repository import Repository
     from runner.ci.report_material import of_repository
@@ -116,5 +120,5 @@ def _write(path: Path, text: str) -> None:
         replace_file(path, text.encode(errors="replace"))
     except OSError as error:
         raise SystemFaultError(
-            f"{path} cannot be written: {error.strerror}", hint="check the permissions of its folder."
+            f"cannot write {path}: {error.strerror}", hint="check the permissions of its folder."
         ) from error

@@ -1,8 +1,8 @@
-"""List the decisions that stories wait for, or answer one.
+"""List the decisions that stories are waiting for, or answer one.
 
-Without a story all open decisions are shown, in the order in which they were asked. With a letter
-the decision is answered, once and for all: a run that is going on takes the answer up at once, any
-other when it is resumed. An option that destroys something must be confirmed.
+Without STORY, all open decisions are shown in the order in which they were asked. With a letter,
+the decision is answered; an answer is final. An active run picks it up right away, any other run when
+it is resumed. An option that destroys something must be confirmed.
 """
 
 import argparse
@@ -24,25 +24,28 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi decide checkout-17 A"
 
-PATIENCE = 3.0
-"""How long a living coordinator has to take an answer up; it looks several times a second."""
-LOOK_EVERY = 0.05
-RUNS_LOOKED_AT = 50
-"""Older runs are reached with --run."""
+ANSWER_TIMEOUT = 3.0
+"""How long to wait until the active run has recorded an answer; it checks several times a second."""
+POLL_SECONDS = 0.05
+RUNS_SEARCHED = 50
+"""Older runs must be named with --run."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `decide`."""
     parser.add_argument(
-        "story", nargs="?", metavar="STORY", help="only this story's decision; default: all that are open"
+        "story",
+        nargs="?",
+        metavar="STORY",
+        help="only the decision of this story (default: all open decisions)",
     )
-    parser.add_argument("letter", nargs="?", metavar="LETTER", help="answer it with this option")
+    parser.add_argument("letter", nargs="?", metavar="LETTER", help="answer with this option")
     parser.add_argument(
-        "--run", metavar="RUN", help="a run's id or its beginning; default: the newest with open decisions"
+        "--run",
+        metavar="RUN",
+        help="the id of a run or its first characters (default: the newest with open decisions)",
     )
-    parser.add_argument(
-        "--yes", action="store_true", help="confirm an option that destroys something, without being asked"
-    )
+    parser.add_argument("--yes", action="store_true", help="confirm an option that destroys something")
     common(parser)
 
 
@@ -61,12 +64,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         return 0
     answer = _answer(run, arguments, output)
     delivery = _Delivery(common_dir=common_dir, run_id=run.run_id, answer=answer)
-    _tell(run, answer, output, live=delivery.hand_in(output), newest=delivery.newest)
+    _print_answer(run, answer, output, live=delivery.deliver(output), newest=delivery.newest)
     return 0
 
 
 def _find(journal: "Journal", common_dir: Path, *, run: str | None, story: str | None) -> "RunSnapshot":
-    """Find the run that is meant: a named one, else the one that is going on, else the newest that fits."""
+    """Return the named run, else the active run, else the newest with a matching open decision."""
     from runner.core.errors import NotFoundError
     from runner.core.events.fold import fold
     from runner.records.journal_file import NO_RUN_HINT
@@ -79,15 +82,15 @@ def _find(journal: "Journal", common_dir: Path, *, run: str | None, story: str |
             return snapshot
         found.append(snapshot)
     if not found:
-        raise NotFoundError("there is no run yet in this repository", hint=NO_RUN_HINT)
-    # What is not open is explained by the run that knows the story.
+        raise NotFoundError("this repository has no runs yet", hint=NO_RUN_HINT)
+    # No run has a matching open decision: the run that has the story gives the best error message.
     return next((snapshot for snapshot in found if story in snapshot.stories), found[0])
 
 
 def _runs(journal: "Journal", common_dir: Path) -> "list[RunId]":
     from isolation.files.lease import holder_is_alive, read_holder
 
-    runs = journal.runs()[:RUNS_LOOKED_AT]
+    runs = journal.runs()[:RUNS_SEARCHED]
     holder = read_holder(common_dir) if holder_is_alive(common_dir) else None
     return sorted(runs, key=lambda run_id: holder is None or run_id != holder.run_id)
 
@@ -97,15 +100,15 @@ def _show(run: "RunSnapshot", questions: "Sequence[OpenQuestion]", output: Outpu
 
     output.document({"run_id": run.run_id, "decisions": [_as_json(asked) for asked in questions]})
     if not questions:
-        output.answer("no decision is open")
+        output.answer("no open decisions")
         return
     for asked in questions:
         output.answer(f"story {asked.story_id} asks:\n{render(asked.question)}\n\n")
     names = [asked.story_id for asked in questions]
     if len(names) == 1:
-        output.answer(f"answer it: autopilot-multi decide {names[0]} LETTER")
+        output.answer(f"to answer: autopilot-multi decide {names[0]} LETTER")
     else:
-        output.answer(f"answer one: autopilot-multi decide STORY LETTER (open: {', '.join(names)})")
+        output.answer(f"to answer: autopilot-multi decide STORY LETTER (open: {', '.join(names)})")
 
 
 def _as_json(asked: "OpenQuestion") -> dict[str, Any]:
@@ -122,7 +125,7 @@ def _as_json(asked: "OpenQuestion") -> dict[str, Any]:
 
 
 def _answer(run: "RunSnapshot", arguments: argparse.Namespace, output: Output) -> "DecisionAnswered":
-    """Read the answer; one that destroys something is confirmed first."""
+    """Return the answer; one that destroys something must be confirmed first."""
     from runner.core.choose import must_confirm
     from runner.core.errors import UsageError
     from runner.story.decisions import answer_event, require_open
@@ -132,9 +135,9 @@ def _answer(run: "RunSnapshot", arguments: argparse.Namespace, output: Output) -
     if not must_confirm(question, answer.letter) or arguments.yes:
         return answer
     option = f"{answer.letter}) {question.option(answer.letter).text}"
-    again = f"`autopilot-multi decide {arguments.story} {answer.letter} --yes` confirms it."
+    again = f"to confirm: `autopilot-multi decide {arguments.story} {answer.letter} --yes`"
     if output.as_json or not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"story {arguments.story}: this destroys something: {option}", hint=again)
+        raise UsageError(f"story {arguments.story}: this option destroys something: {option}", hint=again)
     warning = f"{question.warning}\n" if question.warning else ""
     sys.stderr.write(f"{warning}{option}: are you sure? [y/N]: ")
     sys.stderr.flush()
@@ -145,14 +148,14 @@ def _answer(run: "RunSnapshot", arguments: argparse.Namespace, output: Output) -
 
 @frozen
 class _Delivery:
-    """Hands one answer in where it counts: to the living coordinator, else to the journal itself."""
+    """Delivers one answer to the active run, or writes it to the journal if the run is not active."""
 
     common_dir: Path
     run_id: "RunId"
     answer: "DecisionAnswered"
 
-    def hand_in(self, output: Output) -> bool:
-        """Have the answer recorded; True when a living coordinator has it."""
+    def deliver(self, output: Output) -> bool:
+        """Get the answer recorded; return whether an active run picked it up."""
         if self._is_live() and self._ask_coordinator(output):
             return True
         self._record(output)
@@ -160,33 +163,36 @@ class _Delivery:
 
     @property
     def newest(self) -> bool:
-        """Tell whether the run is the one that `resume` takes by itself."""
+        """Whether `resume` without arguments would pick this run."""
         with self._open() as journal:
             return journal.newest_run() == self.run_id
 
     def _ask_coordinator(self, output: Output) -> bool:
-        """Leave the answer for the coordinator and see it taken up; False when it went without that."""
+        """Hand the answer to the active run; return False if that run exited without recording it."""
         data = {"letter": self.answer.letter, "decision": self.answer.decision_id}
         with self._open() as journal:
             self._require_unanswered(journal)
             journal.add_request(self.run_id, "answer", self.answer.story_id, data)
-            for live in self._looks():
+            for live in self._poll():
                 if self._recorded(journal):
                     return True
                 if not live:
                     return False
-        output.warn("the run has not taken the answer up yet; `autopilot-multi status` shows when it has")
+        output.warn("the run has not picked up the answer yet; check with `autopilot-multi status`")
         return True
 
-    def _looks(self) -> Iterator[bool]:
-        """Tell, again and again, whether the coordinator lives; asked before the journal is read."""
-        deadline = time.monotonic() + PATIENCE
+    def _poll(self) -> Iterator[bool]:
+        """Yield whether the run is active, until the timeout.
+
+        The caller reads the journal after each value: an answer recorded just before the run exited counts.
+        """
+        deadline = time.monotonic() + ANSWER_TIMEOUT
         while time.monotonic() < deadline:
             yield self._is_live()
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
 
     def _recorded(self, journal: "Journal") -> bool:
-        """Tell whether the journal has this answer; another one there is an error that names it."""
+        """Return whether the journal has this answer; raise if it has a different one."""
         from runner.story.decisions import already_answered, last_answer
 
         answered = last_answer(self._run(journal), self.answer.story_id, self.answer.decision_id)
@@ -195,7 +201,7 @@ class _Delivery:
         return answered is not None
 
     def _record(self, output: Output) -> None:
-        """Append the answer under the lease, so that nothing else writes this run meanwhile."""
+        """Append the answer while holding the lease, so that no run can start in the meantime."""
         from isolation.files.lease import acquire
         from runner.core.events.events import Event
         from runner.story.decisions import answer_event
@@ -212,21 +218,21 @@ class _Delivery:
             journal.append([Event(run_id=self.run_id, at=time.time(), body=answer)])
 
     def _require_unanswered(self, journal: "Journal") -> None:
-        """Refuse a second answer while the first is still on its way to the coordinator."""
+        """Refuse a second answer while the first still waits for the active run to read it."""
         from isolation.files.lease import read_holder
         from runner.story.decisions import AlreadyAnsweredError
 
         holder = read_holder(self.common_dir)
         since = holder.since if holder else time.time()
         for request in journal.requests_after(self.run_id):
-            # What an earlier coordinator did not take up any more counts for nothing.
+            # Requests that an earlier process of this run never read do not count.
             if request.kind != "answer" or request.at < since:
                 continue
             if request.data.get("decision") == self.answer.decision_id:
                 raise AlreadyAnsweredError(
-                    f"story {self.answer.story_id}: this was answered with {request.data.get('letter')}, "
-                    "and the run is about to take it up",
-                    hint="an answer counts once; `autopilot-multi status` shows what came of it.",
+                    f"story {self.answer.story_id}: already answered with {request.data.get('letter')}; "
+                    "the run is about to pick it up",
+                    hint="an answer is final; `autopilot-multi status` shows the result.",
                 )
 
     def _is_live(self) -> bool:
@@ -247,7 +253,7 @@ class _Delivery:
         return Journal.open_existing(journal_path(self.common_dir))
 
 
-def _tell(
+def _print_answer(
     run: "RunSnapshot", answer: "DecisionAnswered", output: Output, *, live: bool, newest: bool
 ) -> None:
     from runner.story.decisions import require_open
@@ -270,6 +276,6 @@ def _tell(
         }
     )
     output.answer(f"story {answer.story_id}: decided {answer.letter}) {text}")
-    output.answer(f"{resume} goes on with it" if resume else "the run that is going on takes it up")
+    output.answer(f"continue with `{resume}`" if resume else "the active run continues with this answer")
     if others:
         output.answer(f"still open: {', '.join(others)}")

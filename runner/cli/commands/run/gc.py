@@ -1,7 +1,8 @@
-"""Show which worktrees of finished stories may go, or remove them with --apply.
+"""Show which worktrees of finished stories can be removed; remove them with --apply.
 
-Nothing of value is ever removed: dirty worktrees, commits that no branch keeps, worktrees of a run
-that is going on and folders of others stay, and the reason is printed. Branches are never deleted.
+Unsaved work is never removed: worktrees with uncommitted changes, commits that are on no branch,
+worktrees of an active run and folders that this tool did not create are kept, each with the reason.
+Branches are never deleted.
 """
 
 import argparse
@@ -20,12 +21,12 @@ EXAMPLE = "autopilot-multi gc --apply"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `gc`."""
-    parser.add_argument("--apply", action="store_true", help="remove what may go; without it, only show")
+    parser.add_argument("--apply", action="store_true", help="remove the worktrees (default: only list them)")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Judge every worktree, and with --apply remove those that may go."""
+    """Check every worktree, and with --apply remove those that are safe to remove."""
     import trio
 
     from isolation.git.repository import Repository
@@ -57,8 +58,8 @@ async def _collect(repository: "Repository", root: Path, apply: bool) -> list[di
 
 def _text(rows: list[dict[str, str | None]], *, apply: bool) -> str:
     if not rows:
-        return "no worktrees of stories are left"
+        return "no story worktrees"
     lines = [f"{row['verdict']:<10} {row['path']}  ({row['reason']})" for row in rows]
     if not apply and any(row["verdict"] == "removable" for row in rows):
-        lines.append("`autopilot-multi gc --apply` removes what is removable; branches stay.")
+        lines.append("remove them with `autopilot-multi gc --apply`; branches are kept.")
     return "\n".join(lines)

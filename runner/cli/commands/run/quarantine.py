@@ -1,7 +1,7 @@
-"""List what stories wrote outside their claims, show one such quarantine, or bring its files out.
+"""List, show or restore what stories wrote outside their claims.
 
-`restore` writes to a new folder, or with --apply into the checkout. Nothing is ever overwritten that git
-does not have, and a quarantine stays where it is.
+`restore` writes to a new folder, or with --apply to the checkout. It never overwrites a file that is not
+saved in git. Restoring does not delete the quarantine.
 """
 
 import argparse
@@ -22,12 +22,16 @@ _ACTIONS = ("list", "show", "restore")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `quarantine`."""
-    parser.add_argument("action", nargs="?", choices=_ACTIONS, default="list", help="what to do (list)")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a quarantine, as `list` names it")
+    parser.add_argument(
+        "action", nargs="?", choices=_ACTIONS, default="list", help="what to do (default: list)"
+    )
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="the name of a quarantine, as shown by `list`"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--to", metavar="DIR", help="restore: write to this folder")
     where.add_argument(
-        "--apply", action="store_true", help="restore: write into the checkout, where that is clean"
+        "--apply", action="store_true", help="restore: write to the checkout, where it is clean"
     )
     common(parser)
 
@@ -41,15 +45,17 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     action, name = arguments.action, arguments.name
     if (action == "list") == (name is not None):
         raise UsageError(
-            "`quarantine list` takes no name" if name else f"`quarantine {action}` needs the NAME of one",
-            hint="`autopilot-multi quarantine` lists them.",
+            "`quarantine list` takes no name" if name else f"`quarantine {action}` needs a NAME",
+            hint="list the names with `autopilot-multi quarantine`.",
         )
     if action != "restore" and (arguments.to or arguments.apply):
-        raise UsageError(f"`quarantine {action}` writes nothing", hint="--to and --apply are for `restore`.")
+        raise UsageError(
+            f"`quarantine {action}` does not take --to or --apply", hint="use them with `restore`."
+        )
     if action == "restore" and not (arguments.to or arguments.apply):
         raise UsageError(
-            "`quarantine restore` must know where to",
-            hint="--to DIR writes to a new folder, --apply into the checkout.",
+            "`quarantine restore` needs --to or --apply",
+            hint="--to DIR writes to a new folder, --apply to the checkout.",
         )
     repository = Repository.open(Path(arguments.directory))
     if name is None:
@@ -67,7 +73,7 @@ def _list(repository: "Repository", output: Output) -> int:
     found = load_all(repository)
     output.document({"quarantines": [_to_json(one) for one in found]})
     lines = [f"{_name(one)}  {' or '.join(one.story_ids)}  {neutral(_paths(one))}" for one in found]
-    output.answer("\n".join(lines) or "nothing is in quarantine")
+    output.answer("\n".join(lines) or "no quarantined files")
     return 0
 
 
@@ -77,7 +83,7 @@ def _show(quarantine: "Quarantine", output: Output) -> int:
     output.document(_to_json(quarantine))
     lines = [f"run {quarantine.run_id}, by {' or '.join(quarantine.story_ids)}"]
     lines += [f"{change.what:<13} {neutral(change.path)}{_how_kept(change)}" for change in quarantine.changes]
-    lines.append(f"`git show {quarantine.ref}:files/PATH` prints a file.")
+    lines.append(f"print a file with `git show {quarantine.ref}:files/PATH`.")
     output.answer("\n".join(lines))
     return 0
 
@@ -90,7 +96,7 @@ def _restore(
 
     if arguments.apply:
         where = repository.top
-        with acquire(repository.common_dir, "quarantine"):  # no run looks at the checkout meanwhile
+        with acquire(repository.common_dir, "quarantine"):  # keeps a run from starting in the meantime
             written = apply(repository, quarantine)
     else:
         where = Path(arguments.directory, arguments.to).resolve()
@@ -113,7 +119,7 @@ def _paths(quarantine: "Quarantine") -> str:
 
 
 def _how_kept(change: "Foreign") -> str:
-    return "" if change.blob or not change.needs_content else "  (too large, or not readable: not kept)"
+    return "" if change.blob or not change.needs_content else "  (content not saved: too large or unreadable)"
 
 
 def _to_json(quarantine: "Quarantine") -> dict[str, Any]:
@@ -130,5 +136,5 @@ def _to_json(quarantine: "Quarantine") -> dict[str, Any]:
 
 
 def _printable(path: str) -> str:
-    """Give a path that JSON can carry; bytes that are no text are escaped."""
+    """Return a path that JSON can hold; bytes that are not UTF-8 are escaped."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

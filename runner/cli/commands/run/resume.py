@@ -1,7 +1,7 @@
-"""Go on with a run after a crash, an interruption or a decision.
+"""Continue a run after a crash, an interruption or a decision.
 
-What is finished stays finished; sessions that had ended are not run again. Failed stories stay
-failed unless --retry-failed is given.
+Finished stories stay finished, and sessions that completed are not run again. Failed stories stay
+failed unless you pass --retry-failed.
 """
 
 import argparse
@@ -20,17 +20,17 @@ EXAMPLE = "autopilot-multi resume"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `resume`."""
     parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="a run's id or its beginning; default: the newest"
+        "run", nargs="?", metavar="RUN", help="the id of a run or its first characters (default: the newest)"
     )
     parser.add_argument(
         "--retry-failed", action="store_true", help="give failed stories a new set of attempts"
     )
-    parser.add_argument("--events", action="store_true", help="print every event as a JSON line on stdout")
+    parser.add_argument("--events", action="store_true", help="stream every event as a line of JSON")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Find the run and go on with it."""
+    """Find the run and continue it."""
     import trio
 
     from isolation.git.repository import Repository
@@ -50,12 +50,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     desk = choose_desk(output, events=arguments.events)
 
-    async def go_on() -> "Ended":
+    async def resume() -> "Ended":
         return await resume_run(
             repository, run_id, view, retry_failed=arguments.retry_failed, desk=desk, quiet=output.quiet
         )
 
-    ended = trio.run(go_on)
+    ended = trio.run(resume)
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
     code = show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)

@@ -1,9 +1,9 @@
-"""Take back a step of a story and everything after it, in a new commit on the story's branch.
+"""Undo a step of a story and everything after it, in a new commit on the story's branch.
 
-STEP is a number or a name of the story's flow. History is never rewritten: what the step changed in
-code is reversed, the documents it wrote are restored as they were before it, and the state file
-stands at the step again. It is refused while a run is going on, and while the story's worktree
-holds something that is not committed. `autopilot-multi resume` then does the step anew.
+STEP is the number or name of a step in the story's flow. History is never rewritten: the new commit
+reverts the step's code changes, restores the documents as they were before the step, and sets the
+state file back to the step. The command refuses while a run is active, or while the story's worktree
+has uncommitted changes. `autopilot-multi resume` then runs the step again.
 """
 
 import argparse
@@ -25,20 +25,24 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi rollback checkout-17 Plan"
 
-RUNS_LOOKED_AT = 50
+RUNS_SEARCHED = 50
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `rollback`."""
-    parser.add_argument("story", metavar="STORY", help="a story's id")
-    parser.add_argument("step", metavar="STEP", help="the first step to take back: its number or its name")
-    parser.add_argument("--run", metavar="RUN", help="default: the newest run that has the story")
-    parser.add_argument("--yes", action="store_true", help="do it without asking")
+    parser.add_argument("story", metavar="STORY", help="the id of the story")
+    parser.add_argument("step", metavar="STEP", help="the first step to undo: its number or its name")
+    parser.add_argument(
+        "--run",
+        metavar="RUN",
+        help="the id of a run or its first characters (default: the newest with the story)",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Plan, ask, and carry out, while no run can start."""
+    """Plan the rollback, ask for confirmation and apply it, while holding the lease."""
     from isolation.files.lease import acquire
     from isolation.git.repository import Repository
     from isolation.model import IsolationMode
@@ -50,31 +54,31 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     if run.isolation == IsolationMode.NONE:
         branch = repository.name_of_branch(story.branch or "")
         raise UsageError(
-            f"story {story.id} worked in the checkout itself, where nothing is taken back by this command",
-            hint=f"`git log {branch}` shows its commits, and `git restore --source` brings files back",
+            f"story {story.id} worked directly in the checkout; rollback needs a story with its own worktree",
+            hint=f"find its commits with `git log {branch}` and restore files with `git restore --source`",
         )
     with acquire(repository.common_dir, f"rollback-{run.run_id}"):
         repository.exclude("/.orchestrator/")
         with _worktree(repository, run, story, output) as worktree:
             plan = make_plan(repository, worktree, run, story, arguments.step)
             for commit in plan.kept:
-                output.say(f"stays: {commit.id[:10]} {_plain(commit.subject)} (no step made it)")
-            if not _agreed(plan, output, yes=arguments.yes):
-                output.answer("nothing was taken back")
+                output.say(f"kept: {commit.id[:10]} {_plain(commit.subject)} (not made by a step)")
+            if not _confirmed(plan, output, yes=arguments.yes):
+                output.answer("nothing was undone")
                 return 0
-            data = _carry_out(repository, worktree, plan)
+            data = _apply(repository, worktree, plan)
     output.document(data)
     step, count = plan.step, len(plan.undone)
-    taken = f"{count} checkpoint{'s' * (count != 1)} taken back"
+    undone = f"{count} checkpoint{'s' * (count != 1)} undone"
     output.answer(
-        f"{story.id} is at step {step.number} ({step.name}) again: {taken}, {data['commit'][:10]} on"
+        f"{story.id} is back at step {step.number} ({step.name}): {undone} by commit {data['commit'][:10]} on"
         f" {plan.branch}\nnext: {data['next']}"
     )
     return 0
 
 
 def _find(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapshot]":
-    """Find the story in the named run, or in the newest that has it."""
+    """Find the story in the named run, or in the newest run that has it."""
     from runner.cli.observer import Observer
     from runner.core.errors import NotFoundError
     from runner.core.model import StoryId
@@ -83,7 +87,7 @@ def _find(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapshot]":
     name = StoryId(arguments.story)
     with Observer(arguments.directory, arguments.run) as observer:
         first = observer.look().run
-        others = () if arguments.run else observer.journal.runs()[:RUNS_LOOKED_AT]
+        others = () if arguments.run else observer.journal.runs()[:RUNS_SEARCHED]
         run = first
         for run_id in others:
             if name in run.stories:
@@ -101,7 +105,7 @@ def _find(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapshot]":
 def _worktree(
     repository: "Repository", run: "RunSnapshot", story: "StorySnapshot", output: Output
 ) -> Iterator[Path]:
-    """Give the checkout of the story's branch; where there is none, one is made and removed again."""
+    """Yield a checkout of the story's branch; without one, create it and remove it afterwards."""
     from isolation.git.registrations import load_registrations
     from isolation.worktree.removal import close_path
     from runner.core.errors import NotFoundError
@@ -110,12 +114,12 @@ def _worktree(
     tip = repository.branch_tip(branch) if branch else None
     if branch is None or tip is None:
         raise NotFoundError(
-            f"story {story.id} has no branch", hint="only what was committed to a branch can be taken back"
+            f"story {story.id} has no branch", hint="only steps that were committed to a branch can be undone"
         )
     entries = load_registrations(repository)
-    there = [entry.path for entry in entries if entry.branch == branch and entry.path.exists()]
-    if there:
-        yield there[0]
+    existing = [entry.path for entry in entries if entry.branch == branch and entry.path.exists()]
+    if existing:
+        yield existing[0]
         return
     path = _create(repository, run, story, branch, tip)
     try:
@@ -152,8 +156,8 @@ def _create(
     return trio.run(create)
 
 
-def _agreed(plan: "Rollback", output: Output, *, yes: bool) -> bool:
-    """Ask first: only a person, here or by --yes, lets files be overwritten."""
+def _confirmed(plan: "Rollback", output: Output, *, yes: bool) -> bool:
+    """Return whether the user confirmed, at the terminal or with --yes: files get overwritten."""
     from runner.core import choose
     from runner.core.errors import UsageError
     from runner.flows.rollback import question
@@ -163,11 +167,11 @@ def _agreed(plan: "Rollback", output: Output, *, yes: bool) -> bool:
     asked = question(plan)
     if output.as_json or sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            f"story {plan.story.id}: taking back {plan.step.name} must be confirmed. {_plain(asked.warning)}",
-            hint="look first, then add --yes.",
+            f"story {plan.story.id}: undoing {plan.step.name} must be confirmed. {_plain(asked.warning)}",
+            hint="check what would be undone, then add --yes.",
         )
     sys.stderr.write(choose.render(asked) + "\n")
-    while text := _typed("answer [A/B, Enter for B]: "):
+    while text := _read_line("answer [A/B, Enter for B]: "):
         try:
             letter = choose.parse_answer(asked, text)
         except choose.AnswerError as error:
@@ -175,18 +179,18 @@ def _agreed(plan: "Rollback", output: Output, *, yes: bool) -> bool:
             continue
         if not choose.must_confirm(asked, letter):
             return False
-        return _typed(f"{_plain(asked.warning)}. Really? [y/N]: ").lower() in {"y", "yes"}
+        return _read_line(f"{_plain(asked.warning)}. Are you sure? [y/N]: ").lower() in {"y", "yes"}
     return False
 
 
-def _typed(prompt: str) -> str:
+def _read_line(prompt: str) -> str:
     sys.stderr.write(prompt)
     sys.stderr.flush()
     return sys.stdin.readline().strip()
 
 
-def _carry_out(repository: "Repository", worktree: Path, plan: "Rollback") -> dict[str, Any]:
-    """Move the branch, then let the journal know where the story stands."""
+def _apply(repository: "Repository", worktree: Path, plan: "Rollback") -> dict[str, Any]:
+    """Move the branch, then record the story's new position in the journal."""
     from isolation.paths import journal_path
     from runner.core.events.events import Event
     from runner.core.model import RunId

@@ -1,8 +1,8 @@
-"""Carry the backlog out: several stories at once, each in its own worktree, to verified commits.
+"""Run the backlog: several stories in parallel, each in its own worktree, each to a verified commit.
 
 STORY_OR_PATH is a story file, a folder, a list of stories (TOML, YAML, JSON), the id of a story in
-`stories/`, or a prompt in quotes. Without any, the stories in `stories/` run. What follows `--` is never
-an option, in this command and in all others.
+`stories/`, or a prompt in quotes. Without it, all stories in `stories/` run. As in every command,
+arguments after `--` are never read as options.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Plan, then run; with --dry-run only plan."""
+    """Plan, then run; with --dry-run, only plan."""
     from runner.plan.plan import RunRequest, make_plan
 
     request = RunRequest(
@@ -73,7 +73,9 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
 
     idle = all(story.id in plan.finished for story in plan.own)
     if not idle:
-        ask_ahead(plan.repository, plan.settings)  # answered while the rest of the program is loaded
+        ask_ahead(
+            plan.repository, plan.settings
+        )  # probes in the background while the rest of the program loads
     import trio
 
     from runner.ci.handover import hand_over, prepare
@@ -86,12 +88,12 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     for line in prepare(plan, out):
         output.say(line)
     if idle:
-        output.say("nothing to do: every story is done; --again runs them once more")
+        output.say("nothing to do: every story is done; to run them again, add --again")
         ended = nothing_to_do(plan)
         silent = False
     else:
         if arguments.apply:
-            output.say("--apply: stories run for real, which is the default")
+            output.say("--apply: running for real (the default)")
         view = choose_view(
             output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
         )

@@ -1,6 +1,7 @@
-"""Ask a running coordinator, from any terminal, to stop the run or some of its stories.
+"""Stop the active run, or some of its stories, from any terminal.
 
-Sessions reach their end first; with --now they are ended with their grace.
+Sessions that are running finish first. With --now they are asked to exit, and killed after
+`grace-seconds`.
 """
 
 import argparse
@@ -15,16 +16,16 @@ EXAMPLE = "autopilot-multi stop --now"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `stop`."""
     parser.add_argument(
-        "stories", nargs="*", metavar="STORY", help="only these stories; default: the whole run"
+        "stories", nargs="*", metavar="STORY", help="only these stories (default: the whole run)"
     )
     parser.add_argument(
-        "--now", action="store_true", help="end running sessions instead of awaiting their end"
+        "--now", action="store_true", help="stop running sessions instead of waiting for them to finish"
     )
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Leave the request in the journal, where the coordinator finds it."""
+    """Write the request to the journal, where the active run reads it."""
     from isolation.files.lease import holder_is_alive, read_holder
     from isolation.paths import find_repository, journal_path
     from runner.core.errors import NotFoundError
@@ -35,7 +36,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     common_dir = find_repository(Path(arguments.directory)).common_dir
     if not holder_is_alive(common_dir):
         raise NotFoundError(
-            "no run is going on in this repository", hint="`autopilot-multi status` shows the newest one."
+            "no run is active in this repository", hint="`autopilot-multi status` shows the latest run."
         )
     with Journal.open_existing(journal_path(common_dir)) as journal:
         holder = read_holder(common_dir)
@@ -50,7 +51,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         for name in arguments.stories or (None,):
             journal.add_request(run_id, "stop", name, {"now": arguments.now})
     what = ", ".join(arguments.stories) or f"run {run_id}"
-    when = "now" if arguments.now else "at the end of the running sessions"
+    when = "now" if arguments.now else "after its current sessions"
     output.document({"run_id": run_id, "stories": arguments.stories, "now": arguments.now})
-    output.answer(f"asked {what} to stop {when}")
+    output.answer(f"stopping {what} {when}")
     return 0

@@ -1,7 +1,7 @@
 """Print a completion script for your shell.
 
 bash: autopilot-multi completion bash > ~/.local/share/bash-completion/completions/autopilot-multi
-zsh:  autopilot-multi completion zsh > a folder of $fpath, as _autopilot-multi
+zsh:  autopilot-multi completion zsh > ~/.zfunc/_autopilot-multi  (any folder in $fpath)
 """
 
 import argparse
@@ -18,7 +18,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `completion`."""
-    parser.add_argument("shell", choices=SHELLS, help="the shell that will read the script")
+    parser.add_argument("shell", choices=SHELLS, help="your shell")
     common(parser)
 
 
@@ -33,7 +33,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _whole_grammar() -> argparse.ArgumentParser:
-    """Build one parser of all commands; the flags of the default command stand at its top as well."""
+    """Build one parser for all commands; the flags of the default command work without its name."""
     parser = argparse.ArgumentParser(prog="autopilot-multi", add_help=True)
     parser.add_argument("--version", action="version", version="")
     modules = {name: import_module(module_of(name)) for name in COMMANDS}

@@ -1,7 +1,7 @@
 """Show every setting, its value and where it came from.
 
-Flags decide over AUTOPILOT_MULTI_* variables, these over autopilot-multi.toml, then the `autopilot:`
-block of AGENTS.md or CLAUDE.md, then your own config.toml, then the defaults.
+The first source that sets a value wins: flags, AUTOPILOT_MULTI_* variables, autopilot-multi.toml, the
+`autopilot:` block of AGENTS.md or CLAUDE.md, your own config.toml, the defaults.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _rows(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
-    """Give key, value and origin of each setting; tables row by row."""
+    """Yield key, value and origin of each setting; a table yields one row per entry."""
     from dataclasses import asdict
 
     for name, value in asdict(loaded.settings).items():
@@ -68,15 +68,15 @@ def _rows(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         for name, inner in value.items():
-            # Only the names of thresholds are spelt with a hyphen in files; hooks and agents are not.
-            spelt = name.replace("_", "-") if key.startswith("tiers") else name
-            yield from _leaves(f"{key}.{spelt}", inner)
+            # In files only the names of thresholds have hyphens; the names of hooks and agents are free.
+            spelled = name.replace("_", "-") if key.startswith("tiers") else name
+            yield from _leaves(f"{key}.{spelled}", inner)
     else:
         yield key, value
 
 
 def _origin(loaded: "Loaded", path: str) -> str:
-    """Find the origin of a value: its own, else that of the nearest table around it that has one."""
+    """Return the origin of a value, or of the nearest enclosing table that has one."""
     table = path.partition(".")[0]
     while path != table:
         if path in loaded.origins:

@@ -1,7 +1,7 @@
-"""Run a real sample in a throw-away repository: six stories, three at once, real git, real processes.
+"""Run a real sample in a throwaway repository: six stories, up to three in parallel.
 
-Shows a dependency, a retry that passes, a failure, a story that is skipped because of it, and a
-background process that is ended. The repository is kept, so that you can look around in it.
+It shows a dependency, a retry that passes, a failure, a story that is skipped because of it, and a
+background process that gets killed. The repository is kept, so that you can explore it.
 """
 
 import argparse
@@ -17,12 +17,12 @@ EXAMPLE = "autopilot-multi demo"
 EXPECTED_EXIT = 4
 SHOWN = """
 what you saw:
-  1-greeting and 3-second-try ran at once, each in a worktree of its own
+  1-greeting and 3-second-try ran in parallel, each in its own worktree
   2-translation waited for 1-greeting and started from its commit
-  3-second-try failed its verify command once; the output went into the next prompt, and it passed
+  3-second-try failed its verify command once; the next prompt contained the output, and it passed
   4-hopeless failed all four attempts; its worktree is kept
-  5-never-started was skipped because of 4-hopeless
-  6-daemon left a process behind, which is dead"""
+  5-never-started was skipped because 4-hopeless failed
+  6-daemon left a background process behind, which was killed"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Make the repository, run the program in it, and tell what was shown."""
+    """Create the repository, run the program in it, and explain what happened."""
     from isolation.git.repository import init_repository
     from runner.cli.main import run_program
 
@@ -46,6 +46,6 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     argv += [flag for flag, given in (("--json", arguments.json), ("-q", arguments.quiet)) if given]
     code = run_program(argv)
     output.say(SHOWN)
-    output.say(f"\nthe run's own exit code was {code} (4: some stories failed, as they should)")
-    output.say(f"look around: cd {shlex.quote(str(home))} && git log --oneline --all --graph")
+    output.say(f"\nthe run exited with code {code} (4 means that some stories failed, as intended)")
+    output.say(f"explore it: cd {shlex.quote(str(home))} && git log --oneline --all --graph")
     return 0 if code == EXPECTED_EXIT else 1

@@ -1,6 +1,6 @@
-"""Show what this machine and this repository offer, and what to do where something is amiss.
+"""Check what this machine and this repository support, and how to fix what does not work.
 
-Ends with 2 when something stands in the way of a run.
+The exit code is 2 if something would prevent a run.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Make every check, and print each as it is made."""
+    """Run every check, and print each result right away."""
     from runner.doctor import Severity, examine
     from runner.report.terminal.table import look_for
 
@@ -39,9 +39,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     for finding in examine(Path(arguments.directory), dict(os.environ)):
         findings.append(finding)
         output.answer("\n".join(_lines(finding, look)))
-    sound = all(finding.level is not Severity.FAIL for finding in findings)
-    output.document({"checks": [asdict(finding) for finding in findings]}, success=sound)
-    return 0 if sound else EXIT_SYSTEM
+    passed = all(finding.level is not Severity.FAIL for finding in findings)
+    output.document({"checks": [asdict(finding) for finding in findings]}, success=passed)
+    return 0 if passed else EXIT_SYSTEM
 
 
 def _lines(finding: "Check", look: "Look") -> list[str]:

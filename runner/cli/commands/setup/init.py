@@ -1,6 +1,6 @@
-"""Write a settings file and a first story, where there are none yet.
+"""Write a settings file and a first story.
 
-Nothing that exists is ever changed.
+Existing files are never changed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Write what is absent, and say what comes next."""
+    """Write the files that do not exist, and print the next step."""
     from isolation.paths import find_repository
 
     top = find_repository(Path(arguments.directory)).top
@@ -33,20 +33,20 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     for name in written:
         output.answer(f"wrote {name}")
     for name in kept:
-        output.answer(f"kept {name}, which was there")
-    output.answer("next: `autopilot-multi plan` shows what would run, `autopilot-multi` runs it.")
+        output.answer(f"kept {name}, which already exists")
+    output.answer("next: see what would run with `autopilot-multi plan`, then run it with `autopilot-multi`.")
     return 0
 
 
 def _wanted(top: Path) -> tuple[dict[str, str], list[str]]:
-    """Tell which files are to be written from which template, and what is there already."""
+    """Return the files to write with their templates, and the names of those that exist."""
     wanted, kept = {}, []
     settings = next((name for name in (SETTINGS, f".config/{SETTINGS}") if (top / name).exists()), None)
     if settings:
         kept.append(settings)
     else:
         wanted[SETTINGS] = SETTINGS
-    # Any file there may be a backlog already, which a sample must not join.
+    # Any file in that folder may be part of a backlog; a sample story must not get mixed in.
     if (top / "stories").is_dir() and any((top / "stories").iterdir()):
         kept.append("stories/")
     else:
@@ -55,7 +55,7 @@ def _wanted(top: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def _write(path: Path, template: str) -> bool:
-    """Write a new file; one that has come meanwhile is left as it is."""
+    """Write a new file; return False if it was created in the meantime."""
     from runner.core.errors import SystemFaultError
 
     text = resources.files("runner").joinpath("data", "templates", template).read_text(encoding="utf-8")
@@ -68,6 +68,6 @@ def _write(path: Path, template: str) -> bool:
             return False
     except OSError as error:
         raise SystemFaultError(
-            f"{path} cannot be written: {error.strerror}", hint="check the permissions of its folder."
+            f"cannot write {path}: {error.strerror}", hint="check the permissions of its folder."
         ) from error
     return True

@@ -1,7 +1,7 @@
-"""List the flows there are, show the steps of one, or tell everything that is wrong with a flow file.
+"""List the available flows, show the steps of one, or check a flow file.
 
-Your own flows are the files flows/*.toml at the top of the repository. `check` ends with 1 when it
-finds a problem.
+Your own flows are the files flows/*.toml at the top of the repository. `check` prints every problem;
+its exit code is 1 if it finds any.
 """
 
 import argparse
@@ -29,10 +29,14 @@ _EDITIONS = ("autodev", "pointer", "rich")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `flows`."""
-    parser.add_argument("action", nargs="?", choices=_ACTIONS, default="list", help="what to do (list)")
-    parser.add_argument("target", nargs="?", metavar="NAME|FILE", help="the flow to show, the file to check")
     parser.add_argument(
-        "--edition", choices=_EDITIONS, help="number the steps as this dialect of the state file does"
+        "action", nargs="?", choices=_ACTIONS, default="list", help="what to do (default: list)"
+    )
+    parser.add_argument(
+        "target", nargs="?", metavar="NAME|FILE", help="the flow to show, or the file to check"
+    )
+    parser.add_argument(
+        "--edition", choices=_EDITIONS, help="number the steps as in this dialect of the state file"
     )
     common(parser)
 
@@ -45,19 +49,19 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         if arguments.target is not None:
             raise UsageError(
                 "`flows list` takes no name",
-                hint=f"`autopilot-multi flows show {arguments.target}` shows one.",
+                hint=f"to show one flow: `autopilot-multi flows show {arguments.target}`",
             )
         return _list(arguments, output)
     if arguments.target is None:
-        wanted = "the NAME of a flow" if arguments.action == "show" else "the FILE of a flow"
+        wanted = "the NAME of a flow" if arguments.action == "show" else "a FILE"
         raise UsageError(
-            f"`flows {arguments.action}` needs {wanted}", hint="`autopilot-multi flows` lists them."
+            f"`flows {arguments.action}` needs {wanted}", hint="list the flows with `autopilot-multi flows`."
         )
     return _show(arguments, output) if arguments.action == "show" else _check(arguments, output)
 
 
 def _top(directory: str) -> Path | None:
-    """Find the repository whose flows to add; without one there are only those of the program."""
+    """Return the top of the repository, whose flows are listed too; None outside a repository."""
     from isolation.errors import IsolationError
     from isolation.paths import find_repository
 
@@ -79,7 +83,7 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
     rows = [
         [
             Cell(text=neutral(one.name), colour="bold"),
-            Cell(text=_counts(one) if one.flows else "cannot be used", colour="" if one.flows else "red"),
+            Cell(text=_counts(one) if one.flows else "invalid", colour="" if one.flows else "red"),
             Cell(text=neutral(_note(one)), colour="dim"),
         ]
         for one in listed
@@ -99,7 +103,7 @@ def _counts(one: "Listed") -> str:
 
 def _note(one: "Listed") -> str:
     if one.problems:
-        return f"`autopilot-multi flows check {shlex.quote(one.file or one.name)}` tells why"
+        return f"see `autopilot-multi flows check {shlex.quote(one.file or one.name)}`"
     return " · ".join(part for part in (one.file or "", one.flows[0].summary) if part)
 
 
@@ -120,7 +124,7 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
     top = _top(arguments.directory)
     edition = Edition(arguments.edition or Edition.AUTODEV)
     if arguments.edition is None:
-        # Autodev is what new stories get; a flow of the user's may have other editions only.
+        # New stories use autodev, but a custom flow may have only other editions.
         flows = next((one.flows for one in list_flows(top) if one.name == arguments.target), ())
         known = [flow.edition for flow in flows]
         edition = edition if edition in known or not known else known[0]
@@ -150,14 +154,14 @@ def _table(flow: "Flow", look: "Look") -> list[str]:
         Column(title="STEP", right=True),
         Column(title="NAME"),
         Column(),
-        Column(title="DONE WHEN THERE IS"),
+        Column(title="DONE WHEN THIS EXISTS"),
     ]
     lines = layout(columns, rows, look)
     return [*head, *_with_boundaries(flow, lines, look), *_loop(flow)]
 
 
 def _with_boundaries(flow: "Flow", lines: "Sequence[str]", look: "Look") -> list[str]:
-    """Draw a line below each step after which the chain stops."""
+    """Draw a line below each step that ends at a session boundary."""
     drawn = [lines[0]]
     for step, line in zip(flow.steps, lines[1:], strict=True):
         drawn.append(line)

@@ -1,7 +1,7 @@
-"""Show past runs, newest first, and what they come to together.
+"""Show past runs, newest first, with totals.
 
-A story counts once it has started; success is the share of those that are done. A limit that you set
-yourself (`max-sessions`) is no kill.
+Only stories that started are counted; the success rate is the share of those that are done. Stories
+stopped by a limit that you set (`max-sessions`) do not count as killed.
 """
 
 import argparse
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi history --limit 5"
 
-USUAL_LIMIT = 20
+DEFAULT_LIMIT = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `history`."""
-    limit = f"at most N, the newest ones; default {USUAL_LIMIT}"
-    parser.add_argument("--limit", metavar="N", type=_positive, default=USUAL_LIMIT, help=limit)
-    parser.add_argument("--story", metavar="ID", help="one story, in all runs that had it")
+    limit = f"show the newest N runs (default: {DEFAULT_LIMIT})"
+    parser.add_argument("--limit", metavar="N", type=_positive, default=DEFAULT_LIMIT, help=limit)
+    parser.add_argument("--story", metavar="ID", help="show one story in all its runs")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Read the records and show what they tell."""
+    """Read the records and print them."""
     from isolation.paths import find_repository
     from runner.core.past_runs import past_runs
     from runner.records.telemetry import load_loops, records_checkout
 
     paths = find_repository(Path(arguments.directory))
-    if present := _going_on(arguments.directory):
-        output.say(f"run {present} is going on; `autopilot-multi status` shows it")
+    if active := _active_run(arguments.directory):
+        output.say(f"run {active} is still active; see `autopilot-multi status`")
     runs = past_runs(load_loops(records_checkout(paths)))
     if arguments.story is None:
         _show_runs(runs, arguments, output)
@@ -45,15 +45,15 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _going_on(directory: str) -> str | None:
-    """Name the run that has no record yet, because it goes on."""
+def _active_run(directory: str) -> str | None:
+    """Return the id of the active run, which has no record yet."""
     from runner.cli.observer import Observer
     from runner.core.errors import RunnerError
 
     try:
         with Observer(directory) as observer:
             return None if observer.look().over else observer.run_id
-    except RunnerError:  # the records alone tell of the past
+    except RunnerError:  # without a journal, the records are still readable
         return None
 
 
@@ -66,7 +66,7 @@ def _show_runs(runs: "tuple[PastRun, ...]", arguments: argparse.Namespace, outpu
     total = summary(shown)
     output.document(runs_document(shown, total))
     if not runs:
-        output.answer("no run has ended yet in this repository")
+        output.answer("no finished runs in this repository yet")
         return
     look = look_for(sys.stdout, no_color=arguments.no_color)
     output.answer(runs_text(shown, total, left_out=len(runs) - len(shown), look=look))
@@ -84,7 +84,7 @@ def _show_story(runs: "tuple[PastRun, ...]", arguments: argparse.Namespace, outp
     total = summary_of_story(shown)
     output.document(story_document(arguments.story, shown, total))
     if not runs:
-        output.answer("no run has ended yet in this repository")
+        output.answer("no finished runs in this repository yet")
         return
     look = look_for(sys.stdout, no_color=arguments.no_color)
     output.answer(story_text(shown, total, left_out=len(parts) - len(shown), look=look))
@@ -95,8 +95,8 @@ def _unknown(runs: "tuple[PastRun, ...]", name: str) -> Exception:
     from runner.core.text.names import did_you_mean
 
     known = {story.id for run in runs for story in run.stories}
-    hint = did_you_mean(name, sorted(known)) or "`autopilot-multi history` without --story shows all runs."
-    return NotFoundError(f"no recorded run had a story '{name}'", hint=hint)
+    hint = did_you_mean(name, sorted(known)) or "list all runs with `autopilot-multi history`."
+    return NotFoundError(f"no recorded run has a story '{name}'", hint=hint)
 
 
 def _positive(text: str) -> int:

@@ -1,7 +1,7 @@
-"""Show what a story's sessions printed, oldest first.
+"""Show the output of a story's sessions, oldest first.
 
-Terminal escapes are taken out; --raw gives the very bytes. With -f the output is followed until
-the story ends.
+Terminal escape sequences are removed; --raw prints the original bytes. With -f the output is followed
+until the story ends.
 """
 
 import argparse
@@ -20,23 +20,27 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi logs checkout-17 -f"
 
-LOOK_EVERY = 0.2
+POLL_SECONDS = 0.2
 CHUNK_BYTES = 1 << 16
-RUNS_LOOKED_AT = 50
+RUNS_SEARCHED = 50
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `logs`."""
-    parser.add_argument("story", metavar="STORY", help="a story's id")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the story ends")
-    parser.add_argument("--run", metavar="RUN", help="default: the newest run that has the story")
-    parser.add_argument("--session", metavar="N", type=int, help="only the story's session number N")
-    parser.add_argument("--raw", action="store_true", help="the bytes as they came")
+    parser.add_argument("story", metavar="STORY", help="the id of the story")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing until the story ends")
+    parser.add_argument(
+        "--run",
+        metavar="RUN",
+        help="the id of a run or its first characters (default: the newest with the story)",
+    )
+    parser.add_argument("--session", metavar="N", type=int, help="only session number N of the story")
+    parser.add_argument("--raw", action="store_true", help="print the original bytes")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Print the logs, and follow them if asked to."""
+    """Print the logs; with -f, follow them."""
     from runner.cli.observer import Observer
 
     with Observer(arguments.directory, arguments.run) as observer:
@@ -46,7 +50,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         sight = observer.look()
         while arguments.follow and not _ended(sight, story_id):
             printer.advance(sight)
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
             sight = observer.look()
         if output.as_json:
             output.document(_document(observer, sight, story_id, arguments.session))
@@ -55,13 +59,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         story = sight.run.stories[story_id]
         if not story.sessions:
             status = story.status.value.replace("_", " ")
-            had = f"had no session: {story.reason}" if story.status.final else "has had no session yet"
+            had = f"had no sessions: {story.reason}" if story.status.final else "has had no sessions yet"
             output.say(f"{story_id} is {status} and {had}")
     return 0
 
 
 class _Printer:
-    """Prints the sessions one after the other, each byte once."""
+    """Prints the logs of a story's sessions one after the other, each byte once."""
 
     def __init__(self, observer: "Observer", story_id: "StoryId", arguments: argparse.Namespace) -> None:
         self._observer = observer
@@ -70,22 +74,22 @@ class _Printer:
         self._silent: bool = arguments.json
         self._raw: bool = arguments.raw
         self._number = 1
-        self._flow: _Flow | None = None
+        self._log: _GrowingLog | None = None
 
     def advance(self, sight: "Sight", *, last: bool = False) -> None:
-        """Print what has come since."""
+        """Print what was added since the last call."""
         sessions = sight.run.stories[self._story_id].sessions
         while not self._silent and self._number <= len(sessions):
             session = sessions[self._number - 1]
             over = last or session.ended_at is not None
             if self._only in {None, self._number}:
-                if self._flow is None:
-                    self._flow = _Flow(self._observer.log_of(session), raw=self._raw)
+                if self._log is None:
+                    self._log = _GrowingLog(self._observer.log_of(session), raw=self._raw)
                     self._title(session)
-                self._flow.print_new(last=over)
+                self._log.print_new(last=over)
             if not over:
                 return
-            self._number, self._flow = self._number + 1, None
+            self._number, self._log = self._number + 1, None
 
     def _title(self, session: "SessionRecord") -> None:
         from runner.core.text.instants import clock
@@ -96,8 +100,8 @@ class _Printer:
             sys.stdout.write(f"--- session {self._number}: {step}, {clock(session.started_at)}\n")
 
 
-class _Flow:
-    """One log file as it grows; holds back an unfinished line, in bounded memory."""
+class _GrowingLog:
+    """A log file that is still being written; keeps an unfinished line, in bounded memory."""
 
     def __init__(self, path: Path, *, raw: bool) -> None:
         self._path = path
@@ -106,7 +110,7 @@ class _Flow:
         self._held = b""
 
     def print_new(self, *, last: bool) -> None:
-        """Print what is new; an unfinished line only when it is the last."""
+        """Print what was added since the last call; an unfinished line only if nothing more will come."""
         from runner.core.text.screen import neutral
 
         for chunk in self._chunks():
@@ -139,7 +143,7 @@ def _ended(sight: "Sight", story_id: "StoryId") -> bool:
 
 
 def _find_story(observer: "Observer", name: str, *, named: bool) -> "StoryId":
-    """Turn to the newest run that has the story, unless the person named a run."""
+    """Switch to the newest run that has the story, unless the user named a run."""
     from runner.core.errors import NotFoundError
     from runner.core.model import StoryId
     from runner.core.text.names import did_you_mean
@@ -148,7 +152,7 @@ def _find_story(observer: "Observer", name: str, *, named: bool) -> "StoryId":
     known = observer.look().run.stories
     if story_id in known:
         return story_id
-    for other in () if named else observer.journal.runs()[:RUNS_LOOKED_AT]:
+    for other in () if named else observer.journal.runs()[:RUNS_SEARCHED]:
         observer.follow(other)
         if story_id in observer.look().run.stories:
             return story_id
@@ -164,7 +168,7 @@ def _require_session(story: "StorySnapshot", arguments: argparse.Namespace) -> N
     if number is not None and (number < 1 or (number > there and not arguments.follow)):
         raise NotFoundError(
             f"story {story.id} has no session {number}",
-            hint=f"it has had {count(there, 'session')}, counted from 1.",
+            hint=f"it has {count(there, 'session')}, counted from 1.",
         )
 
 

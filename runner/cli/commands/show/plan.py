@@ -1,4 +1,4 @@
-"""Show what would run: start order, waves, what waits for what and why, claims, window and tier.
+"""Show what would run: the start order, what waits for what and why, claims, slots and machine load.
 
 Starts nothing and writes nothing.
 """
@@ -12,7 +12,7 @@ EXAMPLE = "autopilot-multi plan --max-stories=3"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Take the same flags as `run`."""
+    """Add the flags of `run`."""
     run.configure(parser)
 
 

@@ -1,6 +1,6 @@
-"""Print the prompt that the first session of a story would get; start and write nothing.
+"""Print the prompt that the first session of a story would get.
 
-The form comes from the setting prompt-template, or from the program.
+Starts nothing and writes nothing. The setting `prompt-template` replaces the built-in template.
 """
 
 import argparse
@@ -15,7 +15,7 @@ EXAMPLE = "autopilot-multi prompt checkout-17"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `prompt`."""
     common(parser)
-    parser.add_argument("story", metavar="STORY", help="the story's id")
+    parser.add_argument("story", metavar="STORY", help="the id of the story")
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:

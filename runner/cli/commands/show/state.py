@@ -1,14 +1,14 @@
 """Show, check or convert the state files of stories.
 
-show [PATH…]               what the files say; without a path, those under `_docs/`
-check PATH…                every problem, with its line; exit code 1 when there is one
-convert --to DIALECT PATH  the same state as `rich`, `pointer` or `autodev`, on stdout or in --output
-sub-step PHASE NAME [TEXT] within a session: note in its story's file how far the sub-skill is
-install-merge-driver       have git join the state files of story branches, in this repository
-uninstall-merge-driver     take that back
+show [PATH…]               show what the files contain (default: the files under `_docs/`)
+check PATH…                list every problem with its line; the exit code is 1 if there is any
+convert --to DIALECT PATH  write the same state as `rich`, `pointer` or `autodev`, to stdout or --output
+sub-step PHASE NAME [TEXT] inside a session: record the progress of a sub-skill in the story's file
+install-merge-driver       let git merge the state files of story branches, in this repository
+uninstall-merge-driver     undo install-merge-driver
 
-show, check and convert change nothing: a converted file is a new one. What the target dialect cannot
-hold is named on stderr and kept word for word in the new file's `## Imported` section.
+show, check and convert never change a file; convert writes a new one. Content that the target dialect
+has no field for is listed on stderr and copied unchanged to the new file's `## Imported` section.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ACTIONS = (
 )
 _VERSIONS = 3
 _PARTS = (2, 3)
-USUAL = (
+DEFAULT_PATTERNS = (
     "_docs/_autodev_state.md",
     "_docs/_autopilot_state.md",
     "_docs/stories/*/_autodev_state.md",
@@ -43,25 +43,27 @@ USUAL = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `state`."""
-    # The merge driver is for git, so it is accepted and not shown.
-    parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help="what to do, as above")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="state files; for sub-step its parts")
+    # git calls `merge-driver`; users never type it, so the help does not list it.
+    parser.add_argument("action", choices=ACTIONS, metavar="ACTION", help="what to do, see above")
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="state files; for sub-step: PHASE NAME [TEXT]"
+    )
     parser.add_argument("--to", choices=("rich", "pointer", "autodev"), help="convert: the target dialect")
-    parser.add_argument("--output", metavar="FILE", help="convert: write a new file instead of stdout")
-    parser.add_argument("--flow", help="convert: the flow, which a rich file does not name")
-    parser.add_argument("--step", help="convert: the step in the target, where its name does not tell")
+    parser.add_argument("--output", metavar="FILE", help="convert: write to this new file instead of stdout")
+    parser.add_argument("--flow", help="convert: the flow, for a rich file, which does not name it")
+    parser.add_argument("--step", help="convert: the step in the target, if its name is ambiguous")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Do what was asked for."""
+    """Run the requested action."""
     from runner.core.errors import UsageError
 
     folder = Path(arguments.directory)
     paths = [folder / path for path in arguments.paths]
     match arguments.action:
         case "show":
-            return _show(paths or _usual(folder), _vocabulary(folder), output)
+            return _show(paths or _default_files(folder), _vocabulary(folder), output)
         case "check" if paths:
             return _check(paths, _vocabulary(folder), output)
         case "install-merge-driver" | "uninstall-merge-driver" if not paths:
@@ -81,24 +83,24 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             }
             raise UsageError(
                 f"`state {arguments.action}` needs {wants.get(arguments.action, 'no PATH')}",
-                hint="`autopilot-multi state --help` shows how it is used.",
+                hint="see `autopilot-multi state --help`.",
             )
 
 
-def _usual(folder: Path) -> list[Path]:
+def _default_files(folder: Path) -> list[Path]:
     from runner.core.errors import NotFoundError
 
-    found = [path for pattern in USUAL for path in sorted(folder.glob(pattern))]
+    found = [path for pattern in DEFAULT_PATTERNS for path in sorted(folder.glob(pattern))]
     if not found:
         raise NotFoundError(
-            f"no state file under {folder / '_docs'}",
-            hint="name the files: `autopilot-multi state show PATH…`",
+            f"no state files under {folder / '_docs'}",
+            hint="pass the files: `autopilot-multi state show PATH…`",
         )
     return found
 
 
 def _vocabulary(folder: Path) -> "Vocabulary":
-    """Give what the dialects allow, and the user's own flows with it."""
+    """Return the vocabulary of the dialects, extended by the user's own flows."""
     from runner.flows.state.vocabulary import STANDARD, Vocabulary
 
     if not any(folder.glob("flows/*.toml")):
@@ -116,9 +118,9 @@ def _vocabulary(folder: Path) -> "Vocabulary":
 def _configure_git(action: str, folder: Path, output: Output) -> int:
     from runner.flows.merge_driver import execute as configure_git
 
-    told = configure_git(action, folder)
-    output.document(told.data)
-    output.answer(told.text)
+    result = configure_git(action, folder)
+    output.document(result.data)
+    output.answer(result.text)
     return 0
 
 
@@ -134,7 +136,7 @@ def _show(paths: Sequence[Path], vocabulary: "Vocabulary", output: Output) -> in
 
 
 def _text(found: "Found") -> str:
-    """Give one file for people: its place in a line, then what needs attention."""
+    """Format one file: its position in one line, then what needs attention."""
     from runner.core.text.names import one_line
 
     state = found.state
@@ -145,7 +147,7 @@ def _text(found: "Found") -> str:
     lines = [
         f"{found.path} ({state.dialect}{flow}{cycle})",
         f"  step {state.step} {state.name}: {state.status.replace('_', ' ')}, retry {state.retry_count} of 3",
-        f"  sub-step {state.sub_step if state.sub_step is not None else 'unknown; the folders tell'}",
+        f"  sub-step {state.sub_step if state.sub_step is not None else 'unknown; derived from the folders'}",
     ]
     lines += [f"  blocker: {text}" for text in state.blockers]
     lines += [f"  attempt {row.attempt} at step {row.step} failed: {row.reason}" for row in state.retry_log]
@@ -189,7 +191,7 @@ def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
         step = _same_step(state, to, flow, folder)
     made = convert_state(state, to, flow=arguments.flow, step=step, vocabulary=vocabulary)
     for name in made.unheld:
-        output.warn(f"{to} has no place for: {name}; it is kept under '## {IMPORTED}'")
+        output.warn(f"{to} has no field for: {name}; copied to '## {IMPORTED}'")
     if arguments.output is None:
         output.answer(made.state.text)
     else:
@@ -199,7 +201,7 @@ def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
                 file.write(made.state.text.encode())
         except FileExistsError:
             raise UsageError(
-                f"{target} exists", hint="name a file that does not, or remove it first"
+                f"{target} already exists", hint="choose another name, or remove it first"
             ) from None
     output.document({"text": made.state.text, "output": arguments.output, "unheld": list(made.unheld)})
     return 0
@@ -213,17 +215,17 @@ def _require_state(path: Path, vocabulary: "Vocabulary") -> "StateFile":
     try:
         return parse_state(decode(path.read_bytes()), vocabulary=vocabulary)
     except OSError as error:
-        raise NotFoundError(f"{path} cannot be read: {error.strerror}", hint="name a state file") from None
+        raise NotFoundError(f"cannot read {path}: {error.strerror}", hint="pass a state file") from None
     except UnreadableStateError as error:
         raise UnreadableStateError(
-            f"{path} cannot be converted: {error.message}", problems=error.problems, hint=error.hint
+            f"cannot convert {path}: {error.message}", problems=error.problems, hint=error.hint
         ) from None
 
 
 def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> str | None:
-    """Find the step again in the target's edition of the flow; None when the flow cannot tell.
+    """Return the matching step in the target's edition of the flow; None if the flow does not decide it.
 
-    The same step has the same artifacts in every edition, while one name may stand for two steps.
+    Steps are matched by their artifacts, which are the same in every edition; a name may be used twice.
     """
     from runner.core.flow import Edition
     from runner.flows.catalogue import FlowError, load_flow
@@ -239,20 +241,22 @@ def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> st
     same = [step.number for step in target.steps if here.artifacts and step.artifacts == here.artifacts]
     if len(same) != 1:
         raise StateError(
-            f"{to} has no step for step {here.number} ({here.name}) of {flow}", hint="name one with --step"
+            f"{to} has no step for step {here.number} ({here.name}) of {flow}", hint="choose one with --step"
         )
     return same[0]
 
 
 def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> int:
-    """Note a sub-skill's progress under the file's lock; all else in the file stays the runner's."""
+    """Record a sub-skill's progress under the file's lock; only the runner writes the other fields."""
     from runner.core.errors import UsageError
     from runner.flows.state.disk.files import LOCK_NAME, load_state, save_sub_step
     from runner.flows.state.model import Dialect, Phase, Position
 
     if not (number.isascii() and number.isdigit()):
-        raise UsageError(f"phase '{number}' is not an integer from 0", hint="count save points: 0, 1, 2 …")
-    path, exchange = _place_of_session()
+        raise UsageError(
+            f"PHASE must be a whole number from 0, not '{number}'", hint="count save points: 0, 1, 2 …"
+        )
+    path, exchange = _session_paths()
     vocabulary = _vocabulary(_top_of(exchange))
     state = load_state(path, vocabulary=vocabulary)
     phase = Phase(phase=int(number), name=name, detail=detail)
@@ -264,8 +268,8 @@ def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> in
     return 0
 
 
-def _place_of_session() -> tuple[Path, Path]:
-    """Give a session's state file and the folder of its exchange, as its environment tells them."""
+def _session_paths() -> tuple[Path, Path]:
+    """Return the session's state file and exchange folder, from its environment variables."""
     from isolation.paths import EXCHANGE
     from runner.core.errors import UsageError
 
@@ -274,21 +278,21 @@ def _place_of_session() -> tuple[Path, Path]:
     above = next((folder for folder in (exchange, *exchange.parents) if folder.name == EXCHANGE), None)
     if not file or above is None:
         raise UsageError(
-            "`state sub-step` is for a story's own session, and this is none that has a state file",
-            hint="a session finds its file in AUTOPILOT_STATE_FILE; stories of the flow 'quick' have none",
+            "`state sub-step` works only inside a session whose story has a state file",
+            hint="sessions have AUTOPILOT_STATE_FILE set; stories of the flow 'quick' have no state file",
         )
     return above.parent / file, exchange
 
 
 def _top_of(folder: Path) -> Path:
-    """Give the main checkout, which holds the user's own flows."""
+    """Return the main checkout, which contains the user's own flows."""
     from isolation.paths import find_repository, main_checkout
 
     return main_checkout(find_repository(folder).common_dir) or folder
 
 
 def _merge(paths: Sequence[Path]) -> int:
-    """Join three versions as git hands them over; the result replaces ours, without a conflict."""
+    """Merge the three versions that git passes; the result replaces ours, without conflicts."""
     from isolation.files.disk import replace_file
     from runner.flows.state.merging import merge_states
 

@@ -1,6 +1,7 @@
-"""Show the aggregated state of a run: the one that is going on, else the newest, else a named one.
+"""Show the state of the active run, the newest run, or the run you name.
 
-With --watch the view follows the run to its end; with --json --watch the one document comes then.
+With --watch the display follows the run until it ends; with --json --watch the document is printed
+at the end.
 """
 
 import argparse
@@ -16,20 +17,20 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi status --watch"
 
-LOOK_EVERY = 0.25
+POLL_SECONDS = 0.25
 EXIT_INTERRUPTED = 130
-HINT = "Ctrl-C: stop watching; the run goes on"
+HINT = "Ctrl-C: stop watching; the run continues"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `status`."""
-    parser.add_argument("run", nargs="?", metavar="RUN", help="a run's id, or the beginning of it")
-    parser.add_argument("--watch", action="store_true", help="follow the run to its end")
+    parser.add_argument("run", nargs="?", metavar="RUN", help="the id of a run or its first characters")
+    parser.add_argument("--watch", action="store_true", help="follow the run until it ends")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Look once, or until the run is over."""
+    """Show the run once, or until it ends."""
     from runner.cli.observer import Observer
 
     with Observer(arguments.directory, arguments.run) as observer:
@@ -57,10 +58,10 @@ def _show(observer: "Observer", arguments: argparse.Namespace, output: Output) -
 
 
 def _watch(observer: "Observer", arguments: argparse.Namespace, output: Output) -> None:
-    """Show the run as it goes on; what it came to is shown afterwards."""
+    """Follow the run until it ends; the caller prints the final state."""
     if output.as_json:
         while not observer.look().over:
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
     elif sys.stdout.isatty():
         _draw(observer, no_color=arguments.no_color)
     else:
@@ -78,17 +79,17 @@ def _draw(observer: "Observer", *, no_color: bool) -> None:
         while not sight.over:
             dashboard.update(observer.with_last_lines(sight.run))
             dashboard.refresh(time.time())
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
             sight = observer.look()
 
 
 def _repeat(observer: "Observer", arguments: argparse.Namespace, output: Output) -> None:
-    """Print the table anew whenever the run has changed."""
+    """Print the table again whenever the run has changed."""
     sight, shown = observer.look(), None
     while not sight.over:
         if sight.run != shown:
             _show(observer, arguments, output)
             output.answer("\n")
             shown = sight.run
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_SECONDS)
         sight = observer.look()
