@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     here = Path(arguments.directory)
     if any(next(find_shards(here / path), None) for path in arguments.paths):
-        from runner.cli.shard_view import join_shards
+        from runner.cli.shards import join_shards
 
         return join_shards(arguments, output)
     for flag in ("matrix", "only", "branches", "into_repo"):

@@ -71,7 +71,7 @@ def _material(arguments: argparse.Namespace) -> "Material":
     here = Path(arguments.directory)
     if any(next(find_shards(here / path), None) for path in arguments.paths):
         from runner.ci.report_material import of_shards
-        from runner.cli.shard_view import load_joined
+        from runner.cli.shards import load_joined
 
         return of_shards(load_joined(arguments))
     if len(arguments.paths) > 1 or arguments.matrix or arguments.only:
@@ -81,14 +81,14 @@ def _material(arguments: argparse.Namespace) -> "Material":
         )
     from isolation.git.repository import Repository
     from runner.ci.report_material import of_repository
-    from runner.cli.observer import Observer
+    from runner.cli.run_reader import RunReader
     from runner.report.document import as_it_stands
 
-    with Observer(arguments.directory, next(iter(arguments.paths), None)) as observer:
-        sight = observer.look()
-        events = observer.journal.events(observer.run_id)
-    run = as_it_stands(sight.run, alive=not sight.over)
-    return of_repository(Repository.open(here), run, events, now=None if sight.over else time.time())
+    with RunReader(arguments.directory, next(iter(arguments.paths), None)) as reader:
+        current = reader.read()
+        events = reader.journal.events(reader.run_id)
+    run = as_it_stands(current.run, alive=not current.over)
+    return of_repository(Repository.open(here), run, events, now=None if current.over else time.time())
 
 
 def _rendered(material: "Material", form: str) -> str:

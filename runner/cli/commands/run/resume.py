@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from isolation.git.repository import Repository
     from isolation.paths import journal_path
     from runner.cli.desk import choose_desk
-    from runner.cli.ending import show_end
+    from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.records.journal import Journal
     from runner.run.coordinator import resume_run
@@ -58,6 +58,6 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     ended = trio.run(resume)
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
-    code = show_end(ended, output, no_color=arguments.no_color, silent=arguments.events)
+    code = print_final_report(ended, output, no_color=arguments.no_color, silent=arguments.events)
     output.say_where(arguments.directory)
     return code

@@ -79,21 +79,21 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 def _find(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapshot]":
     """Find the story in the named run, or in the newest run that has it."""
-    from runner.cli.observer import Observer
+    from runner.cli.run_reader import RunReader
     from runner.core.errors import NotFoundError
     from runner.core.model import StoryId
     from runner.core.text.names import did_you_mean
 
     name = StoryId(arguments.story)
-    with Observer(arguments.directory, arguments.run) as observer:
-        first = observer.look().run
-        others = () if arguments.run else observer.journal.runs()[:RUNS_SEARCHED]
+    with RunReader(arguments.directory, arguments.run) as reader:
+        first = reader.read().run
+        others = () if arguments.run else reader.journal.runs()[:RUNS_SEARCHED]
         run = first
         for run_id in others:
             if name in run.stories:
                 break
-            observer.follow(run_id)
-            run = observer.look().run
+            reader.follow(run_id)
+            run = reader.read().run
     story = run.stories.get(name)
     if story is None:
         hint = did_you_mean(name, first.stories) or f"it has: {', '.join(first.stories) or 'none'}."

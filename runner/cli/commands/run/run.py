@@ -80,7 +80,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
 
     from runner.ci.handover import hand_over, prepare
     from runner.cli.desk import choose_desk
-    from runner.cli.ending import show_end
+    from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.run.coordinator import nothing_to_do, start_run
 
@@ -101,7 +101,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         ended = trio.run(partial(start_run, plan, view, desk=desk, quiet=output.quiet))
         silent = arguments.events
     trouble = hand_over(plan, ended, out=out, push=arguments.remote if arguments.push else None)
-    code = show_end(ended, output, no_color=arguments.no_color, silent=silent)
+    code = print_final_report(ended, output, no_color=arguments.no_color, silent=silent)
     output.say_where(arguments.directory)
     for line in trouble:
         output.warn(line)

@@ -47,12 +47,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 def _active_run(directory: str) -> str | None:
     """Return the id of the active run, which has no record yet."""
-    from runner.cli.observer import Observer
+    from runner.cli.run_reader import RunReader
     from runner.core.errors import RunnerError
 
     try:
-        with Observer(directory) as observer:
-            return None if observer.look().over else observer.run_id
+        with RunReader(directory) as reader:
+            return None if reader.read().over else reader.run_id
     except RunnerError:  # without a journal, the records are still readable
         return None
 

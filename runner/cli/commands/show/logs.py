@@ -15,7 +15,7 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.cli.observer import Observer, Sight
+    from runner.cli.run_reader import CurrentRun, RunReader
     from runner.core.model import SessionRecord, StoryId, StorySnapshot
 
 EXAMPLE = "autopilot-multi logs checkout-17 -f"
@@ -41,22 +41,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Print the logs; with -f, follow them."""
-    from runner.cli.observer import Observer
+    from runner.cli.run_reader import RunReader
 
-    with Observer(arguments.directory, arguments.run) as observer:
-        story_id = _find_story(observer, arguments.story, named=bool(arguments.run))
-        _require_session(observer.look().run.stories[story_id], arguments)
-        printer = _Printer(observer, story_id, arguments)
-        sight = observer.look()
-        while arguments.follow and not _ended(sight, story_id):
-            printer.advance(sight)
+    with RunReader(arguments.directory, arguments.run) as reader:
+        story_id = _find_story(reader, arguments.story, named=bool(arguments.run))
+        _require_session(reader.read().run.stories[story_id], arguments)
+        printer = _Printer(reader, story_id, arguments)
+        current = reader.read()
+        while arguments.follow and not _ended(current, story_id):
+            printer.advance(current)
             time.sleep(POLL_SECONDS)
-            sight = observer.look()
+            current = reader.read()
         if output.as_json:
-            output.document(_document(observer, sight, story_id, arguments.session))
+            output.document(_document(reader, current, story_id, arguments.session))
             return 0
-        printer.advance(sight, last=True)
-        story = sight.run.stories[story_id]
+        printer.advance(current, last=True)
+        story = current.run.stories[story_id]
         if not story.sessions:
             status = story.status.value.replace("_", " ")
             had = f"had no sessions: {story.reason}" if story.status.final else "has had no sessions yet"
@@ -67,8 +67,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 class _Printer:
     """Prints the logs of a story's sessions one after the other, each byte once."""
 
-    def __init__(self, observer: "Observer", story_id: "StoryId", arguments: argparse.Namespace) -> None:
-        self._observer = observer
+    def __init__(self, reader: "RunReader", story_id: "StoryId", arguments: argparse.Namespace) -> None:
+        self._reader = reader
         self._story_id = story_id
         self._only: int | None = arguments.session
         self._silent: bool = arguments.json
@@ -76,15 +76,15 @@ class _Printer:
         self._number = 1
         self._log: _GrowingLog | None = None
 
-    def advance(self, sight: "Sight", *, last: bool = False) -> None:
+    def advance(self, current: "CurrentRun", *, last: bool = False) -> None:
         """Print what was added since the last call."""
-        sessions = sight.run.stories[self._story_id].sessions
+        sessions = current.run.stories[self._story_id].sessions
         while not self._silent and self._number <= len(sessions):
             session = sessions[self._number - 1]
             over = last or session.ended_at is not None
             if self._only in {None, self._number}:
                 if self._log is None:
-                    self._log = _GrowingLog(self._observer.log_of(session), raw=self._raw)
+                    self._log = _GrowingLog(self._reader.log_of(session), raw=self._raw)
                     self._title(session)
                 self._log.print_new(last=over)
             if not over:
@@ -138,23 +138,23 @@ class _GrowingLog:
             return
 
 
-def _ended(sight: "Sight", story_id: "StoryId") -> bool:
-    return sight.over or sight.run.stories[story_id].status.final
+def _ended(current: "CurrentRun", story_id: "StoryId") -> bool:
+    return current.over or current.run.stories[story_id].status.final
 
 
-def _find_story(observer: "Observer", name: str, *, named: bool) -> "StoryId":
+def _find_story(reader: "RunReader", name: str, *, named: bool) -> "StoryId":
     """Switch to the newest run that has the story, unless the user named a run."""
     from runner.core.errors import NotFoundError
     from runner.core.model import StoryId
     from runner.core.text.names import did_you_mean
 
-    story_id, run_id = StoryId(name), observer.run_id
-    known = observer.look().run.stories
+    story_id, run_id = StoryId(name), reader.run_id
+    known = reader.read().run.stories
     if story_id in known:
         return story_id
-    for other in () if named else observer.journal.runs()[:RUNS_SEARCHED]:
-        observer.follow(other)
-        if story_id in observer.look().run.stories:
+    for other in () if named else reader.journal.runs()[:RUNS_SEARCHED]:
+        reader.follow(other)
+        if story_id in reader.read().run.stories:
             return story_id
     hint = did_you_mean(name, known) or f"it has: {', '.join(known) or 'none'}."
     raise NotFoundError(f"run {run_id} has no story '{name}'", hint=hint)
@@ -173,15 +173,15 @@ def _require_session(story: "StorySnapshot", arguments: argparse.Namespace) -> N
 
 
 def _document(
-    observer: "Observer", sight: "Sight", story_id: "StoryId", only: int | None
+    reader: "RunReader", current: "CurrentRun", story_id: "StoryId", only: int | None
 ) -> dict[str, object]:
     from runner.core.text.instants import iso, iso_or_none
 
     entries = []
-    for number, session in enumerate(sight.run.stories[story_id].sessions, start=1):
+    for number, session in enumerate(current.run.stories[story_id].sessions, start=1):
         if only not in {None, number}:
             continue
-        path = observer.log_of(session)
+        path = reader.log_of(session)
         entry = {
             "number": number,
             "id": session.id,
@@ -195,4 +195,4 @@ def _document(
             "text": path.read_bytes().decode("utf-8", "replace") if path.exists() else "",
         }
         entries.append(entry)
-    return {"run_id": sight.run.run_id, "story_id": story_id, "sessions": entries}
+    return {"run_id": current.run.run_id, "story_id": story_id, "sessions": entries}

@@ -13,7 +13,7 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.cli.observer import Observer
+    from runner.cli.run_reader import RunReader
 
 EXAMPLE = "autopilot-multi status --watch"
 
@@ -31,65 +31,65 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show the run once, or until it ends."""
-    from runner.cli.observer import Observer
+    from runner.cli.run_reader import RunReader
 
-    with Observer(arguments.directory, arguments.run) as observer:
+    with RunReader(arguments.directory, arguments.run) as reader:
         if arguments.watch:
             try:
-                _watch(observer, arguments, output)
+                _watch(reader, arguments, output)
             except KeyboardInterrupt:
                 return EXIT_INTERRUPTED
-        _show(observer, arguments, output)
+        _show(reader, arguments, output)
     return 0
 
 
-def _show(observer: "Observer", arguments: argparse.Namespace, output: Output) -> None:
+def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
     from runner.report.document import document
     from runner.report.terminal.table import look_for
     from runner.report.terminal.text import status
 
-    sight = observer.look()
-    output.document(document(sight.run, alive=sight.alive))
+    current = reader.read()
+    output.document(document(current.run, alive=current.alive))
     if not output.as_json:
         look = look_for(sys.stdout, no_color=arguments.no_color)
-        run = observer.with_last_lines(sight.run)
-        output.answer(status(run, look=look, now=time.time(), alive=sight.alive))
+        run = reader.with_last_lines(current.run)
+        output.answer(status(run, look=look, now=time.time(), alive=current.alive))
         output.say_where(arguments.directory)
 
 
-def _watch(observer: "Observer", arguments: argparse.Namespace, output: Output) -> None:
+def _watch(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
     """Follow the run until it ends; the caller prints the final state."""
     if output.as_json:
-        while not observer.look().over:
+        while not reader.read().over:
             time.sleep(POLL_SECONDS)
     elif sys.stdout.isatty():
-        _draw(observer, no_color=arguments.no_color)
+        _draw(reader, no_color=arguments.no_color)
     else:
-        _repeat(observer, arguments, output)
+        _repeat(reader, arguments, output)
 
 
-def _draw(observer: "Observer", *, no_color: bool) -> None:
+def _draw(reader: "RunReader", *, no_color: bool) -> None:
     from rich.console import Console
 
     from runner.report.terminal.dashboard import Dashboard
 
-    sight = observer.look()
+    current = reader.read()
     console = Console(no_color=no_color or None, highlight=False)
-    with Dashboard(sight.run, console=console, hint=HINT) as dashboard:
-        while not sight.over:
-            dashboard.update(observer.with_last_lines(sight.run))
+    with Dashboard(current.run, console=console, hint=HINT) as dashboard:
+        while not current.over:
+            dashboard.update(reader.with_last_lines(current.run))
             dashboard.refresh(time.time())
             time.sleep(POLL_SECONDS)
-            sight = observer.look()
+            current = reader.read()
 
 
-def _repeat(observer: "Observer", arguments: argparse.Namespace, output: Output) -> None:
+def _repeat(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
     """Print the table again whenever the run has changed."""
-    sight, shown = observer.look(), None
-    while not sight.over:
-        if sight.run != shown:
-            _show(observer, arguments, output)
+    current, shown = reader.read(), None
+    while not current.over:
+        if current.run != shown:
+            _show(reader, arguments, output)
             output.answer("\n")
-            shown = sight.run
+            shown = current.run
         time.sleep(POLL_SECONDS)
-        sight = observer.look()
+        current = reader.read()

@@ -19,26 +19,26 @@ from runner.records.journal import Journal
 
 
 @frozen
-class Sight:
-    """A run at one look; `alive` tells whether a coordinator carries it now."""
+class CurrentRun:
+    """The state of a run when it was read; `alive` is true while a process runs it."""
 
     run: RunSnapshot
     alive: bool
 
     @property
     def over(self) -> bool:
-        """Tell whether nothing will change any more by itself."""
+        """Whether the run will not change any more unless it is resumed."""
         return self.run.ended or not self.alive
 
 
-class Observer:
-    """Follows one run: a named one, else the one that is going on, else the newest."""
+class RunReader:
+    """Reads one run: the named one, else the active one, else the newest."""
 
     def __init__(self, directory: str, name: str | None = None) -> None:
         self.common_dir = find_repository(Path(directory)).common_dir
         self.journal = Journal.open_readonly(journal_path(self.common_dir))
         try:
-            self.follow(self.journal.find_run(name) if name else self._present_run())
+            self.follow(self.journal.find_run(name) if name else self._default_run())
         except BaseException:
             self.journal.close()
             raise
@@ -52,27 +52,27 @@ class Observer:
         self.journal.close()
 
     def follow(self, run_id: RunId) -> None:
-        """Turn to another run."""
+        """Switch to another run."""
         self.run_id = run_id
         self._run = RunSnapshot(run_id=run_id, started_at=0.0)
         self._seq = 0
 
-    def look(self) -> Sight:
-        """See how the run is now."""
-        # Asked before the events are read, or a run that ends in between would look interrupted.
+    def read(self) -> CurrentRun:
+        """Return the current state of the run."""
+        # Check the lease before the events: a run that ends in between must not look interrupted.
         alive = self._is_alive()
-        self._read()
+        self._load_events()
         if not alive and not self._run.ended and self._is_alive():
             alive = True
-            self._read()
-        return Sight(run=self._run, alive=alive)
+            self._load_events()
+        return CurrentRun(run=self._run, alive=alive)
 
     def log_of(self, session: SessionRecord) -> Path:
-        """Give the file that holds what a session printed."""
+        """Return the log file of a session."""
         return autopilot_dir(self.common_dir) / session.log
 
     def with_last_lines(self, run: RunSnapshot) -> RunSnapshot:
-        """Add the newest line of each running story, which the journal does not hold."""
+        """Add the newest output line of each running story; the journal does not contain it."""
         stories = {
             name: replace(story, last_line=self._last_line(story) or story.last_line)
             if story.status is Status.RUNNING
@@ -81,12 +81,12 @@ class Observer:
         }
         return replace(run, stories=stories)
 
-    def _read(self) -> None:
+    def _load_events(self) -> None:
         events, self._seq = self.journal.events_after(self.run_id, self._seq)
         for event in events:
             self._run = apply(self._run, event)
 
-    def _present_run(self) -> RunId:
+    def _default_run(self) -> RunId:
         holder = read_holder(self.common_dir)
         runs = self.journal.runs()
         if holder and holder.run_id in runs and holder_is_alive(self.common_dir):
@@ -97,7 +97,7 @@ class Observer:
         if not holder_is_alive(self.common_dir):
             return False
         holder = read_holder(self.common_dir)
-        # A holder takes the lease an instant before it writes its name.
+        # A process takes the lease an instant before it writes its name into it.
         return holder is None or holder.run_id == self.run_id
 
     def _last_line(self, story: StorySnapshot) -> str:

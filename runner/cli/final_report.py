@@ -10,7 +10,7 @@ from runner.report.terminal.text import report
 from runner.run.coordinator import Ended
 
 
-def show_end(ended: Ended, output: Output, *, no_color: bool, silent: bool = False) -> int:
+def print_final_report(ended: Ended, output: Output, *, no_color: bool, silent: bool = False) -> int:
     """Print the final report, unless stdout has the events; a failed write never changes the exit code."""
     try:
         if not silent:
