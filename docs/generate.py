@@ -146,7 +146,11 @@ def _links() -> Iterator[str]:
 
 def _pages() -> list[Path]:
     folders = (folder for folder in (DOCS, ROOT / "examples") if folder.is_dir())
-    return [ROOT / "README.md", *sorted(page for folder in folders for page in folder.rglob("*.md"))]
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted(page for folder in folders for page in folder.rglob("*.md")),
+    ]
 
 
 def _prose(page: Path) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from isolation.model import EnforcementLevel
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
@@ -30,6 +31,7 @@ SHARED_WRITABLE = tuple(
 
 
 _COMMAND = "a shell command"
+_LEVELS = ("auto", *(level.value for level in EnforcementLevel))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,14 +279,14 @@ class Settings:
     enforce: Annotated[
         str,
         Setting(
-            help="how claims in a shared tree are enforced: auto, divert, deny or detect",
+            help=f"how claims in a shared tree are enforced: {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}",
             details="A write outside the story's claim goes into a layer of the story's own (`divert`), is "
             "refused and named (`deny`), or is found afterwards (`detect`). At each level it fails the "
             "session. `auto` takes the best level that the machine offers; where that is only `detect`, "
             "several stories in parallel need `detect` explicitly. See "
             "[three levels](../explanation/one-shared-tree.md#three-levels).",
             flag="--enforce LEVEL",
-            choices=("auto", "divert", "deny", "detect"),
+            choices=_LEVELS,
         ),
     ] = "auto"
     shared_writable: Annotated[

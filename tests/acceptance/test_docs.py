@@ -49,7 +49,8 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path) -> None:
     """A stale page, a missing and a wrong setting and a dead link are each named; writing mends the page."""
     for name in ("docs", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    shutil.copy(ROOT / "README.md", tmp_path)
+    for name in ("README.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / name, tmp_path)
     cli = tmp_path / "docs" / "reference" / "cli.md"
     whole = cli.read_text()
     cli.write_text(whole.replace("--max-stories", "--most-stories"))
