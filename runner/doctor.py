@@ -33,6 +33,7 @@ from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import frictions
 from runner.plan.guard import guarding_of
 from runner.plan.settings.load import load_settings
+from runner.plan.shared_tree import enforcement_of
 from runner.records.journal import Journal
 from runner.records.journal_file import require_sound
 
@@ -197,7 +198,8 @@ def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, s
     }
     agents = [KNOWN[name](agent) for name, agent in described.items() if not agent.argv]
     try:
-        found = frictions(agents, Repository.open(start), settings, root)
+        repository = Repository.open(start)
+        found = frictions(agents, repository, enforcement_of(repository, settings, root).means)
     except (IsolationError, RunnerError):
         return  # a run with these settings is refused, in words of its own
     for friction in found:

@@ -5,7 +5,6 @@ Nothing is switched off to make them fit. Only a person does that.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from isolation.claims import globs as claims
 from isolation.claims.owners import folders_around
@@ -15,8 +14,6 @@ from isolation.model import IsolationMode, Means
 from runner.agents.protocol import Agent
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
-from runner.plan.guard import guarding_of
-from runner.plan.shared_tree import require_level
 
 
 @frozen
@@ -33,14 +30,12 @@ class Friction:
         return f"{self.agent}: {self.detail}; {self.hint}"
 
 
-def frictions(
-    agents: Iterable[Agent], repository: Repository, settings: Settings, root: Path
-) -> tuple[Friction, ...]:
-    """Find what will go wrong with these agents in a run with these settings; blocks at the first call."""
+def frictions(agents: Iterable[Agent], repository: Repository, means: Means | None) -> tuple[Friction, ...]:
+    """Find what will go wrong with these agents in a repository whose sessions are confined by `means`."""
     by_name = {agent.name: agent for agent in agents}
     found = []
     for name, agent in by_name.items():
-        if agent.traits.own_sandbox and _means(repository, settings, root) is Means.LANDLOCK:
+        if agent.traits.own_sandbox and means is Means.LANDLOCK:
             found.append(
                 Friction(
                     agent=name,
@@ -86,10 +81,3 @@ def crowding(
         for name, count in strewn.items()
         if count > 1
     )
-
-
-def _means(repository: Repository, settings: Settings, root: Path) -> Means | None:
-    """Tell by what sessions are confined."""
-    if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(repository.paths, settings, root).means
-    return require_level(settings, root, repository.top).support_for(repository.top).means

@@ -24,7 +24,7 @@ from runner.machine import probe
 from runner.plan.claims import read_ownership, require_specs, settle
 from runner.plan.settings.load import Loaded, load_settings
 from runner.plan.settings.prompt_template import load_template
-from runner.plan.shared_tree import enforcement_of, require_shareable
+from runner.plan.shared_tree import require_shareable
 from runner.plan.stories.sources import load_stories
 from runner.records.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.records.journal import Journal
@@ -163,8 +163,8 @@ def _found_by_itself(
     return tuple(f"agent auto: {name}" for name in sorted(names))
 
 
-def view(plan: Plan) -> PlanView:
-    """Give the plan as people and machines read it."""
+def view(plan: Plan, enforcement: str) -> PlanView:
+    """Return the plan as people and machines read it; `enforcement` names the level."""
     settings = plan.settings
     allowed = at_start(probe.sample(plan.worktree_root, PROGRAMS), settings)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
@@ -188,7 +188,7 @@ def view(plan: Plan) -> PlanView:
         tier=allowed.tier,
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
-        enforcement=enforcement_of(plan.repository, settings, plan.worktree_root, plan.stories),
+        enforcement=enforcement,
         fence=plan.fence,
         disjoint=plan.disjoint,
         rows=rows,

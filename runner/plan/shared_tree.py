@@ -7,6 +7,7 @@ sessions get to see; what it wrote stays in the tree and is committed for it.
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from isolation.files.disk import replace_file
 from isolation.frozen import frozen
 from isolation.git.repository import Repository, offload
 from isolation.guard import Support
-from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode
+from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
 from isolation.paths import EXCHANGE, autopilot_dir, folds_case, overlays_path
 from isolation.shared_tree.findings import Watch
 from isolation.shared_tree.levels import LEVELS, Level, SharedTree
@@ -27,7 +28,7 @@ from runner.core.errors import SettingsError
 from runner.core.flow import QUICK
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
-from runner.plan.guard import guarding_of
+from runner.plan.guard import Guarding, guarding_of
 
 AUTO = "auto"
 STATE_FOLDER = "_docs/stories"
@@ -77,16 +78,47 @@ class Sharing:
         return (*((top,) if whole else (top / place for place in own)), self.overlays / story_id / "upper")
 
 
-def enforcement_of(repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]) -> str:
-    """Name the level at which stories are kept to what is theirs; blocks for a moment at the first call."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcementPlan:
+    """How the stories of a run are kept within their paths: asked of the machine once, then handed down.
+
+    `guarding` is for worktrees, `level` for a shared tree. `means` is what confines sessions, if anything
+    does; `warning` says what is not prevented or not seen, and why.
+    """
+
+    guarding: Guarding = field(default_factory=Guarding)
+    level: Level | None = None
+    means: Means | None = None
+    warning: str = ""
+
+    @property
+    def name(self) -> str:
+        """The enforcement level, for plans and reports."""
+        return self.guarding.enforcement if self.level is None else self.level.name
+
+
+def enforcement_of(repository: Repository, settings: Settings, root: Path) -> EnforcementPlan:
+    """Find out how stories are kept within their paths; blocks for a moment at the first call."""
     if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(repository.paths, settings, root).enforcement
-    level = require_level(settings, root, repository.top)
-    try:
-        level.require_enclosable(repository.top, {story.id: _globs_of(story) for story in stories})
-    except GuardError as error:
-        raise SettingsError(error.message, hint=error.hint) from error
-    return level.name
+        guarding = guarding_of(repository.paths, settings, root)
+        return EnforcementPlan(guarding=guarding, means=guarding.means, warning=guarding.note)
+    supports = _supports(settings, root, repository.top)
+    level = _best(settings, supports)
+    why = "" if level.prevents else f" ({_why_unprevented(settings, supports)})"
+    return EnforcementPlan(level=level, means=supports[level].means, warning=f"{level.gap()}{why}")
+
+
+def require_enforcement(
+    repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]
+) -> EnforcementPlan:
+    """Find out how these stories are kept within their paths; refuse claims that the level cannot enclose."""
+    plan = enforcement_of(repository, settings, root)
+    if plan.level is not None:
+        try:
+            plan.level.require_enclosable(repository.top, {story.id: _globs_of(story) for story in stories})
+        except GuardError as error:
+            raise SettingsError(error.message, hint=error.hint) from error
+    return plan
 
 
 def require_level(settings: Settings, root: Path, top: Path) -> Level:
@@ -95,7 +127,10 @@ def require_level(settings: Settings, root: Path, top: Path) -> Level:
     Without the system's help a foreign write is only found afterwards. With one story at a time it is clear
     whose write it was; with several the user must consent.
     """
-    supports = _supports(settings, root, top)
+    return _best(settings, _supports(settings, root, top))
+
+
+def _best(settings: Settings, supports: Mapping[Level, Support]) -> Level:
     best = next((level for level, support in supports.items() if support.available), None)
     if best is None:
         reason = next(iter(supports.values())).reason
@@ -110,16 +145,6 @@ def require_level(settings: Settings, root: Path, top: Path) -> Level:
             hint="consent with `--enforce detect`, or run one story at a time: --max-stories 1.",
         )
     return best
-
-
-def warning_of(repository: Repository, settings: Settings, root: Path) -> str:
-    """Return what is not prevented or not seen in a run with these settings, and why; empty if nothing."""
-    if settings.bg_isolation != IsolationMode.NONE:
-        return guarding_of(repository.paths, settings, root).note
-    level = require_level(settings, root, repository.top)
-    if level.prevents:
-        return level.gap()
-    return f"{level.gap()} ({_why_unprevented(settings, _supports(settings, root, repository.top))})"
 
 
 def _supports(settings: Settings, root: Path, top: Path) -> dict[Level, Support]:
@@ -172,14 +197,20 @@ async def sharing(
     settings: Settings,
     root: Path,
     *,
+    level: Level | None,
     litter: Iterable[str] = (),
 ) -> AsyncIterator[Sharing | None]:
-    """Make a shared tree ready for a run; None in worktrees. `litter` is what agents leave at its top."""
-    if settings.bg_isolation != IsolationMode.NONE:
+    """Make a shared tree ready for a run at a level; None in worktrees, which have no level.
+
+    `litter` is what agents leave at its top.
+    """
+    if level is None:
         yield None
         return
     names = [pattern.strip("/") for pattern in litter]
-    opened = await offload(partial(_opened, litter=names), repository, run_id, stories, settings, root)
+    opened = await offload(
+        partial(_opened, level=level, litter=names), repository, run_id, stories, settings, root
+    )
     try:
         yield opened
     finally:
@@ -195,9 +226,9 @@ def _opened(
     settings: Settings,
     root: Path,
     *,
+    level: Level,
     litter: Sequence[str],
 ) -> Sharing:
-    level = require_level(settings, root, repository.top)
     folding = folds_case(repository.top)
     owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
     overlays = overlays_path(root, run_id)

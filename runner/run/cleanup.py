@@ -27,15 +27,15 @@ async def sweep(root: Path, say: Callable[[str], None]) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def tidy(tools: RunContext, say: Callable[[str], None]) -> None:
+async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
     """Close the worktrees of finished stories and empty the trash; what is of value stays."""
-    await sweep(tools.worktree_root, say)
-    if tools.sharing:
+    await sweep(context.worktree_root, say)
+    if context.sharing:
         return  # the tree is the user's
-    for story in tools.recorder.snapshot.stories.values():
+    for story in context.recorder.snapshot.stories.values():
         if story.workspace is None or story.status not in {Status.DONE, Status.NO_WORK}:
             continue
-        closing = await offload(close_path, tools.repository, Path(story.workspace), story.branch)
-        await tools.recorder.record(
+        closing = await offload(close_path, context.repository, Path(story.workspace), story.branch)
+        await context.recorder.record(
             WorkspaceClosed(story_id=story.id, removed=closing.removed, reason=closing.reason)
         )

@@ -32,11 +32,11 @@ from runner.core.events.story_json import from_json
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.tiers import evaluate
 from runner.machine.probe import Probe
-from runner.plan.guard import Guarding, guarding_of
-from runner.plan.plan import Plan
+from runner.plan.guard import Guarding
+from runner.plan.plan import Plan, root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
-from runner.plan.shared_tree import enforcement_of, sharing
+from runner.plan.shared_tree import enforcement_of, require_enforcement, sharing
 from runner.records.event_log import EventLog
 from runner.records.history import past_of
 from runner.records.journal import Journal
@@ -46,7 +46,7 @@ from runner.run.closing import close_run, records_on_error
 from runner.run.first_events import beginning
 from runner.run.interaction import Desk, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
-from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_tools, make_world, opening_notes
+from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
 from runner.run.side_tasks import aggregating, asking, notifying, refreshing
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.context import RunContext
@@ -97,14 +97,15 @@ async def start_run(
     run_id, settings, repository, root = new_run_id(), plan.settings, plan.repository, plan.worktree_root
     sample = sample or Probe(PROGRAMS)
     sampled = await offload(sample, root)
-    enforcement = await offload(enforcement_of, repository, settings, root, plan.stories)
-    first = beginning(plan, evaluate(sampled, settings.tiers).tier, enforcement)
+    enforcement = await offload(require_enforcement, repository, settings, root, plan.stories)
+    first = beginning(plan, evaluate(sampled, settings.tiers).tier, enforcement.name)
     notes = (ev.Noted(message=note) for note in plan.notes)
     assignment = Assignment(
         repository=repository,
         settings=settings,
         stories=plan.stories,
         agents=plan.agents,
+        enforcement=enforcement,
         retry_failed=plan.retry_failed,
     )
     async with _acquired(repository, run_id) as journal:
@@ -161,6 +162,7 @@ async def resume_run(
             settings=settings,
             stories=stories,
             agents={story.id: choose(story, settings) for story in stories},
+            enforcement=await offload(enforcement_of, repository, settings, root_of(repository, settings)),
             retry_failed=retry_failed,
         )
         return await _coordinate(
@@ -238,10 +240,10 @@ async def _coordinate(
         async with (
             records_on_error(log, repository),
             refreshing(view, partial(ctrl_c, control)),
-            _tools(assignment, beginning.journal, log, keeper, control) as tools,
+            _context(assignment, beginning.journal, log, keeper, control) as context,
         ):
-            await tidy(tools, view.say)
-            await _orchestrate(assignment, tools, beginning.journal, interaction, sample)
+            await tidy(context, view.say)
+            await _orchestrate(assignment, context, beginning.journal, interaction, sample)
     code = ended_by.code if ended_by.code is not None else exit_code(log.snapshot)
     await close_run(log, repository, assignment.worktree_root, view, exit_code=code)
     return Ended(run=log.snapshot, exit_code=code)
@@ -258,38 +260,43 @@ def _tune_interpreter() -> None:
 
 
 @asynccontextmanager
-async def _tools(
+async def _context(
     assignment: Assignment, journal: Journal, log: EventLog, keeper: Keeper, control: StopControl
 ) -> AsyncIterator[RunContext]:
     """Open what the stories share, for as long as the orchestrator works."""
-    repository, settings, root = assignment.repository, assignment.settings, assignment.worktree_root
-    guarding = await offload(guarding_of, repository.paths, settings, root)
     past = await offload(past_of, journal, assignment.stories)
-    run_id, litter = log.snapshot.run_id, assignment.byproducts
-    async with sharing(repository, run_id, assignment.stories, settings, root, litter=litter) as tree:
-        yield make_tools(
-            assignment, log=log, keeper=keeper, control=control, guarding=guarding, sharing=tree, past=past
-        )
+    async with sharing(
+        assignment.repository,
+        log.snapshot.run_id,
+        assignment.stories,
+        assignment.settings,
+        assignment.worktree_root,
+        level=assignment.enforcement.level,
+        litter=assignment.byproducts,
+    ) as tree:
+        yield make_context(assignment, log=log, keeper=keeper, control=control, sharing=tree, past=past)
 
 
 async def _orchestrate(
-    assignment: Assignment, tools: RunContext, journal: Journal, interaction: Interaction, sample: Sampler
+    assignment: Assignment, context: RunContext, journal: Journal, interaction: Interaction, sample: Sampler
 ) -> None:
     """Let the orchestrator carry the stories, with everything that runs beside it."""
-    world = make_world(tools, journal, sample, interaction)
-    orchestrator = Orchestrator(order=assignment.stories, agents=assignment.agents, tools=tools, world=world)
+    world = make_world(context, journal, sample, interaction)
+    orchestrator = Orchestrator(
+        order=assignment.stories, agents=assignment.agents, tools=context, world=world
+    )
     live = LiveRun(
-        tools.recorder,
+        context.recorder,
         answer=orchestrator.answer,
         postponed=orchestrator.reconsider,
         pause=interaction.view.pause,
         resume=interaction.view.resume,
     )
     async with (
-        visible(tools),
-        aggregating(tools),
-        notifying(tools, quiet=interaction.quiet),
+        visible(context),
+        aggregating(context),
+        notifying(context, quiet=interaction.quiet),
         asking(interaction.desk, live),
     ):
-        await tools.keeper.ready()
+        await context.keeper.ready()
         await orchestrator.orchestrate()

@@ -16,9 +16,8 @@ from runner.core.events import events as ev
 from runner.core.model import ResourceSample, Story, StoryId
 from runner.core.settings import Settings
 from runner.plan.agent_conflicts import crowding, frictions
-from runner.plan.guard import Guarding
 from runner.plan.plan import root_of
-from runner.plan.shared_tree import Sharing, warning_of
+from runner.plan.shared_tree import EnforcementPlan, Sharing
 from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
 from runner.records.history import Past
@@ -41,12 +40,16 @@ Sampler = Callable[[Path], ResourceSample]
 
 @frozen
 class Assignment:
-    """Which agent carries which story, in which order, under which settings, in which repository."""
+    """Which agent carries which story, in which order, under which settings, in which repository.
+
+    `enforcement` is what keeps their sessions within their paths.
+    """
 
     repository: Repository
     settings: Settings
     stories: Sequence[Story]
     agents: Mapping[StoryId, Agent]
+    enforcement: EnforcementPlan
     retry_failed: bool = False
 
     @property
@@ -68,25 +71,24 @@ def exclude_byproducts(assignment: Assignment) -> None:
 
 def opening_notes(journal: Journal, assignment: Assignment) -> tuple[ev.Noted, ...]:
     """Return what the user should know about the surroundings before anything starts."""
-    repository, settings, root = assignment.repository, assignment.settings, assignment.worktree_root
-    conflicts = frictions(assignment.agents.values(), repository, settings, root)
-    conflicts += crowding(assignment.stories, assignment.agents, settings)
+    repository, enforcement = assignment.repository, assignment.enforcement
+    conflicts = frictions(assignment.agents.values(), repository, enforcement.means)
+    conflicts += crowding(assignment.stories, assignment.agents, assignment.settings)
     lines = (
         *journal.notes,
         "" if repository.has_identity else NO_IDENTITY,
-        warning_of(repository, settings, root),
+        enforcement.warning,
         *(conflict.line for conflict in conflicts),
     )
     return tuple(ev.Noted(message=line) for line in lines if line)
 
 
-def make_tools(
+def make_context(
     assignment: Assignment,
     *,
     log: EventLog,
     keeper: Keeper,
     control: StopControl,
-    guarding: Guarding,
     sharing: Sharing | None,
     past: Mapping[StoryId, Past],
 ) -> RunContext:
@@ -100,7 +102,7 @@ def make_tools(
         control=control,
         settings=settings,
         worktree_root=assignment.worktree_root,
-        guarding=guarding,
+        guarding=assignment.enforcement.guarding,
         populate=trio.CapacityLimiter(os.cpu_count() or 1),
         deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
         budget=BudgetLedger(settings, lambda: log.snapshot),
@@ -110,20 +112,20 @@ def make_tools(
     )
 
 
-def make_world(tools: RunContext, journal: Journal, sample: Sampler, interaction: Interaction) -> World:
+def make_world(context: RunContext, journal: Journal, sample: Sampler, interaction: Interaction) -> World:
     """Return the orchestrator's access to the machine, to other terminals and to the user."""
-    run_id = tools.recorder.snapshot.run_id
-    crashes = run_dir(tools.repository.common_dir, run_id)
+    run_id = context.recorder.snapshot.run_id
+    crashes = run_dir(context.repository.common_dir, run_id)
 
     def requests(last: int) -> list[StopRequest | AnswerRequest]:
         found = (_request(request) for request in journal.requests_after(run_id, last))
         return [request for request in found if request is not None]
 
     return World(
-        sample=partial(sample, tools.worktree_root),
+        sample=partial(sample, context.worktree_root),
         requests=requests,
         write_crash=lambda error: write_crash_log(error, crashes),
-        attended=lambda: interaction.awaits_answer(tools.recorder.snapshot),
+        attended=lambda: interaction.awaits_answer(context.recorder.snapshot),
     )
 
 

@@ -46,25 +46,25 @@ async def asking(desk: Desk | None, run: LiveRun) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def notifying(tools: RunContext, *, quiet: bool) -> AsyncIterator[None]:
+async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
     """Run the user's `notify` command for every question, all of them before the block is left."""
     send, receive = trio.open_memory_channel[StoryId](_MOST_NOTICES)
 
     def notice(event: ev.Event, _run: RunSnapshot) -> None:
-        if isinstance(event.body, ev.DecisionAsked) and tools.settings.notify and not quiet:
+        if isinstance(event.body, ev.DecisionAsked) and context.settings.notify and not quiet:
             send.send_nowait(event.body.story_id)
 
     async def notify() -> None:
         async for story_id in receive:
-            asked = [one for one in open_questions(tools.recorder.snapshot) if one.story_id == story_id]
+            asked = [one for one in open_questions(context.recorder.snapshot) if one.story_id == story_id]
             for question in asked:
                 complaint = await attention(
-                    tools.settings.notify, question, keeper=tools.keeper, cwd=tools.repository.top
+                    context.settings.notify, question, keeper=context.keeper, cwd=context.repository.top
                 )
                 if complaint is not None:
-                    await tools.recorder.record(complaint)
+                    await context.recorder.record(complaint)
 
-    tools.recorder.subscribe(notice)
+    context.recorder.subscribe(notice)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(notify)
         yield
@@ -72,7 +72,7 @@ async def notifying(tools: RunContext, *, quiet: bool) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def aggregating(tools: RunContext) -> AsyncIterator[None]:
+async def aggregating(context: RunContext) -> AsyncIterator[None]:
     """Keep the aggregated state file current: after every event that changes it, and once more at the end."""
     send, receive = trio.open_memory_channel[None](1)
 
@@ -84,17 +84,17 @@ async def aggregating(tools: RunContext) -> AsyncIterator[None]:
     async def keep() -> None:
         async for _ in receive:
             await trio.sleep(AGGREGATE_SECONDS)  # what else happens in this time is written along with it
-            await offload(_aggregate, tools)
+            await offload(_aggregate, context)
 
-    tools.recorder.subscribe(notice)
+    context.recorder.subscribe(notice)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep)
         yield
         nursery.cancel_scope.cancel()
-    await offload(_aggregate, tools)
+    await offload(_aggregate, context)
 
 
-def _aggregate(tools: RunContext) -> None:
+def _aggregate(context: RunContext) -> None:
     from runner.flows.overview import write_aggregate
 
-    write_aggregate(tools.recorder.snapshot, tools.repository.top)
+    write_aggregate(context.recorder.snapshot, context.repository.top)

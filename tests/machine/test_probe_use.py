@@ -64,5 +64,5 @@ def test_a_plan_looks_at_the_disk_of_its_worktrees(repo: Path, monkeypatch: pyte
 
     monkeypatch.setattr(probe, "sample", sample)
     plan = make_plan(RunRequest(directory=repo))
-    view(plan)
+    view(plan, "none")
     assert asked == [plan.worktree_root]

@@ -93,7 +93,7 @@ def test_a_claim_all_over_the_tree_cannot_be_closed_around(machine: Callable[...
     """At `deny` folders are closed, so a claim must begin with one."""
     machine("deny", "detect")
     with pytest.raises(SettingsError, match="story docs may own paths all over the tree"):
-        sharing.enforcement_of(Repository.open(repo), ONE_TREE, repo / "w", [_story("docs", "**/*.md")])
+        sharing.require_enforcement(Repository.open(repo), ONE_TREE, repo / "w", [_story("docs", "**/*.md")])
 
 
 def test_no_folder_can_be_closed_where_it_has_many_spellings(
@@ -103,7 +103,7 @@ def test_no_folder_can_be_closed_where_it_has_many_spellings(
     machine("deny", "detect")
     monkeypatch.setattr(levels, "folds_case", lambda _top: True)
     with pytest.raises(SettingsError, match="treats `A` and `a` as one name"):
-        sharing.enforcement_of(Repository.open(repo), ONE_TREE, repo / "w", [_story("a", "src/**")])
+        sharing.require_enforcement(Repository.open(repo), ONE_TREE, repo / "w", [_story("a", "src/**")])
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,11 @@ async def test_the_files_of_others_are_no_sign_of_a_storys_life(repo: Path, tmp_
     settings = replace(ONE_TREE, enforce="detect")
     stories = [_story("a", "pkg/a/**"), _story("b", "**/*.md")]
     root = tmp_path / "x.worktrees"
+    level = sharing.require_level(settings, root, repo)
     with trio.fail_after(30):
-        async with sharing.sharing(Repository.open(repo), RunId("run-1"), stories, settings, root) as shared:
+        async with sharing.sharing(
+            Repository.open(repo), RunId("run-1"), stories, settings, root, level=level
+        ) as shared:
             assert shared is not None
             layer = tmp_path / "x.layers" / "run-1"
             assert shared.places(repo, "a") == (

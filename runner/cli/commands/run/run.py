@@ -53,14 +53,15 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.plan.agent_conflicts import crowding, frictions
     from runner.plan.plan import view
-    from runner.plan.shared_tree import warning_of
+    from runner.plan.shared_tree import require_enforcement
     from runner.report.terminal.plan import plan_document, plan_text
     from runner.report.terminal.table import look_for
 
-    shown = view(plan)
-    if warning := warning_of(plan.repository, plan.settings, plan.worktree_root):
-        output.warn(warning)
-    rubs = frictions(plan.agents.values(), plan.repository, plan.settings, plan.worktree_root)
+    enforcement = require_enforcement(plan.repository, plan.settings, plan.worktree_root, plan.stories)
+    shown = view(plan, enforcement.name)
+    if enforcement.warning:
+        output.warn(enforcement.warning)
+    rubs = frictions(plan.agents.values(), plan.repository, enforcement.means)
     for friction in (*rubs, *crowding(plan.stories, plan.agents, plan.settings)):
         output.warn(friction.line)
     output.document(plan_document(shown))
