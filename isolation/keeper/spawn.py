@@ -38,9 +38,10 @@ def spawn(request: Request, stdin: int, output: int) -> tuple[int, Witness | Non
 
 
 def preload() -> None:
-    """Load what confines a session, once for all that are forked afterwards."""
-    with suppress(ImportError, OSError):  # without it, a session that must be confined says so
-        pass
+    """Import what confines a session, once for every process that is forked afterwards."""
+    with suppress(ImportError, OSError):  # a session that must be confined then fails with the reason
+        import isolation.kernel.landlock
+        import isolation.kernel.mounts  # noqa: F401  for later
 
 
 def confine(texts: Sequence[bytes]) -> None:
