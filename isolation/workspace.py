@@ -17,7 +17,7 @@ from isolation.errors import IsolationError
 from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
-from isolation.shared_tree.claim_branch import enter, keep_left
+from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from isolation.worktree.opening import create_or_attach, create_undoable
 from isolation.worktree.provision import ProvisionReport, provision, require_inside
 from isolation.worktree.removal import close
@@ -114,11 +114,11 @@ async def _open_shared(
 ) -> AsyncIterator[OpenWorkspace]:
     import trio
 
-    workspace = await offload(partial(enter, repository, request, claim, resumed=resumed))
+    workspace = await offload(partial(open_claim, repository, request, claim, resumed=resumed))
     opened = OpenWorkspace(workspace=workspace)
     try:
         yield opened
     finally:
         if not opened.finished:
             with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError):
-                await offload(keep_left, repository, request, claim)
+                await offload(record_leftovers, repository, request, claim)

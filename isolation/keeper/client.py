@@ -26,8 +26,7 @@ from isolation.errors import KeeperError
 from isolation.frozen import frozen
 from isolation.keeper import server as keeper_server
 from isolation.keeper.fork_server import CLOSE_LIMIT, GREETING_LIMIT, ForkServer
-from isolation.keeper.lines import Lines
-from isolation.keeper.wire import encode, read_answer, read_report
+from isolation.keeper.wire import Lines, encode, read_answer, read_report
 from isolation.kernel.process_tree import Tree, kill_level, load_stat
 from isolation.model import Exit, SessionSpec
 

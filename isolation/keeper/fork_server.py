@@ -17,8 +17,7 @@ import trio
 
 from isolation.errors import KeeperError
 from isolation.keeper import server as keeper_server
-from isolation.keeper.lines import Lines
-from isolation.keeper.wire import server_gone
+from isolation.keeper.wire import Lines, server_gone
 from isolation.kernel.process_tree import kill_level
 
 GREETING_LIMIT = 10.0

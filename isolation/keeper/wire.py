@@ -1,13 +1,17 @@
-"""What the coordinator writes to a keeper, and what a keeper's answers mean to a user.
+"""The coordinator's side of the keepers' protocol: requests, answers, and the errors they stand for.
 
-Pure: from a `SessionSpec` to bytes, from a line to a value or to the `KeeperError` that explains it.
-`keeper_server` has the other side, and the form of each line.
+Apart from `Lines`, which reads the socket, everything is pure: from a `SessionSpec` to bytes, from a line to
+a value or to the `KeeperError` that explains it. `keeper/server.py` has the other side and the format of
+each line; it must not import this module, which loads trio.
 """
 
 import errno
 import os
 import signal
+import socket
 from collections.abc import Sequence
+
+import trio
 
 from isolation.errors import KeeperError
 from isolation.keeper.server import HEADER, TRIED
@@ -99,6 +103,30 @@ def read_attempts(words: Sequence[str]) -> Attempts | None:
         Attempt(operation=operation, path=os.fsdecode(bytes.fromhex(path))) for operation, _, path in pairs
     )
     return Attempts(named=tuple(named), unnamed=int(unnamed))
+
+
+class Lines:
+    """Text lines from a non-blocking socket, of which one task reads at a time."""
+
+    def __init__(self, source: socket.socket) -> None:
+        self._source = source
+        self._buffer = b""
+
+    async def receive(self) -> str | None:
+        """Return the next line; None at the end of the stream."""
+        while b"\n" not in self._buffer:
+            try:
+                data = self._source.recv(4096)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._source)
+                continue
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                return None
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode()
 
 
 def server_gone() -> KeeperError:

@@ -1,11 +1,11 @@
-"""A story's place in the shared working tree: its claim in the user's checkout, a branch of its own.
+"""A story's workspace in the shared working tree: its claim in the user's checkout, and a branch of its own.
 
 The checkout stays on its branch. Its index and everything outside the claim are never written here;
-a story's commits go to `autopilot/<id>`, each built from its parent with nothing but paths of the claim
-changed. So the work shows in the checkout as changes that are not staged, and the commits hold it too.
+a story's commits go to `autopilot/<id>`, each built from its parent with only paths of the claim changed.
+So the work shows in the checkout as unstaged changes, and the commits hold it too.
 
-A story begins on clean paths: what somebody else left in its claim would get into its commit. What the
-story itself left when it failed is known by a ref and taken up again.
+A story begins on clean paths: a change that another author left in its claim would get into its commit. What
+the story itself left when it failed is recorded under a ref and picked up again.
 """
 
 import time
@@ -29,24 +29,27 @@ from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import claim_index_path, own_git_dir, require_component
 
-LEFT = "refs/autopilot/left/"
-_NOBODY = "0" * 40
+LEFTOVERS = "refs/autopilot/left/"
 
 
-def enter(repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool) -> Workspace:
-    """Give a story its claim in the checkout, on a branch that starts from the base; blocking.
+def open_claim(
+    repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool
+) -> Workspace:
+    """Open a story's claim in the checkout, with a branch that starts from the base; blocking.
 
-    `resumed` tells that the story has worked here before in this run, so that what lies there is its own.
+    `resumed` means that the story has worked here before in this run, so that what it finds there is its own.
     """
     require_component(request.story_id, "story id")
     require_branch_name(request.branch)
     try:
-        return _enter(repository, request, claim, resumed=resumed)
+        return _open_claim(repository, request, claim, resumed=resumed)
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
 
 
-def _enter(repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool) -> Workspace:
+def _open_claim(
+    repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool
+) -> Workspace:
     git_dir = own_git_dir(request.path)
     if git_dir is not None and (operation := operation_in_progress(git_dir)):
         raise WorkspaceError(
@@ -59,11 +62,12 @@ def _enter(repository: Repository, request: WorkspaceRequest, claim: Claim, *, r
     if not resumed:
         begun = before is not None and not repository.is_ancestor(before, base)
         _require_clean(repository, request, claim, before if before and begun else base)
+    # Only the branch is made under the lock: building the claim's tree above reads every file of it.
     with metadata_lock(repository.common_dir):
         require_free_branch(request, load_registrations(repository))
         if before is None:
             require_creatable(repository, request.branch)
-            repository.run("update-ref", f"refs/heads/{request.branch}", base, _nobody(base))
+            repository.run("update-ref", f"refs/heads/{request.branch}", base, _no_commit(base))
         tip = fast_forward(repository, request.branch, before, base) if before else base
     return Workspace(
         path=request.path,
@@ -83,7 +87,7 @@ def commit_claim(
     *,
     since: str,
 ) -> Checkpoint:
-    """Commit what the claim owns to the story's branch; where nothing changed, the branch stays.
+    """Commit what the claim owns to the story's branch; if nothing changed, the branch stays.
 
     The same content on the same parent at the same `date` is the same commit, so a repeat is harmless.
     """
@@ -91,13 +95,14 @@ def commit_claim(
     if tip is None:
         raise WorkspaceError(
             f"branch {workspace.branch} is gone",
-            hint=f"`git branch {workspace.branch} {since[:12]}` brings it back; then resume the run",
+            hint=f"`git branch {workspace.branch} {since[:12]}` restores it; then resume the run",
         )
     index = claim_index_path(repository.common_dir, workspace.branch)
     built = claim_tree(repository, workspace.path, index=index, tip=tip, claim=claim)
     if built.changed:
         commit = commit_tree(repository, built.tree, (tip,), message, date)
         with metadata_lock(repository.common_dir):
+            # Naming the old tip makes it a compare-and-swap: a branch that moved meanwhile is an error.
             move = ("update-ref", "-m", "autopilot-multi: checkpoint", f"refs/heads/{workspace.branch}")
             repository.run(*move, commit, tip)
         tip = commit
@@ -108,14 +113,14 @@ def commit_claim(
     )
 
 
-def keep_left(repository: Repository, request: WorkspaceRequest, claim: Claim) -> None:
-    """Remember what an unfinished story leaves in its claim, so that it can be told from others' changes."""
+def record_leftovers(repository: Repository, request: WorkspaceRequest, claim: Claim) -> None:
+    """Record what an unfinished story leaves in its claim, to distinguish it later from others' changes."""
     tip = repository.resolve(f"refs/heads/{request.branch}")
     built = _built(repository, request, claim, tip)
     if built.changed:
         message = f"What story {request.story_id} left unfinished\n\nAutopilot-Run: {request.run_id}\n"
         commit = commit_tree(repository, built.tree, (tip,), message, time.time())
-        repository.run("update-ref", f"{LEFT}{request.story_id}", commit)
+        repository.run("update-ref", f"{LEFTOVERS}{request.story_id}", commit)
 
 
 def _built(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> ClaimTree:
@@ -124,11 +129,11 @@ def _built(repository: Repository, request: WorkspaceRequest, claim: Claim, tip:
 
 
 def _require_clean(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> None:
-    """Refuse to begin over changes that nobody has committed; those that the story left are its own."""
+    """Refuse to begin over uncommitted changes, except those that the story itself left."""
     found = _built(repository, request, claim, tip)
     if not found.changed:
         return
-    left = f"{LEFT}{request.story_id}"
+    left = f"{LEFTOVERS}{request.story_id}"
     kept = repository.run("rev-parse", "--verify", "--quiet", f"{left}^{{tree}}", check=False)
     if kept.returncode == 0 and kept.stdout.strip() == found.tree:
         return
@@ -142,13 +147,13 @@ def _require_clean(repository: Repository, request: WorkspaceRequest, claim: Cla
     raise WorkspaceError(
         f"{files} in its claim differ{'s' * (count == 1)} from its branch {request.branch}: "
         f"{named(found.changed)}",
-        hint=f"to go on from the branch: git restore --source {request.branch} -- <paths>; "
-        f"to begin anew: git branch -m {request.branch} <another-name>",
+        hint=f"to continue from the branch: git restore --source {request.branch} -- <paths>; "
+        f"to start over: git branch -m {request.branch} <another-name>",
     )
 
 
 def _require_dependencies(repository: Repository, request: WorkspaceRequest, base: str) -> None:
-    """Refuse a tree that does not hold what the story's dependencies made, on which it is to build."""
+    """Refuse a checkout that lacks what the story's dependencies made: the story builds on it."""
     head = repository.head(request.path)
     if head is None or head == base:
         return
@@ -157,8 +162,8 @@ def _require_dependencies(repository: Repository, request: WorkspaceRequest, bas
     missing = differing(repository, request.path, index=index, tip=base, paths=made) if made else ()
     if missing:
         raise WorkspaceError(
-            f"the checkout does not hold what the story depends on: {named(missing)}",
-            hint=f"`git restore --source {base[:12]} -- PATH` brings it in",
+            f"the checkout lacks what the story depends on: {named(missing)}",
+            hint=f"`git restore --source {base[:12]} -- PATH` adds it",
         )
 
 
@@ -171,10 +176,10 @@ def _require_checked_out(repository: Repository, cwd: Path, claim: Claim) -> Non
     if missing:
         raise WorkspaceError(
             f"its claim holds files that are not checked out: {named(missing)}",
-            hint="`git sparse-checkout add` brings them in",
+            hint="`git sparse-checkout add` checks them out",
         )
 
 
-def _nobody(commit: str) -> str:
-    """Give the id that stands for no commit, in the length of this repository's ids."""
-    return _NOBODY.ljust(len(commit), "0")
+def _no_commit(commit: str) -> str:
+    """Return the id that means "no commit", as long as this repository's ids."""
+    return "0" * len(commit)

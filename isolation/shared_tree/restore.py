@@ -1,4 +1,4 @@
-"""What is kept in quarantine: read again, and brought out without overwriting anything."""
+"""Reads what is in quarantine, and writes it to a folder or the checkout without overwriting anything."""
 
 import json
 import os
@@ -11,23 +11,23 @@ from isolation.errors import WorkspaceError
 from isolation.git.checkout import look
 from isolation.git.commits import named
 from isolation.git.repository import Repository
-from isolation.shared_tree.contents import read_blobs
-from isolation.shared_tree.quarantine import MANIFEST, REFS, Foreign, Quarantine, from_json
+from isolation.shared_tree.quarantine import MANIFEST, REFS, ForeignChange, Quarantine, from_json
+from isolation.shared_tree.snapshot import read_blobs
 
 
 def load_all(repository: Repository) -> tuple[Quarantine, ...]:
-    """Read every quarantine of the repository, oldest run first."""
+    """Read every quarantine of the repository, the oldest run first."""
     refs = repository.run("for-each-ref", "--format=%(refname)", REFS).stdout.split()
     return tuple(load(repository, ref) for ref in sorted(refs, key=_by_number))
 
 
 def load(repository: Repository, ref: str) -> Quarantine:
-    """Read one quarantine; a short name counts from the common beginning of their refs."""
+    """Read one quarantine; a short name leaves out the common beginning of their refs."""
     full = ref if ref.startswith(REFS) else f"{REFS}{ref}"
     output = repository.run("cat-file", "blob", f"{full}:{MANIFEST}", check=False)
     if output.returncode != 0:
         raise WorkspaceError(
-            f"there is no quarantine {ref!r}", hint="`autopilot-multi quarantine list` names them"
+            f"unknown quarantine {ref!r}", hint="`autopilot-multi quarantine list` shows all"
         )
     read: dict[str, Any] = json.loads(output.stdout)
     return Quarantine(
@@ -38,20 +38,20 @@ def load(repository: Repository, ref: str) -> Quarantine:
     )
 
 
-def bring_out(repository: Repository, quarantine: Quarantine, into: Path) -> tuple[str, ...]:
-    """Write what a quarantine holds to a folder; where anything stands in the way, nothing is written."""
+def export(repository: Repository, quarantine: Quarantine, into: Path) -> tuple[str, ...]:
+    """Write what a quarantine holds to a folder; if any path exists already, nothing is written."""
     kept = _kept(quarantine)
     taken = [change.path for change in kept if os.path.lexists(into / change.path)]
     if taken:
         raise WorkspaceError(
-            f"{into} has these already, and nothing is overwritten: {named(taken)}",
+            f"{into} already has these files, and nothing is overwritten: {named(taken)}",
             hint="name an empty folder with --to",
         )
     return _write(repository, kept, into)
 
 
 def apply(repository: Repository, quarantine: Quarantine) -> tuple[str, ...]:
-    """Write what a quarantine holds to the checkout, where it is free or as it was committed."""
+    """Write what a quarantine holds to the checkout, where paths are free or unchanged since the commit."""
     top = repository.top
     kept = _kept(quarantine)
     there = [change.path for change in kept if os.path.lexists(top / change.path)]
@@ -62,20 +62,20 @@ def apply(repository: Repository, quarantine: Quarantine) -> tuple[str, ...]:
     if taken:
         raise WorkspaceError(
             f"the checkout has changes of its own, and nothing is overwritten: {named(taken)}",
-            hint="commit or stash them, or bring the files out to a folder with --to",
+            hint="commit or stash them, or write the files to a folder with --to",
         )
     for path in there:
         (top / path).unlink()
     return _write(repository, kept, top)
 
 
-def _kept(quarantine: Quarantine) -> list[Foreign]:
+def _kept(quarantine: Quarantine) -> list[ForeignChange]:
     kept = [change for change in quarantine.changes if change.blob is not None and change.after is not None]
     # Links come last, so that no file is written through one.
     return sorted(kept, key=lambda change: bool(change.after and change.after.is_link))
 
 
-def _write(repository: Repository, kept: Sequence[Foreign], into: Path) -> tuple[str, ...]:
+def _write(repository: Repository, kept: Sequence[ForeignChange], into: Path) -> tuple[str, ...]:
     changes = {change.path: change for change in kept}
     blobs = {change.path: change.blob for change in kept if change.blob is not None}
     for path, data in read_blobs(repository, blobs):
@@ -85,7 +85,7 @@ def _write(repository: Repository, kept: Sequence[Foreign], into: Path) -> tuple
             raise WorkspaceError(f"{place} leads out of {into}", hint="name an empty folder with --to")
         if data is None:
             raise WorkspaceError(
-                f"what was kept of {named([path])} cannot be read any more",
+                f"the kept content of {named([path])} can no longer be read",
                 hint="`git fsck` shows what is wrong with the repository",
             )
         if change.after is not None and change.after.is_link:

@@ -21,9 +21,8 @@ from isolation.git.repository import Repository, offload
 from isolation.guard import Support
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
 from isolation.paths import EXCHANGE, autopilot_dir, folds_case, overlays_path
-from isolation.shared_tree.findings import Watch
+from isolation.shared_tree.findings import Refusals, Watch, judge
 from isolation.shared_tree.levels import LEVELS, Level, SharedTree
-from isolation.shared_tree.refusals import Refusals, judge
 from runner.core.errors import SettingsError
 from runner.core.flow import QUICK
 from runner.core.model import RunId, Story, StoryId

@@ -6,8 +6,7 @@ from dataclasses import replace
 from isolation.git.commits import named
 from isolation.git.repository import offload
 from isolation.guard import UNSEEN
-from isolation.shared_tree.findings import Finding
-from isolation.shared_tree.refusals import Refusals
+from isolation.shared_tree.findings import Finding, Refusals
 from runner.core.events.events import Noted
 from runner.core.model import Outcome
 from runner.plan.shared_tree import Sharing

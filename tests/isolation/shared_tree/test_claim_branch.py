@@ -9,7 +9,7 @@ import pytest
 from isolation.claims import globs as claims
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.repository import Repository
-from isolation.shared_tree.claim_branch import enter, keep_left
+from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from tests.conftest import git
 from tests.isolation.shared_tree.trees import PACKAGES, claim, committed, entered, request
 
@@ -128,7 +128,7 @@ def test_ignored_files_stay_out(shared: Repository) -> None:
 def test_globs_decide_file_by_file(shared: Repository) -> None:
     """A claim is its globs, not the folders around them."""
     own = claims.compile(["packages/*/*.md", "!packages/b/**"])
-    workspace = enter(shared, request(shared), own, resumed=False)
+    workspace = open_claim(shared, request(shared), own, resumed=False)
     for name in ("packages/a/new.md", "packages/a/new.txt", "packages/b/new.md", "packages/c/deep/new.md"):
         (shared.top / name).parent.mkdir(exist_ok=True)
         (shared.top / name).write_text("new")
@@ -160,7 +160,7 @@ def test_what_a_story_left_is_told_from_what_others_changed(shared: Repository) 
     """A failed story takes its own work up again in a later run; a further edit is somebody else's."""
     entered(shared)
     (shared.top / "packages/a/x").write_text("half done\n")
-    keep_left(shared, request(shared), claim("a"))
+    record_leftovers(shared, request(shared), claim("a"))
     assert entered(shared, run="run-2").reattached
     (shared.top / "packages/a/x").write_text("the user's\n")
     with pytest.raises(WorkspaceError, match=r"differs from its branch autopilot/a: packages/a/x"):
@@ -178,7 +178,7 @@ def test_a_dependant_builds_on_its_dependencies(shared: Repository) -> None:
     wanted = type(wanted)(
         run_id="run-1", story_id="c", branch=wanted.branch, path=wanted.path, parents=tuple(tips)
     )
-    workspace = enter(shared, wanted, claim("c"), resumed=False)
+    workspace = open_claim(shared, wanted, claim("c"), resumed=False)
     (shared.top / "packages/c/x").write_text("done\n")
     made = committed(shared, workspace, "c")
     assert all(shared.is_ancestor(tip, made.tip) for tip in tips)
@@ -193,11 +193,11 @@ def test_a_tree_without_the_work_of_a_dependency_is_refused(shared: Repository) 
     tip = committed(shared, workspace).tip
     git(shared.top, "checkout", "-q", "packages/a/x")
     wanted = request(shared, "b", parent=tip)
-    with pytest.raises(WorkspaceError, match=r"does not hold what the story depends on: packages/a/x"):
-        enter(shared, wanted, claim("b"), resumed=False)
+    with pytest.raises(WorkspaceError, match=r"lacks what the story depends on: packages/a/x"):
+        open_claim(shared, wanted, claim("b"), resumed=False)
     git(shared.top, "restore", "--source", tip, "--", "packages/a/x")
     git(shared.top, "commit", "-q", "-m", "taken over, and more", "--", "packages/a/x")
-    assert enter(shared, wanted, claim("b"), resumed=False).base == tip
+    assert open_claim(shared, wanted, claim("b"), resumed=False).base == tip
 
 
 def test_a_branch_that_is_in_the_base_follows_it(shared: Repository) -> None:

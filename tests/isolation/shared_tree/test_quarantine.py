@@ -10,10 +10,17 @@ import pytest
 from isolation.errors import RepositoryError, WorkspaceError
 from isolation.git.repository import GitOutput, Repository
 from isolation.shared_tree import quarantine
-from isolation.shared_tree.contents import Contents
-from isolation.shared_tree.quarantine import REFS, Foreign, Quarantine, What, classify, keep, put_back
-from isolation.shared_tree.restore import apply, bring_out, load, load_all
-from isolation.shared_tree.snapshot import Picture, Sign, differences, take
+from isolation.shared_tree.quarantine import (
+    REFS,
+    Effect,
+    ForeignChange,
+    Quarantine,
+    classify,
+    quarantine_changes,
+    undo_changes,
+)
+from isolation.shared_tree.restore import apply, export, load, load_all
+from isolation.shared_tree.snapshot import Contents, Fingerprint, Snapshot, differences, take_snapshot
 from tests.conftest import git
 
 ODD = "odd \n\udcff name"
@@ -25,22 +32,24 @@ def top(make_repository: Callable[..., Path]) -> Path:
     return make_repository(files={"a": "a\n", "dir/b": "b\n"})
 
 
-def _known(top: Path) -> tuple[Contents, Picture]:
+def _known(top: Path) -> tuple[Contents, Snapshot]:
     repository = Repository.open(top)
-    picture = take(top, open_to_all=lambda _: False)
+    snapshot = take_snapshot(top, open_to_all=lambda _: False)
     contents = Contents(repository=repository, top=top, index=top / ".git" / "test.index")
-    contents.begin(picture)
-    return contents, picture
+    contents.begin(snapshot)
+    return contents, snapshot
 
 
-def _changes(contents: Contents, before: Picture) -> list[Foreign]:
-    after = take(contents.top, open_to_all=lambda _: False)
+def _changes(contents: Contents, before: Snapshot) -> list[ForeignChange]:
+    after = take_snapshot(contents.top, open_to_all=lambda _: False)
     found = classify(differences(before, after), contents)
     return [change for change in found.values() if change is not None]
 
 
-def _keep(contents: Contents, changes: list[Foreign], story: str = "s") -> Quarantine:
-    return keep(contents.repository, contents.top, changes, run_id="run-1", story_ids=(story,), date=1.0)
+def _keep(contents: Contents, changes: list[ForeignChange], story: str = "s") -> Quarantine:
+    return quarantine_changes(
+        contents.repository, contents.top, changes, run_id="run-1", story_ids=(story,), date=1.0
+    )
 
 
 def test_what_is_kept_can_be_read_back_to_the_byte(top: Path, tmp_path: Path) -> None:
@@ -60,11 +69,11 @@ def test_what_is_kept_can_be_read_back_to_the_byte(top: Path, tmp_path: Path) ->
     assert git(top, "show", f"{kept.ref}:files/n/dot-git/config") == "inner"
     assert git(top, "ls-tree", kept.ref, "files/run", "files/a").split()[::4] == ["100644", "100755"]
     out = tmp_path / "out"
-    assert set(bring_out(contents.repository, kept, out)) == {ODD, "a", "link", "run", "n/.git/config"}
+    assert set(export(contents.repository, kept, out)) == {ODD, "a", "link", "run", "n/.git/config"}
     assert (out / ODD).read_bytes() == b"\x00\xff\r\n"
     assert (out / "link").readlink() == Path("nowhere")
     assert (out / "run").stat().st_mode & 0o777 == 0o750
-    assert {change.path: change.what for change in kept.changes}["dir/b"] is What.DELETED
+    assert {change.path: change.what for change in kept.changes}["dir/b"] is Effect.DELETED
 
 
 def test_all_who_may_have_done_it_are_named(top: Path) -> None:
@@ -72,18 +81,20 @@ def test_all_who_may_have_done_it_are_named(top: Path) -> None:
     contents, before = _known(top)
     (top / "new").write_text("x")
     changes, who = _changes(contents, before), ("one", "two")
-    kept = keep(contents.repository, top, changes, run_id="run-1", story_ids=who, date=1.0)
+    kept = quarantine_changes(contents.repository, top, changes, run_id="run-1", story_ids=who, date=1.0)
     assert load(contents.repository, "run-1/one/1") == kept
     assert kept.story_ids == who
 
 
 def test_what_cannot_be_compared_counts_as_changed(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file too large to be remembered was written to, and is as long as before."""
-    monkeypatch.setattr("isolation.shared_tree.contents.LARGEST", 2)
+    monkeypatch.setattr("isolation.shared_tree.snapshot.LARGEST", 2)
     (top / "large").write_text("old")
     contents, before = _known(top)
     (top / "large").write_text("new")
-    assert [(change.path, change.what) for change in _changes(contents, before)] == [("large", What.CHANGED)]
+    assert [(change.path, change.what) for change in _changes(contents, before)] == [
+        ("large", Effect.CHANGED)
+    ]
 
 
 def test_refs_are_made_once_and_never_moved(top: Path) -> None:
@@ -142,7 +153,7 @@ def test_what_changed_again_after_it_was_kept_stays(top: Path, name: str) -> Non
     (top / "dir/b").unlink()
     kept = _keep(contents, _changes(contents, before))
     (top / name).write_text("the owner's\n")
-    assert put_back(contents, kept.changes) == (name,)
+    assert undo_changes(contents, kept.changes) == (name,)
     assert (top / name).read_text() == "the owner's\n"
     others = {"a": "a\n", "dir/b": "b\n", "new": None}
     for other in others.keys() - {name}:
@@ -155,7 +166,7 @@ def test_what_was_not_kept_is_not_undone(top: Path, name: str) -> None:
     contents, before = _known(top)
     (top / name).write_text("unkept")
     (change,) = _changes(contents, before)
-    assert put_back(contents, [change]) == (name,)
+    assert undo_changes(contents, [change]) == (name,)
     assert (top / name).read_text() == "unkept"
 
 
@@ -164,14 +175,14 @@ def test_what_its_owner_writes_at_that_very_moment_stays(top: Path, monkeypatch:
     contents, before = _known(top)
     (top / "dir/b").unlink()
     kept = _keep(contents, _changes(contents, before))
-    dress = quarantine._dress
+    restore = quarantine._restore_attributes
 
-    def faster(place: Path, sign: Sign) -> bool:
+    def faster(place: Path, fingerprint: Fingerprint) -> bool:
         (top / "dir/b").write_text("the owner's\n")
-        return dress(place, sign)
+        return restore(place, fingerprint)
 
-    monkeypatch.setattr(quarantine, "_dress", faster)
-    assert put_back(contents, kept.changes) == ("dir/b",)
+    monkeypatch.setattr(quarantine, "_restore_attributes", faster)
+    assert undo_changes(contents, kept.changes) == ("dir/b",)
     assert (top / "dir/b").read_text() == "the owner's\n"
 
 
@@ -181,7 +192,7 @@ def test_files_that_had_several_names_are_not_parted(top: Path, tmp_path: Path) 
     contents, before = _known(top)
     os.link(top / "a", tmp_path / "third")
     kept = _keep(contents, _changes(contents, before))
-    assert put_back(contents, kept.changes) == ("a", "twin")
+    assert undo_changes(contents, kept.changes) == ("a", "twin")
     assert (top / "a").samefile(top / "twin")
 
 
@@ -193,7 +204,7 @@ def test_nothing_is_put_back_through_a_link(top: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (top / "dir").rename(outside)
     (top / "dir").symlink_to(outside)
-    assert put_back(contents, kept.changes) == ("dir/b",)
+    assert undo_changes(contents, kept.changes) == ("dir/b",)
     assert (outside / "b").read_text() == "foreign"
 
 
@@ -206,8 +217,8 @@ def test_bringing_out_overwrites_nothing(top: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "other").symlink_to("nowhere")
-    with pytest.raises(WorkspaceError, match="has these already, and nothing is overwritten: other"):
-        bring_out(contents.repository, kept, out)
+    with pytest.raises(WorkspaceError, match="already has these files, and nothing is overwritten: other"):
+        export(contents.repository, kept, out)
     assert os.listdir(out) == ["other"]  # noqa: PTH208  a broken link counts, too
 
 
@@ -217,7 +228,7 @@ def test_applying_needs_a_clean_place(top: Path) -> None:
     (top / "a").write_text("foreign\n")
     (top / "new").write_text("foreign\n")
     kept = _keep(contents, _changes(contents, before))
-    assert put_back(contents, kept.changes) == ()
+    assert undo_changes(contents, kept.changes) == ()
     (top / "a").write_text("the user's\n")
     with pytest.raises(WorkspaceError, match="nothing is overwritten: a"):
         apply(contents.repository, kept)
@@ -232,5 +243,5 @@ def test_applying_needs_a_clean_place(top: Path) -> None:
 @pytest.mark.parametrize("name", ["nope", "--all", "../heads/main", ""])
 def test_a_name_that_is_none_is_an_error(top: Path, name: str) -> None:
     """Whatever is asked for, only a quarantine is given."""
-    with pytest.raises(WorkspaceError, match="there is no quarantine"):
+    with pytest.raises(WorkspaceError, match="unknown quarantine"):
         load(Repository.open(top), name)

@@ -14,7 +14,7 @@ from isolation.claims import globs as claims
 from isolation.git.repository import Repository
 from isolation.shared_tree.findings import Finding
 from isolation.shared_tree.restore import load_all
-from isolation.shared_tree.snapshot import file_system_time, take
+from isolation.shared_tree.snapshot import file_system_time, take_snapshot
 from isolation.shared_tree.tree_watch import TreeWatch
 from tests.conftest import git
 from tests.isolation.shared_tree.trees import PACKAGES, watch
@@ -54,12 +54,16 @@ def tree(make_repository: Callable[..., Path]) -> Path:
 def _state(top: Path) -> dict[str, tuple[int, bytes, int]]:
     """Read all that is outside the program's own folders: mode, content and time of change."""
     found = {}
-    for path, sign in take(top, open_to_all=lambda _: False).items():
+    for path, fingerprint in take_snapshot(top, open_to_all=lambda _: False).items():
         place = top / path
         data = (
-            os.fsencode(place.readlink()) if sign.is_link else b"" if sign.is_folder else place.read_bytes()
+            os.fsencode(place.readlink())
+            if fingerprint.is_link
+            else b""
+            if fingerprint.is_folder
+            else place.read_bytes()
         )
-        found[path] = (sign.mode, data, sign.mtime_ns)
+        found[path] = (fingerprint.mode, data, fingerprint.mtime_ns)
     return found
 
 
@@ -273,7 +277,7 @@ async def test_where_several_may_have_done_it_all_are_named_and_then_work_alone(
     for watched in (first, second):
         (finding,) = watched.findings
         assert finding.quarantine.story_ids == ("a", "b")
-        assert "candidates: a, b" in finding.words
+        assert "one of these stories changed paths outside its claim: a, b: " in finding.words
     inside: list[str] = []
     together: set[frozenset[str]] = set()
 
@@ -326,7 +330,7 @@ async def test_what_is_too_large_to_be_kept_is_found_and_left(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file whose content was never stored cannot be put back, and the finding says so."""
-    monkeypatch.setattr("isolation.shared_tree.contents.LARGEST", 8)
+    monkeypatch.setattr("isolation.shared_tree.snapshot.LARGEST", 8)
     watching = watch(tree)
     findings = await _session(watching, "a", lambda top: (top / "notes.txt").write_text("theirs"), tree)
     assert _paths(findings) == {"notes.txt"}

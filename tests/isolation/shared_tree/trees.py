@@ -8,7 +8,7 @@ from isolation.claims.globs import Claim
 from isolation.git.commits import Checkpoint
 from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
-from isolation.shared_tree.claim_branch import commit_claim, enter
+from isolation.shared_tree.claim_branch import commit_claim, open_claim
 from isolation.shared_tree.tree_watch import TreeWatch
 
 DATE = 1_700_000_000.0
@@ -37,7 +37,7 @@ def entered(
     repository: Repository, story: str = "a", *, resumed: bool = False, run: str = "run-1"
 ) -> Workspace:
     """Give a story its place."""
-    return enter(repository, request(repository, story, run=run), claim(story), resumed=resumed)
+    return open_claim(repository, request(repository, story, run=run), claim(story), resumed=resumed)
 
 
 def committed(

@@ -13,7 +13,7 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
-    from isolation.shared_tree.quarantine import Foreign, Quarantine
+    from isolation.shared_tree.quarantine import ForeignChange, Quarantine
 
 EXAMPLE = "autopilot-multi quarantine restore 20260101-000000-0a1b2c3d/api-3/1 --to ../kept"
 
@@ -92,7 +92,7 @@ def _restore(
     repository: "Repository", quarantine: "Quarantine", arguments: argparse.Namespace, output: Output
 ) -> int:
     from isolation.files.lease import acquire
-    from isolation.shared_tree.restore import apply, bring_out
+    from isolation.shared_tree.restore import apply, export
 
     if arguments.apply:
         where = repository.top
@@ -100,7 +100,7 @@ def _restore(
             written = apply(repository, quarantine)
     else:
         where = Path(arguments.directory, arguments.to).resolve()
-        written = bring_out(repository, quarantine, where)
+        written = export(repository, quarantine, where)
     output.document({"name": _name(quarantine), "where": str(where), "written": list(written)})
     output.answer(f"{len(written)} file{'s' * (len(written) != 1)} written to {where}")
     return 0
@@ -118,7 +118,7 @@ def _paths(quarantine: "Quarantine") -> str:
     return named(quarantine.paths)
 
 
-def _how_kept(change: "Foreign") -> str:
+def _how_kept(change: "ForeignChange") -> str:
     return "" if change.blob or not change.needs_content else "  (content not saved: too large or unreadable)"
 
 
