@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The part of the documentation that the program itself writes, and the checks of the rest.
 
-Without arguments it writes `reference/cli.md` from every command's own `--help`. With `--check` it
-writes nothing and ends with 1 when that page is stale, when a setting is missing from
-`reference/settings.md` or described there otherwise than it is, or when a link leads nowhere.
+Without arguments it writes `reference/cli.md` from every command's own `--help`, and the tables of
+`reference/settings.md` from the declarations of the settings. With `--check` it writes nothing and exits
+with 1 when one of these pages is stale, or when a link leads nowhere.
 """
 
 import argparse
@@ -12,12 +12,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 from runner.cli.overview import COMMANDS
-from runner.core.settings import BOUNDS, HookSettings, Settings
-from runner.core.tier_settings import TierThresholds
+from runner.core.agent_settings import AgentSettings, EventKeys, Price
+from runner.core.declaration import Declared, declared_in, shown_value
+from runner.core.settings import SETTINGS, HookSettings
+from runner.core.tier_settings import TierRow, TierSettings, TierThresholds
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -28,32 +29,36 @@ HEAD = """# Command line
 
 <!-- Written by docs/generate.py from the program's own help. Do not edit. -->
 
-What a command prints as its answer goes to standard output, what it tells on the way to standard
-error. The [exit codes](exit-codes.md) and [the JSON document](status.schema.json) have pages of
-their own; what the numbers mean stands in [settings](settings.md).
+A command prints its answer to standard output, and its progress to standard error. The
+[exit codes](exit-codes.md) and [the JSON document](status.schema.json) have pages of their own;
+[settings](settings.md) explains what the numbers mean.
 """
 _FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)\s>]+)>?[^)\n]*\)")
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.*?)[ \t]*#*$", re.MULTILINE)
+_TABLE = re.compile(r"(?<=^<!-- table: )([a-z-]+)( -->\n).*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 
 
 def main() -> int:
-    """Write the page, or check everything."""
+    """Write the pages, or check everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; end with 1 if something is off")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 if something is wrong"
+    )
     if not parser.parse_args().check:
         CLI_PAGE.write_text(cli_page(), encoding="utf-8")
+        SETTINGS_PAGE.write_text(settings_page(), encoding="utf-8")
         return 0
-    problems = [*_stale(), *_settings(SETTINGS_PAGE.read_text(encoding="utf-8")), *_links()]
+    problems = [*_stale(), *_links()]
     for problem in problems:
         sys.stderr.write(f"error: {problem}\n")
     return 1 if problems else 0
 
 
 def cli_page() -> str:
-    """Give the page of the command line: the overview, then each command."""
+    """Return the page of the command line: the overview, then each command."""
     sections = [f"```text\n{_help()}```\n"]
     sections += [f"## `{name}`\n\n```text\n{_help(name)}```\n" for name in COMMANDS]
     return "\n".join([HEAD, *sections])
@@ -71,63 +76,145 @@ def _help(*command: str) -> str:
     return done.stdout
 
 
+def settings_page() -> str:
+    """Return the page of the settings, with each of its marked tables written from the declarations."""
+    page = SETTINGS_PAGE.read_text(encoding="utf-8")
+    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{_table(_TABLES[match[1]]())}\n", page)
+
+
+def _table(rows: list[list[str]]) -> str:
+    head, *rest = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [head, ["---"] * len(head), *rest]
+    return "".join("|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines)
+
+
+def _plain_settings() -> list[list[str]]:
+    rows = [["key", "default", "bounds", "flag", "environment variable", "meaning"]]
+    for declared in SETTINGS.values():
+        if declared.is_table:
+            continue
+        separators = {"\n": ", one per line", ",": ", separated by commas"}
+        rows.append(
+            [
+                f"`{declared.key}`",
+                _default(declared),
+                _bounds(declared),
+                _flag(declared),
+                f"`{declared.variable}`{separators.get(declared.setting.separator, '')}",
+                _meaning(declared),
+            ]
+        )
+    return rows
+
+
+def _default(declared: Declared) -> str:
+    value = shown_value(declared.default)
+    if declared.is_optional:
+        return value
+    empty = f"empty: {declared.setting.empty}" if declared.setting.empty else "empty"
+    return f"`{value}`" if value else empty
+
+
+def _bounds(declared: Declared) -> str:
+    choices = ", ".join(f"`{choice}`" for choice in declared.choices)
+    return declared.range or choices or ("above 0" if declared.is_optional else "")
+
+
+def _flag(declared: Declared) -> str:
+    flag = f"`{declared.setting.flag}`" if declared.setting.flag else ""
+    return f"{flag}, repeatable" if flag and declared.is_list else flag
+
+
+def _meaning(declared: Declared) -> str:
+    return f"{declared.heading}. {declared.setting.details}".strip()
+
+
+def _agents() -> list[list[str]]:
+    types = {
+        "argv": "list of texts",
+        "resume": "list of texts",
+        "args": "list of texts",
+        "env": "table of texts",
+    }
+    return [
+        ["key", "type", "meaning"],
+        *(
+            [
+                f"`agents.NAME.{item.key}`",
+                types.get(item.key) or item.alternatives or "table",
+                _meaning(item),
+            ]
+            for item in declared_in(AgentSettings)
+        ),
+    ]
+
+
+def _events() -> list[list[str]]:
+    rows = [[f"`{item.key}`", item.setting.help] for item in declared_in(EventKeys)]
+    return [["key of `agents.NAME.events`", "what is found there"], *rows]
+
+
+def _prices() -> list[list[str]]:
+    rows = [
+        [f"`prices.MODEL.{item.key}`", item.setting.help + ("; required" if item.setting.required else "")]
+        for item in declared_in(Price)
+    ]
+    return [["key", "meaning"], *rows]
+
+
+def _hooks() -> list[list[str]]:
+    rows = [
+        [f"`hooks.{item.key}`", item.setting.help, item.setting.details] for item in declared_in(HookSettings)
+    ]
+    return [["key", "when", "when it fails"], *rows]
+
+
+def _thresholds() -> list[list[str]]:
+    tiers = TierSettings()
+    rows = [
+        [
+            f"`{item.key}`",
+            *(f"{getattr(tier, item.field):g}" for tier in (tiers.green, tiers.warn, tiers.degraded)),
+            item.setting.help,
+        ]
+        for item in declared_in(TierThresholds)
+    ]
+    return [["key", "green", "warn", "degraded", "signal"], *rows]
+
+
+def _tier_limits() -> list[list[str]]:
+    tiers = TierSettings()
+    thresholds = {item.field for item in declared_in(TierThresholds)}
+    rows = [
+        [f"`tiers.{tier}.{item.key}`", shown_value(item.default), item.range, _meaning(item)]
+        for tier, row in (("warn", tiers.warn), ("degraded", tiers.degraded))
+        for item in declared_in(TierRow, row)
+        if item.field not in thresholds
+    ]
+    return [["key", "default", "bounds", "meaning"], *rows]
+
+
+_TABLES = {
+    "settings": _plain_settings,
+    "agents": _agents,
+    "events": _events,
+    "prices": _prices,
+    "hooks": _hooks,
+    "thresholds": _thresholds,
+    "tier-limits": _tier_limits,
+}
+
+
 def _stale() -> Iterator[str]:
     # Line breaks are left out of the comparison: Python versions wrap the same help differently.
-    written = CLI_PAGE.read_text(encoding="utf-8").split() if CLI_PAGE.exists() else []
-    if written != cli_page().split():
-        yield f"{CLI_PAGE.relative_to(ROOT)} is stale; write it again: python docs/generate.py"
-
-
-def _settings(page: str) -> Iterator[str]:
-    """Find settings without a row of their own, or whose row gives another default or other bounds."""
-    where = SETTINGS_PAGE.relative_to(ROOT)
-    rows = {
-        match[1]: match[0] for match in re.finditer(r"^\| `([^`]+)` \|.*$", page, re.MULTILINE)
-    }  # by the key in the first column
-    for key, facts in _expected().items():
-        row = rows.get(key)
-        if row is None:
-            yield f"{where} has no row for the setting `{key}`"
-            continue
-        for fact in facts:
-            if fact not in row:
-                yield f"{where}: the row of `{key}` does not say '{fact}'"
-
-
-def _expected() -> dict[str, list[str]]:
-    """Give every key with what its row must say."""
-    default = Settings()
-    expected: dict[str, list[str]] = {}
-    for item in fields(Settings):
-        key = item.name.rstrip("_").replace("_", "-")
-        value = getattr(default, item.name)
-        if item.name in {"hooks", "agents", "prices", "tiers"}:
-            continue
-        variable = f"`AUTOPILOT_MULTI_{key.upper().replace('-', '_')}`"
-        expected[key] = [variable, *([f"`{_shown(value)}`"] if value or value == 0 else [])]
-    for key, bounds in BOUNDS.items():
-        expected.setdefault(key, []).append(f"{bounds.low:g} to {bounds.high:g}")
-    expected.update({f"hooks.{item.name}": [] for item in fields(HookSettings)})
-    expected.update(
-        {f"agents.NAME.{name}": [] for name in ("argv", "resume", "args", "env", "permissions", "events")}
-    )
-    tiers = (default.tiers.green, default.tiers.warn, default.tiers.degraded)
-    for item in fields(TierThresholds):
-        key = item.name.replace("_", "-")
-        expected[key] = ["| " + " | ".join(f"{getattr(tier, item.name):g}" for tier in tiers) + " |"]
-    for tier, row in (("warn", default.tiers.warn), ("degraded", default.tiers.degraded)):
-        expected.update(
-            {f"tiers.{tier}.{cap}": [f"| {getattr(row, cap)} |"] for cap in ("stories", "agents")}
-        )
-    return expected
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+    for page, expected in ((CLI_PAGE, cli_page()), (SETTINGS_PAGE, settings_page())):
+        written = page.read_text(encoding="utf-8").split() if page.exists() else []
+        if written != expected.split():
+            yield f"{page.relative_to(ROOT)} is stale; write it again: python docs/generate.py"
+    page = SETTINGS_PAGE.read_text(encoding="utf-8")
+    for name in _TABLES:
+        if f"<!-- table: {name} -->" not in page:
+            yield f"{SETTINGS_PAGE.relative_to(ROOT)} has no table '{name}'"
 
 
 def _links() -> Iterator[str]:
@@ -154,7 +241,7 @@ def _pages() -> list[Path]:
 
 
 def _prose(page: Path) -> str:
-    """Give a page without its code, in which brackets are no links."""
+    """Return a page without its code, in which brackets are not links."""
     return _CODE.sub("", _FENCE.sub("", page.read_text(encoding="utf-8")))
 
 

@@ -78,12 +78,13 @@ def _add_setting(group: argparse._ArgumentGroup, declared: Declared) -> None:
 
 
 def _ending(declared: Declared) -> str:
-    """Return what the help adds: the default and the bounds, or that a flag can be repeated."""
+    """Return what the help adds: bounds, choices and default, or that a flag can be repeated."""
     if declared.is_list:
         return "; repeatable"
     default = shown_value(declared.default)
-    bounds = f"; {declared.range}" if declared.range else ""
-    return f" (default: {default}{bounds})" if default else ""
+    facts = [f"default: {default}" if default else "", declared.range, declared.alternatives]
+    ending = "; ".join(fact for fact in facts if fact)
+    return f" ({ending})" if ending else ""
 
 
 def _add_choices(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,7 @@ class EventKeys:
     usage: Annotated[
         str,
         Setting(
-            help="not a key: `last` if each line reports a total, `sum` if each line reports a part",
+            help="not a key: `last` (the default) if each line reports a total, `sum` if each reports a part",
             choices=("last", "sum"),
         ),
     ] = "last"
@@ -75,7 +75,7 @@ class AgentSettings:
         str,
         Setting(
             help="what a known agent may do without asking",
-            details="See [permissions](../how-to/use-a-known-agent.md#permissions).",
+            details="`edit` by default, see [permissions](../how-to/use-a-known-agent.md#permissions).",
             choices=("edit", "bypass"),
         ),
     ] = "edit"

@@ -80,6 +80,11 @@ class Declared:
         return ENVIRONMENT_PREFIX + self.key.upper().replace("-", "_")
 
     @property
+    def heading(self) -> str:
+        """Its help as the beginning of a sentence."""
+        return self.setting.help[:1].upper() + self.setting.help[1:]
+
+    @property
     def option(self) -> str:
         """Its flag without the metavariable; empty when it has none."""
         return self.setting.flag.partition(" ")[0]
@@ -162,6 +167,12 @@ class Declared:
         """The bounds of a number, in words; empty when it has none."""
         bounds = self.setting.bounds
         return "" if bounds is None else f"{bounds.low:g} to {bounds.high:g}"
+
+    @property
+    def alternatives(self) -> str:
+        """The choices in a sentence; empty for a switch, which needs no explanation."""
+        *others, last = self.choices or ("",)
+        return "" if self.is_switch else f"{', '.join(others)} or {last}" if others else last
 
     @property
     def sample(self) -> str:

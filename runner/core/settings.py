@@ -164,7 +164,7 @@ class Settings:
         float,
         Setting(
             help="stop a session that is silent for S seconds, twice in a row",
-            details="Silent is a session without any [sign of life](../explanation/the-loop.md#silence).",
+            details="Silent means without any [sign of life](../explanation/the-loop.md#silence).",
             flag="--stall-seconds S",
             bounds=Bounds(low=60, high=3600, unit="s"),
         ),
@@ -249,7 +249,7 @@ class Settings:
     bg_isolation: Annotated[
         str,
         Setting(
-            help="where stories work: worktree (each in its own) or none (all in the checkout)",
+            help="where stories work: each in a worktree of its own, or all in the checkout",
             details="See [one shared tree](../explanation/one-shared-tree.md).",
             flag="--bg-isolation MODE",
             choices=("worktree", "none"),
@@ -279,7 +279,7 @@ class Settings:
     enforce: Annotated[
         str,
         Setting(
-            help=f"how claims in a shared tree are enforced: {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}",
+            help="how claims in a shared tree are enforced",
             details="A write outside the story's claim goes into a layer of the story's own (`divert`), is "
             "refused and named (`deny`), or is found afterwards (`detect`). At each level it fails the "
             "session. `auto` takes the best level that the machine offers; where that is only `detect`, "
@@ -311,7 +311,7 @@ class Settings:
     continue_: Annotated[
         ContinuePolicy,
         Setting(
-            help="what starts after a failure: never, dependencies-successful, or always",
+            help="what still starts after a failure",
             details="See [dependencies](../how-to/dependencies.md#when-a-dependency-fails).",
             flag="--continue POLICY",
         ),
@@ -342,9 +342,8 @@ class Settings:
     window: Annotated[
         str,
         Setting(
-            help="adaptive: as many stories as the machine can handle, up to --max-stories; fixed: always "
-            "--max-stories",
-            details="With `fixed`, a note says so.",
+            help="how many stories run: as many as the machine can handle, or always max-stories",
+            details="`adaptive` never exceeds `max-stories` either. With `fixed`, a note says so.",
             flag="--window MODE",
             choices=("adaptive", "fixed"),
         ),
@@ -379,7 +378,7 @@ class Settings:
     dialect: Annotated[
         str,
         Setting(
-            help="the format of new state files: rich, pointer or autodev",
+            help="the format of new state files",
             details="An existing [state file](state-files.md) keeps its format. A story's own `dialect` "
             "takes precedence.",
             flag="--dialect NAME",
@@ -397,7 +396,7 @@ class Settings:
     decide_default: Annotated[
         str,
         Setting(
-            help="how questions are answered: ask you, or take what is recommended, for unattended runs",
+            help="how questions are answered: by you, or as recommended, for unattended runs",
             details="See [unattended runs](../how-to/answer-decisions.md#unattended).",
             flag="--decide-default HOW",
             choices=("ask", "recommended"),

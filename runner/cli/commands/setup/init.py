@@ -58,7 +58,7 @@ def _write(path: Path, template: str) -> bool:
     """Write a new file; return False if it was created in the meantime."""
     from runner.core.errors import SystemFaultError
 
-    text = resources.files("runner").joinpath("data", "templates", template).read_text(encoding="utf-8")
+    text = _text(template)
     try:
         path.parent.mkdir(exist_ok=True)
         try:
@@ -71,3 +71,11 @@ def _write(path: Path, template: str) -> bool:
             f"cannot write {path}: {error.strerror}", hint="check the permissions of its folder."
         ) from error
     return True
+
+
+def _text(template: str) -> str:
+    if template == SETTINGS:
+        from runner.plan.settings.template import settings_template
+
+        return settings_template()
+    return resources.files("runner").joinpath("data", "templates", template).read_text(encoding="utf-8")

@@ -1,0 +1,65 @@
+"""The settings file that `init` writes: every setting with its help, commented out."""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from runner.core.declaration import Declared, shown_value
+from runner.core.settings import SETTINGS
+
+_HEAD = """\
+# Settings of autopilot-multi for this repository, each with its default or an example.
+# Remove the "# " in front of a line to set it. `autopilot-multi config` shows every setting, its value and
+# where it came from.
+"""
+_SET = frozenset({"max-stories"})
+"""What is not commented out: the one number that everybody wants to find."""
+_WIDTH = 108
+
+
+def settings_template() -> str:
+    """Return the text of the file."""
+    # In TOML a key after the head of a table would belong to the table, so tables come last.
+    ordered = sorted(SETTINGS.values(), key=lambda declared: declared.is_table)
+    return "\n".join([_HEAD, *(f"{text}\n" for text in map(_entry, ordered))])
+
+
+def _entry(declared: Declared) -> str:
+    comment = textwrap.wrap(
+        _sentence(declared), _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+    prefix = "" if declared.key in _SET else "# "
+    return "\n".join([*comment, *(f"{prefix}{line}".rstrip() for line in _lines(declared))])
+
+
+def _sentence(declared: Declared) -> str:
+    remarks = "; ".join(_remarks(declared))
+    return f"{declared.heading} ({remarks})." if remarks else f"{declared.heading}."
+
+
+def _remarks(declared: Declared) -> Iterator[str]:
+    if declared.range:
+        yield declared.range
+    if declared.alternatives:
+        yield declared.alternatives
+    if declared.is_table:
+        return
+    if not declared.default and declared.setting.example:
+        yield f"{shown_value(declared.default) or declared.setting.empty or 'empty'} by default"
+
+
+def _lines(declared: Declared) -> list[str]:
+    setting, default = declared.setting, declared.default
+    if declared.is_table:
+        return setting.example.splitlines()
+    value = setting.example if setting.example and not default else default
+    return [f"{declared.key} = {_toml(declared, value)}"]
+
+
+def _toml(declared: Declared, value: Any) -> str:
+    if declared.is_list:
+        return json.dumps([value] if isinstance(value, str) else list(value))
+    if declared.is_number or declared.is_switch:
+        return value if isinstance(value, str) else shown_value(value)
+    return json.dumps(str(value))
