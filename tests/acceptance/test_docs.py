@@ -56,7 +56,9 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path) -> None:
     cli.write_text(whole.replace("--max-stories", "--most-stories"))
     settings = tmp_path / "docs" / "reference" / "settings.md"
     described = settings.read_text()
-    settings.write_text(described.replace("| `log-cap-mb` |", "| log-cap-mb |").replace("60 to 3600", "1 to 2"))
+    settings.write_text(
+        described.replace("| `log-cap-mb` |", "| log-cap-mb |").replace("60 to 3600", "1 to 2")
+    )
     index = tmp_path / "docs" / "README.md"
     index.write_text(index.read_text() + "[gone](nowhere.md) [odd](changelog.md#no-such-heading)\n")
     checked = _check(tmp_path, "--check")
