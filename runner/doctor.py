@@ -1,6 +1,6 @@
 """What this machine and this repository offer, found out by trying; nothing is changed.
 
-Each check stands alone: one that fails never hides the others.
+The checks are independent: one that fails never hides the others.
 """
 
 import os
@@ -46,7 +46,7 @@ _SCARCE_FILES = 1024
 
 
 class Severity(StrEnum):
-    """How a finding is to be taken: as it should be, worth knowing, or in the way of a run."""
+    """What a check means for a run: all is well, worth knowing, or no run is possible."""
 
     OK = "ok"
     WARN = "warn"
@@ -55,7 +55,7 @@ class Severity(StrEnum):
 
 @frozen
 class Check:
-    """One check: what was found and, where it is not as it should be, what to do."""
+    """One check: what was found and, where something is wrong, what to do."""
 
     name: str
     level: Severity
@@ -64,7 +64,7 @@ class Check:
 
 
 def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
-    """Make every check; outside a repository those of the machine alone."""
+    """Yield every check; outside a repository only those of the machine."""
     yield Check(name="python", level=Severity.OK, detail=f"{sys.version.split()[0]} ({sys.executable})")
     yield from _git(start)
     try:
@@ -80,16 +80,16 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
     yield _killing()
     yield _sandbox()
     yield _agents(settings, environ)
-    place = _worktrees(paths, settings) if paths else start.resolve()
-    sample = probe.sample(place, PROGRAMS)
+    root = _worktrees(paths, settings) if paths else start.resolve()
+    sample = probe.sample(root, PROGRAMS)
     yield _machine(sample, settings)
     yield from _signals(sample)
-    yield _disk(sample, place)
+    yield _disk(sample, root)
     yield _open_files()
     if paths:
         if settings.bg_isolation == IsolationMode.WORKTREE:
-            yield _guard(paths, settings, place)
-        yield from _frictions(start, settings, place, environ)
+            yield _guard(paths, settings, root)
+        yield from _frictions(start, settings, root, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
         yield from _sessions(paths.common_dir)
@@ -107,7 +107,11 @@ def _git(start: Path) -> Iterator[Check]:
     yield Check(name="git", level=Severity.OK, detail=f"{version} ({shutil.which('git')})")
     yield Check(name="repository", level=Severity.OK, detail=str(repository.top))
     if repository.version >= MERGE_TREE_GIT:
-        yield Check(name="merge-tree", level=Severity.OK, detail="several dependencies of a story are merged")
+        yield Check(
+            name="merge-tree",
+            level=Severity.OK,
+            detail="a story with several dependencies starts from all of them, merged",
+        )
     else:
         yield Check(
             name="merge-tree",
@@ -120,18 +124,18 @@ def _git(start: Path) -> Iterator[Check]:
 def _killing() -> Check:
     if kill_level() == SUBREAPER:
         return Check(
-            name="killing", level=Severity.OK, detail="subreaper: a story's whole process tree can be ended"
+            name="killing", level=Severity.OK, detail="subreaper: a story's whole process tree can be killed"
         )
     return Check(
         name="killing",
         level=Severity.WARN,
         detail="process groups only: a daemon that leaves its group may survive its story",
-        hint="Linux with /proc mounted can end whole trees.",
+        hint="Linux with /proc mounted can kill whole process trees.",
     )
 
 
 def _sandbox() -> Check:
-    """Show which levels of enforcement the machine can do, each tried out."""
+    """Show which enforcement levels the machine supports, each of them tried out."""
     from isolation.shared_tree.levels import LEVELS
 
     supports = [(level, level.support()) for level in LEVELS.values()]
@@ -148,7 +152,7 @@ def _sandbox() -> Check:
         name="sandbox",
         level=Severity.WARN if missing else Severity.OK,
         detail="; ".join((", ".join(present), *missing)),
-        hint="a Linux kernel from 6.2 on, with user namespaces or Landlock, has them all." if missing else "",
+        hint="Linux 6.2 or newer, with user namespaces or Landlock, supports all levels." if missing else "",
     )
 
 
@@ -177,7 +181,7 @@ def _agents(settings: Settings, environ: dict[str, str]) -> Check:
         return Check(
             name="agents",
             level=Severity.WARN,
-            detail="none found on PATH; stories with a `command` of their own run all the same",
+            detail="none found on PATH; stories with a `command` of their own still run",
             hint="install claude or codex, or describe one under [agents]; `autopilot-multi init` shows how.",
         )
     signed_in = bool(own) or any(agent.sign_in for agent in installed)
@@ -185,12 +189,12 @@ def _agents(settings: Settings, environ: dict[str, str]) -> Check:
         name="agents",
         level=Severity.OK if signed_in else Severity.WARN,
         detail=", ".join(found),
-        hint="" if signed_in else "sign in to one of them, or set its key; its own help says how.",
+        hint="" if signed_in else "sign in to one of them, or set its API key; its own help explains how.",
     )
 
 
 def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Check]:
-    """Tell which of the installed agents would not work here as they are set up."""
+    """Yield the installed agents that would not work here as they are configured."""
     from isolation.git.repository import Repository
 
     described = {
@@ -201,7 +205,7 @@ def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, s
         repository = Repository.open(start)
         found = frictions(agents, repository, enforcement_of(repository, settings, root).means)
     except (IsolationError, RunnerError):
-        return  # a run with these settings is refused, in words of its own
+        return  # a run with these settings is refused, with an error of its own
     for friction in found:
         yield Check(
             name=f"agent {friction.agent}",
@@ -212,7 +216,7 @@ def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, s
 
 
 def _program(name: str) -> bool:
-    # A path with a folder is relative to the story's workspace, which is not there yet.
+    # A path with a folder is relative to the story's workspace, which does not exist yet.
     return os.sep in name or shutil.which(name) is not None
 
 
@@ -223,21 +227,23 @@ def _machine(sample: ResourceSample, settings: Settings) -> Check:
         name="machine",
         level=Severity.OK if good else Severity.WARN,
         detail=window(allowed.stories, settings.max_stories, allowed.tier, allowed.reason),
-        hint="" if good else "fewer stories or agents will run at once; close what uses the machine.",
+        hint=""
+        if good
+        else "fewer stories or agents will run in parallel; close other programs that use the machine.",
     )
 
 
 def _signals(sample: ResourceSample) -> Iterator[Check]:
-    """Show each signal of its own; what they mean together is the tier's to say."""
-    free = _words(sample.pressure_free_percent, "{:.0f} % free of pressure", " (only macOS tells)")
+    """Show each signal alone; the tier says what they mean together."""
+    free = _words(sample.pressure_free_percent, "{:.0f} % free of pressure", " (only macOS reports it)")
     stalls = {"memory": sample.memory_stall, "processor": sample.cpu_stall, "disk": sample.io_stall}
     waited = ", ".join(f"for {name} {_words(value, '{:.1f} %')}" for name, value in stalls.items())
     peers = sample.peers
     details = {
-        "memory": _words(_gigabytes(sample.memory_available), "{:.1f} GB available"),
+        "memory": _words(_gigabytes(sample.memory_available), "{:.1f} GB free"),
         "swap": _words(_gigabytes(sample.swap_used), "{:.1f} GB in use"),
         "pressure": free,
-        "load": _words(sample.load_per_cpu, "{:.2f} for each processor that may be used, last minute"),
+        "load": _words(sample.load_per_cpu, "{:.2f} per available processor, last minute"),
         "waiting": f"{waited} of the last 10 seconds",
         "other agents": _words(peers, count(peers or 0, "session") + " besides ours"),
     }
@@ -259,7 +265,7 @@ def _worktrees(paths: RepositoryPaths, settings: Settings) -> Path:
     return worktree_root(paths.common_dir, paths.top / Path(settings.worktree_root).expanduser())
 
 
-def _disk(sample: ResourceSample, place: Path) -> Check:
+def _disk(sample: ResourceSample, root: Path) -> Check:
     free, inodes = sample.disk_free, sample.inodes_free
     level = max(
         _level_of(free, scarce=_SCARCE_DISK, least=_LEAST_DISK),
@@ -269,7 +275,7 @@ def _disk(sample: ResourceSample, place: Path) -> Check:
     space = _words(_gigabytes(free), "{:.1f} GB free", " free space")
     files = _words(inodes, "room for {:,} files", " number of files")
     hint = "" if level is Severity.OK else "free some space, or set `worktree-root` to another disk."
-    return Check(name="disk", level=level, detail=f"{space}, {files}, at {place}", hint=hint)
+    return Check(name="disk", level=level, detail=f"{space}, {files}, at {root}", hint=hint)
 
 
 def _level_of(amount: int | None, *, scarce: int, least: int) -> Severity:
@@ -314,7 +320,7 @@ def _coordinator(common_dir: Path) -> Iterator[Check]:
             name="coordinator",
             level=Severity.WARN,
             detail=f"run {holder.run_id} was killed",
-            hint=f"`autopilot-multi resume {holder.run_id}` goes on with it.",
+            hint=f"continue it with `autopilot-multi resume {holder.run_id}`.",
         )
     else:
         yield Check(name="coordinator", level=Severity.OK, detail="none")
@@ -325,12 +331,12 @@ def _coordinator(common_dir: Path) -> Iterator[Check]:
             name="processes",
             level=Severity.FAIL,
             detail=f"left over from a killed run: {pids}",
-            hint=f"they end by themselves within seconds; else: kill {pids}",
+            hint=f"they exit by themselves within seconds; if not: kill {pids}",
         )
 
 
 def _sessions(common_dir: Path) -> Iterator[Check]:
-    """List who else is at work in this repository, in any of its worktrees."""
+    """List the other sessions in this repository, in any of its worktrees."""
     now = time.time()
     try:
         active = Registry(common_dir).active(now)
@@ -341,21 +347,21 @@ def _sessions(common_dir: Path) -> Iterator[Check]:
     if not active:
         yield Check(name="sessions", level=Severity.OK, detail="none")
     for entry in active:
-        told = f"{entry.who}, last heard of {span(now - entry.heartbeat)} ago"
+        detail = f"{entry.who}, last heartbeat {span(now - entry.heartbeat)} ago"
         level, hint = Severity.OK, ""
         if runs_alone(entry.mode):
-            level, hint = Severity.WARN, "until it has ended, stories ask or wait before they work."
+            level, hint = Severity.WARN, "until it has ended, stories ask or wait before they start."
         elif entry.flaw:
-            level, told, hint = (
+            level, detail, hint = (
                 Severity.WARN,
                 entry.flaw,
-                "after 15 minutes it is ignored; else remove it.",
+                "it is ignored after 15 minutes; or remove the file.",
             )
-        yield Check(name="session", level=level, detail=told, hint=hint)
+        yield Check(name="session", level=level, detail=detail, hint=hint)
 
 
 def _holders_of(path: Path) -> list[int]:
-    """Name the processes that have a file open."""
+    """Return the processes that have a file open."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -35,10 +35,10 @@ def test_every_signal_is_shown(repo: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Each has a line of its own, with its unit."""
     findings = found(repo, monkeypatch, PLENTY)
     shown = {name: finding.detail for name, finding in findings.items()}
-    assert shown["memory"] == "8.0 GB available"
+    assert shown["memory"] == "8.0 GB free"
     assert shown["swap"] == "0.5 GB in use"
     assert shown["pressure"] == "70 % free of pressure"
-    assert shown["load"] == "0.50 for each processor that may be used, last minute"
+    assert shown["load"] == "0.50 per available processor, last minute"
     assert shown["waiting"] == "for memory 0.0 %, for processor 12.3 %, for disk 1.0 % of the last 10 seconds"
     assert shown["other agents"] == "1 session besides ours"
     assert shown["disk"] == f"50.0 GB free, room for 1,234,567 files, at {repo}.worktrees"
@@ -50,10 +50,10 @@ def test_what_is_unknown_is_said_to_be(repo: Path, monkeypatch: pytest.MonkeyPat
     findings = found(repo, monkeypatch, ResourceSample())
     names = ("machine", "memory", "swap", "pressure", "load", "waiting", "other agents", "disk")
     assert {findings[name].level for name in names} == {Severity.OK}
-    assert findings["machine"].detail == "window 3 of 3 · unknown, nothing is known about this machine"
+    assert findings["machine"].detail == "3 of 3 slots · tier unknown, no signal can be read"
     for name in ("memory", "swap", "load", "other agents"):
         assert findings[name].detail == "unknown"
-    assert findings["pressure"].detail == "unknown (only macOS tells)"
+    assert findings["pressure"].detail == "unknown (only macOS reports it)"
     assert findings["waiting"].detail.count("unknown") == 3
     assert findings["disk"].detail.startswith("unknown free space, unknown number of files, at ")
 

@@ -1,4 +1,7 @@
-"""Which agent does which story; decided before anything starts, so that a bad name costs nothing."""
+"""Which agent does which story; decided before anything starts, so that a bad name costs nothing.
+
+A new agent is a new file in `known/` and one line in `_CLASSES`.
+"""
 
 import shutil
 from collections.abc import Mapping
@@ -36,7 +39,7 @@ PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent 
 
 
 def choose(story: Story, settings: Settings) -> Agent:
-    """Give the agent of one story: its command, else the agent it names, else the run's."""
+    """Return the agent of one story: its command, else the agent that it names, else the run's."""
     if story.command is not None:
         return CommandAgent()
     name = story.agent or settings.agent
@@ -53,14 +56,14 @@ def choose(story: Story, settings: Settings) -> Agent:
 
 
 def _found(story: Story, settings: Settings) -> str:
-    """Give the one agent that the user described, else the first known one that is installed."""
+    """Return the one agent that the user described, else the first known one that is installed."""
     own = sorted(name for name, agent in settings.agents.items() if agent.argv)
     if len(own) == 1:
         return own[0]
     if own:
         raise AgentError(
-            f"story {story.id} has no `command`, and several agents are configured ({', '.join(own)}): "
-            "none was chosen",
+            f"story {story.id} has no `command`, and several agents are configured ({', '.join(own)}), "
+            "but none was chosen",
             hint="name one with `agent:` in the story or with --agent.",
         )
     installed = next((name for name in KNOWN if shutil.which(name)), None)
@@ -79,7 +82,7 @@ def _require_usable(story: Story, agent: KnownAgent, described: AgentSettings) -
     name = agent.name
     if shutil.which(name, path=described.env.get("PATH")) is None:
         raise AgentError(
-            f"story {story.id}: agent '{name}' is not installed: there is no program '{name}' on PATH",
+            f"story {story.id}: agent '{name}' is not installed: no program '{name}' on PATH",
             hint=f"install it, name another agent, or say how to start it: [agents.{name}] argv = […].",
         )
     problem = agent.start_problem()
@@ -93,5 +96,5 @@ def _way_out(name: str, settings: Settings) -> str:
         return f"did you mean '{close[0]}'?"
     return (
         f'describe it in autopilot-multi.toml: [agents.{name}] argv = ["{name}", …] '
-        f"(the prompt comes on standard input), or take one of {', '.join(KNOWN)}."
+        f"(the prompt comes on standard input), or use one of {', '.join(KNOWN)}."
     )

@@ -26,12 +26,12 @@ class CommandAgent:
         return Launch(argv=job.story.command)
 
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: ARG002  a command's output is its own
-        """Find nothing: its output is not interpreted."""
+        """Return None: its output is not interpreted."""
         return None
 
 
 class TemplateAgent:
-    """Runs an argv of the user's with placeholders filled in; `events` says what its JSON lines hold."""
+    """Runs the user's argv with its placeholders filled in; `events` says what its JSON lines hold."""
 
     def __init__(self, name: str, settings: AgentSettings) -> None:
         self._name = name
@@ -42,11 +42,11 @@ class TemplateAgent:
 
     @property
     def name(self) -> str:
-        """Give the name under `[agents.NAME]`."""
+        """The name under `[agents.NAME]`."""
         return self._name
 
     def launch(self, job: AgentJob) -> Launch:
-        """Fill the placeholders of the template; braces that are none stay as they are."""
+        """Fill in the placeholders of the template; other braces stay as they are."""
         settings = self._settings
         resumes = bool(job.conversation and settings.resume)
         conversation = job.conversation if resumes else self._chosen(job)
@@ -62,12 +62,12 @@ class TemplateAgent:
         return Launch(argv=tuple(filled), env=settings.env, conversation=conversation)
 
     def _chosen(self, job: AgentJob) -> str:
-        """Name the conversation, where the program takes our word for it."""
-        told = any(_SESSION in part for part in self._settings.argv)
-        return job.session_id if told and self._settings.resume else ""
+        """Return the id of the conversation, where the program lets us choose it."""
+        named = any(_SESSION in part for part in self._settings.argv)
+        return job.session_id if named and self._settings.resume else ""
 
     def parse(self, line: bytes) -> AgentUpdate | None:
-        """Read what the user says that a line holds."""
+        """Read the keys that the user has mapped."""
         event = load(line) if self._events else None
         if event is None:
             return None

@@ -1,4 +1,4 @@
-"""From an agent's words about its service to the class of the fault. Status codes decide over words."""
+"""Classify what an agent says about a failure of its service. Status codes take precedence over words."""
 
 import re
 
@@ -63,8 +63,8 @@ _REPEATABLE = frozenset({408, 409, 425})
 
 
 def failed(words: str, *, at: float, status: int | None = None) -> Final:
-    """Give the last word of a session that failed, at this time of day."""
-    line = " ".join(words.split())[:500] or "it failed without a word"
+    """Return the final result of a session that failed at this time of day."""
+    line = " ".join(words.split())[:500] or "it failed without a message"
     fault = fault_of(line, status)
     until = 0.0
     if fault in {Fault.LIMIT, Fault.TRANSIENT}:
@@ -75,7 +75,7 @@ def failed(words: str, *, at: float, status: int | None = None) -> Final:
 
 
 def fault_of(words: str, status: int | None = None) -> Fault | None:
-    """Tell the class of a failure; None when nothing speaks for a fault of the service."""
+    """Return the class of a failure; None when nothing points to the service."""
     if status is None:
         found = _STATUS.search(words)
         status = int(found[1]) if found else None

@@ -1,6 +1,6 @@
-"""What is known of the installed agents without starting them: version and sign-in, from their files alone.
+"""What can be known about installed agents without starting them: version and sign-in, from files alone.
 
-No program is run and no service asked, so nothing here costs money or time.
+No program is run and no service is contacted, so nothing here costs money or time.
 """
 
 import json
@@ -19,7 +19,7 @@ _PARENTS = 4
 
 @frozen
 class Installed:
-    """One agent on PATH; an empty version or sign-in is unknown, and not the same as none."""
+    """One agent on PATH; an empty version or sign-in is unknown, which is not the same as none."""
 
     name: str
     path: str
@@ -28,13 +28,13 @@ class Installed:
 
     @property
     def words(self) -> str:
-        """Tell it in one phrase."""
+        """The agent in one phrase."""
         named = f"{self.name} {self.version}".rstrip()
         return f"{named} ({self.path}; {self.sign_in or 'no sign-in found'})"
 
 
 def find_installed(environ: Mapping[str, str]) -> Iterator[Installed]:
-    """Look for every known agent on PATH."""
+    """Yield every known agent that is on PATH."""
     for name, agent in KNOWN.items():
         where = shutil.which(name, path=environ.get("PATH"))
         if where:
@@ -60,7 +60,7 @@ def _version(program: Path, package: str) -> str:
 def _sign_in(ways: SignIn, environ: Mapping[str, str]) -> str:
     named = next((variable for variable in ways.variables if environ.get(variable)), "")
     if named:
-        return f"signed in by {named}"
+        return f"signed in with {named}"
     home = Path(environ.get("HOME") or "/")
     kept = next((file for file in ways.files if (home / file).is_file()), "")
-    return f"signed in by ~/{kept}" if kept else ""
+    return f"signed in with ~/{kept}" if kept else ""

@@ -1,4 +1,4 @@
-"""One line of JSON from a stranger: read without trust, and asked without surprises."""
+"""One line of untrusted JSON: no line and no missing or mistyped key raises an error."""
 
 import json
 from typing import Any
@@ -27,19 +27,19 @@ def at(found: Any, *keys: str) -> Any:
 
 
 def text(found: Any, *keys: str) -> str:
-    """Give the text under these keys, else an empty one."""
+    """Return the text under these keys, or an empty one."""
     value = at(found, *keys)
     return value if isinstance(value, str) else ""
 
 
 def whole(found: Any, *keys: str) -> int | None:
-    """Give the count under these keys, if it is one."""
+    """Return the count under these keys, if it is one."""
     value = number(found, *keys)
     return None if value is None else int(value)
 
 
 def number(found: Any, *keys: str) -> float | None:
-    """Give the amount under these keys, if it is one."""
+    """Return the amount under these keys, if it is one."""
     value = at(found, *keys)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:  # noqa: PLR2004  no real amount is larger
         return None
@@ -47,19 +47,19 @@ def number(found: Any, *keys: str) -> float | None:
 
 
 def objects(found: Any, *keys: str) -> list[dict[str, Any]]:
-    """Give the objects of the list under these keys."""
+    """Return the objects of the list under these keys."""
     value = at(found, *keys)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def last_line(words: str) -> str:
-    """Give the newest line that says something, cut to what a screen can show."""
+    """Return the last line that is not empty, cut to what a screen can show."""
     lines = words[-4096:].strip().splitlines()
     return lines[-1].strip()[:_SHOWN] if lines else ""
 
 
 def tool_line(name: str, arguments: Any) -> str:
-    """Say in one line which tool is used, and on what."""
+    """Return one line that says which tool is used, and on what."""
     for key in ("command", "cmd", "file_path", "filePath", "path", "pattern", "url", "description"):
         value = text(arguments, key)
         if value:

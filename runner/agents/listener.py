@@ -1,4 +1,4 @@
-"""Listens to a running agent: its output in, what it has told so far out."""
+"""Follows the output of a running agent, and keeps what it has reported so far."""
 
 from runner.agents import faults
 from runner.agents.protocol import Agent, Traits
@@ -9,7 +9,7 @@ _LONGEST_COMPLAINT = 500
 
 
 class OutputListener:
-    """Follows one session's output; for a program that says nothing of itself it costs nothing."""
+    """Follows one session's output; for a program whose lines carry no information it costs nothing."""
 
     def __init__(self, agent: Agent | None = None) -> None:
         self._agent = agent
@@ -20,7 +20,7 @@ class OutputListener:
         self.tally = Tally(sums=self.traits.sums)
 
     def feed(self, chunk: bytes, at: float) -> None:
-        """Take the next bytes, at a time of the caller's clock."""
+        """Process the next bytes, at a time of the caller's clock."""
         if self._agent is None or not self.traits.streams:
             return
         for line in self._lines.feed(chunk):
@@ -30,33 +30,33 @@ class OutputListener:
             self.tally.forget_tools()
 
     def end(self, at: float) -> None:
-        """Take the last line, which may lack its end."""
+        """Process the last line, which may lack a line break."""
         if self._lines.rest():
             self.feed(b"\n", at)
 
     @property
     def line(self) -> str:
-        """Give its newest message, as harmless text."""
+        """Its newest message, as text that is safe for a terminal."""
         return neutral(self.tally.message)
 
     @property
     def hopeless(self) -> bool:
-        """Tell whether it has said that it will never get through, and yet goes on trying.
+        """Whether it has reported an error that no retry can fix, and yet keeps trying.
 
-        A program of plain text is let be: what looks like its last word may be a quotation.
+        An agent that prints plain text is never judged so: what looks like its error may be a quotation.
         """
         final = self.tally.final
         return self.traits.says_end and final is not None and final.fault is Fault.PERMANENT
 
     def verdict(self, returncode: int, last_line: str, at: float) -> Final | None:
-        """Give its last word about itself; None leaves the judgement to the exit code."""
+        """Return its final result; None leaves the judgment to the exit code."""
         final = self.tally.final
         if final is None and self.traits.says_end:
             if returncode:
-                # What it printed in plain words is all that there is; a trace of its own may stand below.
+                # Plain text is all that it left; the error may be above a stack trace.
                 found = faults.failed(self._complaint or last_line, at=at)
                 return found if found.fault is not None else None
-            return Final(ok=False, words=f"it ended without its last word: {last_line}")
+            return Final(ok=False, words=f"it exited without a final result: {last_line}")
         if final is not None and not final.ok and final.fault in {Fault.LIMIT, Fault.TRANSIENT}:
             until = max(final.until, self.tally.resets_at)
             return Final(ok=False, words=final.words, fault=final.fault, until=until)

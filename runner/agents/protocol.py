@@ -1,7 +1,7 @@
-"""What the runner asks of an agent: how to start it, how to go on, and what its output says.
+"""What the runner needs from an agent: how to start it, how to resume it, and what its output means.
 
-One file an agent implements this. Whatever `parse` is given, it never raises. All agents are stopped alike,
-by their keeper: it reaches their tools too, and their conversation is on disk by then.
+`parse` never raises, whatever it is given. All agents are stopped in the same way, by their keeper: it
+reaches their tools too, and their conversation is on disk by then.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,11 @@ from runner.core.model import Story
 
 @frozen
 class AgentJob:
-    """One session to be: what an agent needs to build its command.
+    """One session to start: what an agent needs to build its command.
 
-    `conversation` is the one to go on with, empty for a new one. `git_dirs` are what a commit writes to
-    besides the workspace. `folders` are those that the story may write to where it shares the workspace with
-    others; they are there. `verify` are the commands that will judge the work, `cost` what it may spend in
-    dollars.
+    `conversation` is the one to resume, empty for a new one. `git_dirs` are what a commit writes to besides
+    the workspace. `folders` are those that the story may write to when it shares the workspace with others;
+    they exist. `verify` are the commands that will judge the work, `cost` is what it may spend in dollars.
     """
 
     story: Story
@@ -40,7 +39,7 @@ class AgentJob:
 class Launch:
     """A program to start, and what to add to its environment.
 
-    `conversation` is the name under which this session can be resumed, as far as it is known beforehand.
+    `conversation` is the id under which this session can be resumed, where it is known beforehand.
     """
 
     argv: tuple[str, ...]
@@ -50,13 +49,13 @@ class Launch:
 
 @frozen
 class Traits:
-    """How an agent's output is to be taken.
+    """How to interpret an agent's output and behavior.
 
-    `streams`: its lines say something. `says_end`: one that ends without a last word has failed.
-    `sums`: each usage is one more part. `whole_thread`: usage is that of the conversation, earlier sessions
-    included. `quiet_seconds`: for so long it may be silent in good health. `litter`: what it leaves in its
-    folder and is nobody's work, as patterns for git to ignore. `own_sandbox`: it puts its commands into one,
-    which takes mounts. `names_user`: where git's configuration names no user, it writes one.
+    `streams`: its lines carry information. `says_end`: a session that exits without a final result has
+    failed. `sums`: each usage is added to those before. `whole_thread`: usage covers the whole conversation,
+    earlier sessions included. `quiet_seconds`: how long it may be silent while it works. `litter`: what it
+    leaves in its folder that is not work, as patterns for git to ignore. `own_sandbox`: it runs its commands
+    in a sandbox that needs mounts. `names_user`: it writes a user into git's configuration if that has none.
     """
 
     streams: bool = False
@@ -74,14 +73,14 @@ class Agent(Protocol):
 
     @property
     def name(self) -> str:
-        """Give the name that people know it by."""
+        """The name that settings and people use."""
 
     @property
     def traits(self) -> Traits:
-        """Say how its output is to be taken."""
+        """How to interpret its output."""
 
     def launch(self, job: AgentJob) -> Launch:
-        """Say how to start it for this job, or how to go on with a conversation."""
+        """Return how to start it for this job, or how to resume its conversation."""
 
     def parse(self, line: bytes) -> AgentUpdate | None:
-        """Read one line of its output; None when it says nothing that matters."""
+        """Read one line of its output; None when the line says nothing that matters."""

@@ -1,4 +1,4 @@
-"""The result file that a session may leave; absent or unreadable it never fails a story."""
+"""The result file that a session may leave; a missing or unreadable one never fails a story."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -13,7 +13,7 @@ MAX_RESULT_BYTES = 1 << 20
 
 @frozen
 class Result:
-    """What a session said of itself; `status` is empty when it said nothing, `waves` are in its own words."""
+    """What a session reported; `status` is empty when it reported nothing, `waves` are copied as they are."""
 
     status: str = ""
     summary: Mapping[str, int] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Result:
 
 
 def load_result(path: Path) -> Result:
-    """Read a result file; what is wrong with it is in `complaint`."""
+    """Read a result file; `complaint` says what is wrong with it."""
     try:
         if path.stat().st_size > MAX_RESULT_BYTES:
             return Result(complaint=f"result file is larger than {MAX_RESULT_BYTES} bytes: ignored")

@@ -1,4 +1,4 @@
-"""The form of a result file. Loaded only when a session left one, since pydantic takes its time."""
+"""The schema of a result file. Imported only when a session left one, since pydantic is slow to import."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class _Part(BaseModel):
-    # Fields of a newer contract are ignored: an agent must not fail for knowing more than we do.
+    # Fields of a newer contract are ignored: an agent must not fail because it knows more than we do.
     model_config = ConfigDict(extra="ignore")
 
 
@@ -27,20 +27,20 @@ class ResultDocument(_Part):
     usage: ResultUsage = ResultUsage()
     decision: dict[str, object] = {}
     notes: str = ""
-    # Only copied into the records, so a form that we do not know must not spoil the rest.
+    # Only copied into the records, so an unknown form must not make the rest unusable.
     total_waves: object = None
     waves: object = None
 
     def count_waves(self) -> int | None:
-        """Tell how many waves there were: as it says, or as it lists them."""
-        for told in (self.total_waves, self.waves):
-            if isinstance(told, int) and not isinstance(told, bool):
-                return told
+        """Return how many waves it reports, as a number or as a list."""
+        for reported in (self.total_waves, self.waves):
+            if isinstance(reported, int) and not isinstance(reported, bool):
+                return reported
         return len(self.waves) if isinstance(self.waves, list) else None
 
 
 def problem_of(error: ValueError) -> str:
-    """Say in one line what is wrong, and where."""
+    """Return one line that says what is wrong, and where."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False)[0]

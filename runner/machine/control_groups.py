@@ -1,8 +1,8 @@
 """What the control groups above this process allow it: memory, swap, processors, and how they stall.
 
-Both versions count, also side by side. Where their files are is read from `/proc/self/mountinfo`,
+Both versions count, even side by side. The location of their files is read from `/proc/self/mountinfo`,
 never assumed: in a container the mount often begins at the container's own group. A limit anywhere
-above the process holds for it. What is absent, unlimited or cannot be understood restricts nothing.
+above the process applies to it. What is missing, unlimited or cannot be understood restricts nothing.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from isolation.frozen import frozen
 
 _UNLIMITED = 1 << 60
-"""Version 1 has no word for it, only a number that no machine has."""
+"""Version 1 has no word for it, only a number beyond any machine."""
 _STALL = re.compile(rb"^some avg10=(\d{1,3}(?:\.\d{1,9})?)\s", re.MULTILINE)
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 _MOST_DIGITS = 20
@@ -28,13 +28,13 @@ class ControlGroups:
     cpu: tuple[Path, ...] = ()
 
     def load_memory_left(self) -> int | None:
-        """Give the least that any group still allows; None without a limit."""
+        """Return the least memory that any group still allows; None without a limit."""
         left = [_left(group, ("memory.max", "memory.high"), "memory.current") for group in self.unified]
         left += [_left(group, ("memory.limit_in_bytes",), "memory.usage_in_bytes") for group in self.memory]
         return min((value for value in left if value is not None), default=None)
 
     def load_swap_used(self) -> int | None:
-        """Give the most swap that is in use in any group with a limit on it; None without one."""
+        """Return the most swap in use in any group that limits it; None without a limit."""
         used = [
             _number(group / "memory.swap.current")
             for group in self.unified
@@ -48,7 +48,7 @@ class ControlGroups:
         return max((value for value in used if value is not None), default=None)
 
     def load_processors(self) -> float | None:
-        """Give the least processor time a second that any group allows; None without a quota."""
+        """Return the least processor time per second that any group allows; None without a quota."""
         quotas = [_read(group / "cpu.max").split() for group in self.unified]
         quotas += [
             [_read(group / "cpu.cfs_quota_us").strip(), _read(group / "cpu.cfs_period_us").strip()]
@@ -57,7 +57,7 @@ class ControlGroups:
         return min((share for quota in quotas if (share := _share(quota)) is not None), default=None)
 
     def load_stall(self, resource: str) -> float | None:
-        """Give the worst share of time, in percent, in which a group waited for a resource."""
+        """Return the worst share of time, in percent, in which a group waited for a resource."""
         stalls = [stall_of(group / f"{resource}.pressure") for group in self.unified]
         return max((value for value in stalls if value is not None), default=None)
 
@@ -67,8 +67,8 @@ def load_control_groups(proc: Path) -> ControlGroups:
     names = _own_names(proc)
     found: dict[str, dict[Path, None]] = {"": {}, "memory": {}, "cpu": {}}
     for line in _text(proc / "self/mountinfo").splitlines():
-        place, _, kind = line.partition(" - cgroup")
-        fields, options = place.split(), kind.rpartition(" ")[2].split(",")
+        location, _, kind = line.partition(" - cgroup")
+        fields, options = location.split(), kind.rpartition(" ")[2].split(",")
         if not kind or len(fields) < 5:  # noqa: PLR2004  id, parent, device, root and mount point
             continue
         root, mount = (_unescaped(field) for field in fields[3:5])
@@ -97,10 +97,10 @@ def _own_names(proc: Path) -> dict[str, str]:
 
 
 def _ancestors(mount: Path, root: str, name: str) -> Iterator[Path]:
-    """Give the group and all above it that this mount shows.
+    """Yield the group and all groups above it that this mount shows.
 
-    A name, or a root, with `..` lies outside of our namespace. The mount itself is then all that can
-    be told; it is the container's own group, or one above it.
+    A name or a root with `..` is outside of our namespace. The mount itself is then all that can be
+    known; it is the container's own group, or one above it.
     """
     group, top = PurePosixPath(name), PurePosixPath(root)
     if ".." in group.parts or ".." in top.parts:
@@ -112,15 +112,15 @@ def _ancestors(mount: Path, root: str, name: str) -> Iterator[Path]:
 
 
 def _left(group: Path, limits: tuple[str, ...], usage: str) -> int | None:
-    """Give a group's limit less what it cannot give back; None when it has no limit.
+    """Return a group's limit minus what it cannot release; None when it has no limit.
 
-    Page cache that nobody used lately goes at once when memory is wanted, so it counts as free.
+    Page cache that was not used lately is released as soon as memory is needed, so it counts as free.
     """
     known = [limit for name in limits if (limit := _limit(group / name)) is not None]
     used = _number(group / usage)
     if not known or used is None:
         return None
-    # Version 1 has the figure of the whole tree under another name.
+    # Version 1 keeps the figure for the whole tree under another name.
     cache = _stat(group, "total_inactive_file") or _stat(group, "inactive_file") or 0
     return max(0, min(known) - max(0, used - cache))
 
@@ -162,7 +162,7 @@ def _text(path: Path) -> str:
 
 
 def _unescaped(field: str) -> str:
-    """Undo how the kernel writes blanks and the like in a path."""
+    """Undo the kernel's escapes for blanks and the like in a path."""
     return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), field)
 
 

@@ -1,8 +1,8 @@
-"""Who else is at work on this machine: agent sessions that are not ours.
+"""Which other agent sessions are running on this machine.
 
-Ours is everything below this process. A keeper adopts the orphans of its session, so nothing that a
+Everything below this process is ours. A keeper adopts the orphans of its session, so nothing that a
 story started can leave that tree. Command lines are read only of processes that could be a peer: not
-of kernel threads, of the dead, or of our own.
+of kernel threads, dead processes or our own.
 """
 
 import os
@@ -16,7 +16,7 @@ from runner.core.limits.agent_sessions import AgentProgram, below, is_agent, ses
 _KERNEL_THREAD = 0x00200000
 _DEAD = (b"Z", b"X")
 _STAT_BYTES, _COMMAND_LINE_BYTES = 1024, 4096
-"""Enough for the numbers that count, and for a program with its script."""
+"""Enough for the numbers that matter, and for a program with its script."""
 
 
 @frozen
@@ -29,7 +29,7 @@ class _ProcessTable:
 
 
 def find_peers(proc: Path, programs: Sequence[AgentProgram]) -> set[int] | None:
-    """Give the process each foreign agent session begins with; None where nobody can be seen."""
+    """Return the first process of each other agent session; None where processes cannot be listed."""
     table = _of_procfs(str(proc)) or _of_psutil()
     if table is None:
         return None
@@ -40,7 +40,7 @@ def find_peers(proc: Path, programs: Sequence[AgentProgram]) -> set[int] | None:
 
 
 def _of_procfs(proc: str) -> _ProcessTable | None:
-    """Read procfs by hand: a third of what psutil takes for the same."""
+    """Read procfs by hand, which takes a third of the time that psutil does."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     try:
@@ -80,7 +80,7 @@ def _of_psutil() -> _ProcessTable | None:
         import psutil
 
         seen = {process.pid: process.info for process in psutil.process_iter(["ppid", "name", "cmdline"])}
-    except Exception:  # noqa: BLE001  whatever psutil meets on a strange machine, the signal is unknown
+    except Exception:  # noqa: BLE001  whatever goes wrong in psutil, the signal is unknown
         return None
     return _ProcessTable(
         parents={pid: info["ppid"] or 0 for pid, info in seen.items()},

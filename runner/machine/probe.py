@@ -1,6 +1,6 @@
 """What the machine has right now, as one sample; a signal that cannot be read is None, never a guess.
 
-Where the host and the control groups above this process disagree, the worse counts: a container's
+Where the host and the control groups above this process disagree, the worse value counts: a container's
 limit is a limit, and a stall is a stall. The disk is the one that holds the given path, which need
 not exist yet.
 """
@@ -20,14 +20,14 @@ from runner.machine.peers import find_peers
 
 PROC = Path("/proc")
 PEERS_SECONDS = 5.0
-"""A look at every process costs more than all other signals; others come and go slowly."""
+"""Listing every process costs more than all other signals, and other sessions come and go slowly."""
 
 _Number = TypeVar("_Number", int, float)
 _MOST_PERCENT = 100
 
 
 class Probe:
-    """Takes samples of this machine, and keeps its last count of the peers for a while."""
+    """Takes samples of this machine, and keeps its last count of other agent sessions for a while."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ def sample(path: Path, programs: Sequence[AgentProgram]) -> ResourceSample:
 
 
 def _pressure_free_percent() -> float | None:
-    """Give how much memory is free of pressure; only macOS says."""
+    """Return how much memory is free of pressure; only macOS reports it."""
     return ask_macos() if sys.platform == "darwin" else None
 
 
 def ask_macos() -> float | None:
-    """Ask the kernel of macOS for its free percentage of memory."""
+    """Ask the macOS kernel for its percentage of free memory."""
     import ctypes
 
     level, size = ctypes.c_int(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
@@ -101,7 +101,7 @@ def _host_memory() -> int | None:
         import psutil
 
         return int(psutil.virtual_memory().available)
-    except Exception:  # noqa: BLE001  whatever psutil meets on a strange machine, the signal is unknown
+    except Exception:  # noqa: BLE001  whatever goes wrong in psutil, the signal is unknown
         return None
 
 
@@ -110,7 +110,7 @@ def _host_swap() -> int | None:
         import psutil
 
         with warnings.catch_warnings():
-            # psutil warns when counters that nobody here asks for are missing.
+            # psutil warns about missing counters that are not used here.
             warnings.simplefilter("ignore")
             return int(psutil.swap_memory().used)
     except Exception:  # noqa: BLE001  as above
@@ -118,21 +118,21 @@ def _host_swap() -> int | None:
 
 
 def _disk(path: Path) -> tuple[int | None, int | None]:
-    """Give free bytes and free inodes for a path, or for its nearest parent that exists."""
-    for place in (path, *path.parents):
+    """Return free bytes and free inodes for a path, or for its nearest parent that exists."""
+    for folder in (path, *path.parents):
         try:
-            found = os.statvfs(place)
+            found = os.statvfs(folder)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:
             break
-        # A file system without a fixed number of inodes, such as btrfs, says that it has none at all.
+        # A file system without a fixed number of inodes, such as btrfs, reports none at all.
         return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
     return None, None
 
 
 def _load_per_cpu(groups: ControlGroups) -> float | None:
-    """Share the load of the last minute among the processors that this process may use."""
+    """Divide the load of the last minute by the processors that this process may use."""
     processors = _least((_processors(), groups.load_processors()))
     try:
         return os.getloadavg()[0] / processors if processors else None

@@ -1,9 +1,9 @@
 """The live sessions of a repository family: one small file for each, with a heartbeat.
 
-Whoever works in any worktree of the repository writes its own file and nobody else's, by a rename, so
-that any number may write at once. An entry counts while its heartbeat is young and its process, where
-that can be told, lives. What cannot be read counts by the age of its file, so nothing blocks for ever.
-Looking changes nothing; only `sweep` removes, and only what is long dead.
+A session in any worktree of the repository writes its own file and no other, by a rename, so that any
+number of them may write at the same time. An entry counts while its heartbeat is recent and its process,
+where that can be checked, is alive. A file that cannot be read counts by its age, so nothing blocks forever.
+Reading changes nothing; only `sweep` removes entries, and only those that are long dead.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from runner.core.text.names import one_line
 from runner.core.text.screen import shorten
 
 PEER_SECONDS = 15 * 60
-"""An entry whose heartbeat is older is no peer any more."""
+"""An entry whose heartbeat is older no longer counts."""
 
 SWEEP_SECONDS = 60 * 60
 """An entry that is older than this is removed."""
@@ -41,9 +41,9 @@ _LONGEST_TEXT = 200
 
 @frozen
 class SessionEntry:
-    """One live session. `pid` is the process that vouches for it; 0 and empty texts are unknown.
+    """One live session. `pid` is the process that keeps it alive; 0 and empty texts are unknown.
 
-    `flaw` says why the file could not be read; the entry then is a stand-in, aged by its file.
+    `flaw` says why the file could not be read; the entry is then a stand-in, as old as its file.
     """
 
     session_id: str
@@ -61,7 +61,7 @@ class SessionEntry:
 
     @property
     def who(self) -> str:
-        """Name the session for people."""
+        """The session in words."""
         story = f" of story {self.story_id}" if self.story_id else ""
         process = f"pid {self.pid}" if self.pid else "process unknown"
         where = f"{process} on {self.host}" if self.host else process
@@ -86,7 +86,7 @@ class Registry:
     def entry(
         self, name: str, *, mode: str, now: float, run_id: str = "", story_id: str = "", branch: str = ""
     ) -> SessionEntry:
-        """Describe the session of that id, for which this process vouches."""
+        """Describe the session of that id, which lives as long as this process."""
         stat = load_stat(os.getpid())
         return SessionEntry(
             session_id=name,
@@ -103,13 +103,13 @@ class Registry:
         )
 
     def active(self, now: float, *, but: str = "") -> tuple[SessionEntry, ...]:
-        """Give the sessions that are at work, `but` those of one run; an `OSError` when none can be read."""
+        """Return the active sessions, except those of the run `but`; `OSError` when they cannot be listed."""
         boot = boot_id()
         young = [found.entry for found in self._found(now, but=but) if found.age <= PEER_SECONDS]
         return tuple(sorted((one for one in young if not _gone(one, boot)), key=lambda one: one.session_id))
 
     def write(self, entry: SessionEntry) -> None:
-        """Write or renew an entry; fields that others added stay. Another session's file is refused."""
+        """Write or renew an entry and keep fields that others added; refuse another session's file."""
         path = self._path(entry.session_id)
         self._folder.mkdir(parents=True, exist_ok=True)
         before = _load_values(path)
@@ -119,15 +119,15 @@ class Registry:
         replace_file(path, json.dumps(values, indent=2).encode() + b"\n", durable=False)
 
     def withdraw(self, entry: SessionEntry) -> None:
-        """Remove an entry; again is harmless, and another session's file stays."""
+        """Remove an entry; repeating it is harmless, and another session's file stays."""
         path = self._path(entry.session_id)
         if _is_of(_load_values(path), entry):
             path.unlink(missing_ok=True)
 
     def sweep(self, now: float) -> None:
-        """Remove what is long dead, and what a killed writer left half-written."""
+        """Remove what is long dead, and what a killed writer left half written."""
         for found in self._found(now):
-            # A session that woke up just now and renewed its file has a new one a beat later.
+            # A session that wakes up just now loses its file, and writes it again with the next heartbeat.
             if found.age > SWEEP_SECONDS:
                 found.path.unlink(missing_ok=True)
         for path, modified in self._files(".tmp"):
@@ -145,14 +145,14 @@ class Registry:
             try:
                 entry = _from_json(_load(path), now)
             except FileNotFoundError:
-                continue  # it was withdrawn meanwhile
+                continue  # withdrawn in the meantime
             except (OSError, ValueError, RecursionError) as error:
                 entry = _stand_in(path, modified, error)
-            # A file from the future is as strange as an old one.
+            # A file from the future is as suspect as an old one.
             yield _Found(path=path, entry=entry, age=abs(now - entry.heartbeat))
 
     def _files(self, suffix: str) -> list[tuple[Path, float]]:
-        """List the plain files of a kind; links, pipes and folders are nobody's entry."""
+        """List the regular files with a suffix; links, pipes and folders are no entries."""
         found = []
         try:
             with os.scandir(self._folder) as entries:
@@ -168,7 +168,7 @@ class Registry:
 
 
 def file_name(session_id: str) -> str:
-    """Give the name of a session's file: one part of a path, whatever the id holds."""
+    """Return the name of a session's file: a single path component, whatever the id contains."""
     name = quote(session_id, safe="", errors="surrogatepass")
     if len(name) > _LONGEST_NAME:
         digest = hashlib.sha256(session_id.encode(errors="surrogatepass")).hexdigest()[:16]
@@ -177,7 +177,7 @@ def file_name(session_id: str) -> str:
 
 
 def _load(path: Path) -> Any:
-    """Read one file, within reason; what is no JSON is a ValueError."""
+    """Read one file of limited size; raise ValueError when it is not JSON."""
     with path.open("rb") as file:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
@@ -186,7 +186,7 @@ def _load(path: Path) -> Any:
 
 
 def _load_values(path: Path) -> dict[str, Any] | None:
-    """Read the fields of a file; None when it is absent, or holds none."""
+    """Read the fields of a file; None when it is missing, or holds none."""
     try:
         values = _load(path)
     except (FileNotFoundError, ValueError, RecursionError):
@@ -195,7 +195,7 @@ def _load_values(path: Path) -> dict[str, Any] | None:
 
 
 def _is_of(values: dict[str, Any] | None, entry: SessionEntry) -> bool:
-    """Tell whether a file is free for an entry, or is its own from before a crash."""
+    """Return whether a file is free for an entry, or is its own from before a crash."""
     return values is None or (values.get("session_id"), values.get("run_id")) == (
         entry.session_id,
         entry.run_id,
@@ -209,15 +209,15 @@ def _to_json(entry: SessionEntry) -> dict[str, Any]:
 
 
 def _from_json(values: Any, now: float) -> SessionEntry:
-    """Read an entry; one that says too little to be one is a ValueError that says what is missing."""
+    """Read an entry; raise ValueError, with what is missing, when it says too little."""
     if not isinstance(values, dict):
-        raise ValueError("it holds no JSON object")  # noqa: TRY004  for the reader of the file it is a value
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  for the reader of the file it is a value
     for name in ("session_id", "mode", "heartbeat"):
         if not isinstance(values.get(name), str):
             raise ValueError(f"it has no text under {name}")  # noqa: TRY004  as above
     heartbeat = _instant(values["heartbeat"])
     if heartbeat > now + _AHEAD:
-        raise ValueError("its heartbeat lies in the future")
+        raise ValueError("its heartbeat is in the future")
     return SessionEntry(
         session_id=_text(values, "session_id"),
         mode=_text(values, "mode"),
@@ -238,11 +238,11 @@ def _instant(text: str) -> float:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
-        raise ValueError("its heartbeat is no instant") from error
+        raise ValueError("its heartbeat is not a timestamp") from error
 
 
 def _text(values: dict[str, Any], name: str) -> str:
-    # Others wrote it, and people will see it.
+    # Written by others, and shown on a terminal.
     value = values.get(name)
     return shorten(one_line(value), _LONGEST_TEXT) if isinstance(value, str) else ""
 
@@ -258,19 +258,19 @@ def _stand_in(path: Path, modified: float, error: Exception) -> SessionEntry:
         session_id=one_line(unquote(path.name.removesuffix(SUFFIX), errors="replace")),
         mode=UNKNOWN_MODE,
         heartbeat=modified,
-        flaw=f"{path} cannot be read ({one_line(reason)}); while young it is a session of unknown mode",
+        flaw=f"{path} cannot be read ({one_line(reason)}); it counts as a session of unknown mode",
     )
 
 
 def _gone(entry: SessionEntry, boot: str) -> bool:
-    """Tell for certain that the process behind an entry has ended; of other hosts and boots nobody can."""
+    """Return whether the process of an entry has certainly ended; on other hosts and boots it is unknown."""
     if not entry.pid or (entry.host, entry.boot_id) != (os.uname().nodename, boot):
         return False
     stat = load_stat(entry.pid)
     if stat is not None:
         return not stat.alive or entry.start_ticks not in {0, stat.started}
     try:
-        os.kill(entry.pid, 0)  # asks whether it is there; nothing is sent
+        os.kill(entry.pid, 0)  # only checks that it exists; no signal is sent
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:

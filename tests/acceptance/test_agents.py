@@ -185,7 +185,7 @@ def test_an_end_without_a_last_word_is_a_failed_attempt(actors: Actors) -> None:
     assert (ran.code, ran.story("a")["attempt"]) == (0, 2), ran.err
     first, second = actors.calls("a")
     assert second[second.index("--resume") + 1] == first[first.index("--session-id") + 1]
-    assert "without its last word" in ran.err
+    assert "without a final result" in ran.err
 
 
 def test_a_service_that_fails_costs_no_attempt(actors: Actors) -> None:

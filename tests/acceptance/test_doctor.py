@@ -62,7 +62,7 @@ def test_agents_are_found_on_the_path(repo: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("OPENAI_API_KEY", "sk-something-of-a-key")
     found = checks(repo)["agents"]
     assert found["level"] == "ok"
-    assert f"codex 1.2.3 ({agent}; signed in by OPENAI_API_KEY)" in found["detail"]
+    assert f"codex 1.2.3 ({agent}; signed in with OPENAI_API_KEY)" in found["detail"]
     (repo / "autopilot-multi.toml").write_text('[agents.mine]\nargv = ["no-such-program"]\n')
     assert (checks(repo)["agents"]["level"], "mine" in checks(repo)["agents"]["detail"]) == ("warn", True)
 
@@ -76,7 +76,7 @@ def test_journal_and_coordinator_are_told(repo: Path) -> None:
         assert f"run {RUN}, pid" in checks(repo)["coordinator"]["detail"]
     killed = checks(repo)["coordinator"]
     assert killed["level"] == "warn"
-    assert killed["hint"] == f"`autopilot-multi resume {RUN}` goes on with it."
+    assert killed["hint"] == f"continue it with `autopilot-multi resume {RUN}`."
 
 
 def test_damage_inside_the_journal_is_found(repo: Path) -> None:

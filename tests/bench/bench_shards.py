@@ -57,7 +57,7 @@ def events_of(story: Story, run_id: RunId, base: str) -> list[ev.Event]:
     )
     bodies: list[ev.Body] = [
         started,
-        ev.WindowChanged(window=1, tier="green", reason="12.1 GB available"),
+        ev.WindowChanged(window=1, tier="green", reason="12.1 GB free"),
         ev.StoryStarted(story_id=name),
         ev.WorkspacePlanned(story_id=name, branch=branch, path=f"/srv/{name}"),
         ev.WorkspaceOpened(story_id=name, branch=branch, path=f"/srv/{name}", base=base, head=base),

@@ -281,11 +281,11 @@ def test_window_notes_and_end_are_the_runs_own() -> None:
     """Events without a story change the run and no story."""
     quiet = folded()
     run = folded(
-        ev.WindowChanged(window=1, tier="critical", reason="1.0 GB available"),
+        ev.WindowChanged(window=1, tier="critical", reason="1.0 GB free"),
         ev.Noted(message="look", story_id=A),
         ev.RunEnded(exit_code=4),
     )
-    assert (run.window, run.tier, run.tier_reason) == (1, Tier.CRITICAL, "1.0 GB available")
+    assert (run.window, run.tier, run.tier_reason) == (1, Tier.CRITICAL, "1.0 GB free")
     assert [(note.at, note.story_id, note.message) for note in run.notes] == [(12.0, "a", "look")]
     assert (run.ended, run.exit_code) == (True, 4)
     assert run.stories == quiet.stories

@@ -133,7 +133,7 @@ def test_a_story_that_runs_alone_and_is_not_ready_holds_nobody_up() -> None:
     stories = (story("a"), story("b", "a", mode="housekeeping"), story("c"))
     assert ask(*stories).start == ("a", "c")
     full = ask(story("a"), story("b", mode="housekeeping"), window=0)
-    assert full.waiting_for[StoryId("b")] == "waits for a place in the window (0 of 0 running)"
+    assert full.waiting_for[StoryId("b")] == "waits for a free slot (0 of 0 running)"
 
 
 def test_nobody_is_alone_beside_a_story_that_still_tidies_up() -> None:
@@ -171,7 +171,7 @@ def test_the_first_of_the_order_take_the_free_places() -> None:
     """Acceptance 27: with two places and one running, one more starts: the first."""
     decision = ask(story("a"), story("b"), story("c"), window=2, a=Status.RUNNING)
     assert decision.start == ("b",)
-    assert decision.waiting_for == {"c": "waits for a place in the window (2 of 2 running)"}
+    assert decision.waiting_for == {"c": "waits for a free slot (2 of 2 running)"}
 
 
 def test_a_window_that_fell_starts_nothing_and_evicts_nobody() -> None:
@@ -179,7 +179,7 @@ def test_a_window_that_fell_starts_nothing_and_evicts_nobody() -> None:
     stories = (story("a"), story("b"), story("c"), story("d"))
     decision = ask(*stories, window=1, a=Status.RUNNING, b=Status.RUNNING, c=Status.RUNNING)
     assert decision.start == ()
-    assert decision.waiting_for == {"d": "waits for a place in the window (3 of 1 running)"}
+    assert decision.waiting_for == {"d": "waits for a free slot (3 of 1 running)"}
 
 
 def test_a_story_that_became_ready_is_queued_and_may_start_at_once() -> None:

@@ -139,18 +139,18 @@ def test_nothing_known_is_a_tier_of_its_own_and_holds_nothing_back() -> None:
     """Acceptance 43: every signal unknown runs, and is marked unknown."""
     verdict = evaluate(ResourceSample(), TABLE)
     assert verdict.tier is Tier.UNKNOWN
-    assert verdict.reason == "nothing is known about this machine"
+    assert verdict.reason == "no signal can be read"
     assert ceiling(verdict.tier, Settings(max_stories=7)) == 7
 
 
 @pytest.mark.parametrize(
     ("signals", "reason"),
     [
-        (sample(memory=3.19), "3.1 GB available"),
-        (sample(memory=5.999), "5.9 GB available"),
+        (sample(memory=3.19), "3.1 GB free"),
+        (sample(memory=5.999), "5.9 GB free"),
         (sample(memory=8, swap=1.5), "1.5 GB of swap in use"),
-        (sample(memory=5, swap=1.5, peers=1), "5.0 GB available, 1.5 GB of swap in use"),
-        (sample(memory=8, swap=0, peers=1), "8.0 GB available"),
+        (sample(memory=5, swap=1.5, peers=1), "5.0 GB free, 1.5 GB of swap in use"),
+        (sample(memory=8, swap=0, peers=1), "8.0 GB free"),
         (sample(peers=1), "1 other agent session"),
         (sample(pressure=12.5), "12.5 % free of pressure"),
         (ResourceSample(disk_free=int(1.59 * GB)), "1.5 GB of disk free"),
@@ -158,7 +158,7 @@ def test_nothing_known_is_a_tier_of_its_own_and_holds_nothing_back() -> None:
         (ResourceSample(memory_stall=10.01), "10.1 % of the time waiting for memory"),
         (ResourceSample(cpu_stall=99), "99.0 % of the time waiting for the processor"),
         (ResourceSample(io_stall=99), "99.0 % of the time waiting for the disk"),
-        (ResourceSample(load_per_cpu=7.25), "load 7.3 a processor"),
+        (ResourceSample(load_per_cpu=7.25), "load 7.3 per processor"),
     ],
 )
 def test_the_reason_names_the_signals_that_decided(signals: ResourceSample, reason: str) -> None:

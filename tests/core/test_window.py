@@ -55,21 +55,21 @@ def test_it_rises_only_as_far_as_all_recent_looks_allowed() -> None:
 
 def test_the_tier_is_told_by_the_same_rule() -> None:
     """Worse at once; better once it has held, with the reason of the tier that is told."""
-    low, high = allows(2, Tier.DEGRADED, "3.9 GB available"), allows(3, Tier.GREEN, "6.1 GB available")
+    low, high = allows(2, Tier.DEGRADED, "3.9 GB free"), allows(3, Tier.GREEN, "6.1 GB free")
     told = [(window.stories, window.tier, window.reason) for window in windows(high, low, high, high, high)]
     assert told == [
-        (3, Tier.GREEN, "6.1 GB available"),
-        (2, Tier.DEGRADED, "3.9 GB available"),
-        (2, Tier.DEGRADED, "3.9 GB available"),
-        (2, Tier.DEGRADED, "3.9 GB available"),
-        (3, Tier.GREEN, "6.1 GB available"),
+        (3, Tier.GREEN, "6.1 GB free"),
+        (2, Tier.DEGRADED, "3.9 GB free"),
+        (2, Tier.DEGRADED, "3.9 GB free"),
+        (2, Tier.DEGRADED, "3.9 GB free"),
+        (3, Tier.GREEN, "6.1 GB free"),
     ]
 
 
 def test_a_window_on_its_way_up_says_where_to() -> None:
     """Otherwise a green machine with a small window would look like a mistake."""
-    (*_, last) = windows(allows(1, Tier.CRITICAL), *[allows(8, reason="9.0 GB available")] * HOLD)
-    assert (last.stories, last.tier, last.reason) == (2, Tier.GREEN, "9.0 GB available, rising to 8")
+    (*_, last) = windows(allows(1, Tier.CRITICAL), *[allows(8, reason="9.0 GB free")] * HOLD)
+    assert (last.stories, last.tier, last.reason) == (2, Tier.GREEN, "9.0 GB free, rising to 8")
 
 
 LIMITS = st.lists(
@@ -123,18 +123,18 @@ def test_a_limit_that_stays_is_reached(limits: list[Limit], stories: int) -> Non
 @pytest.mark.parametrize(
     ("sample", "wanted", "stories", "reason"),
     [
-        (memory(12), needs(0.5), 8, "12.0 GB available"),
-        (memory(3.1), needs(0.5), 2, "3.1 GB available"),
-        (memory(8), needs(1.5), 4, "1.5 GB a story, 8.0 GB available"),
-        (memory(4.9), needs(1.5, 1.5, 1.5), 3, "1.5 GB a story, 4.9 GB available"),
-        (memory(8), needs(1.5, 0, 0), 4, "1.5 GB a story, 8.0 GB available"),
-        (memory(8), needs(1.5, 0.5, 1.0), 5, "1.5 GB a story, 8.0 GB available"),
-        (memory(7.9), needs(1.5, 0, 1.5, 1.5), 5, "1.5 GB a story, 7.9 GB available"),
-        (memory(6.5), needs(20), 1, "20.0 GB a story, 6.5 GB available"),
-        (memory(6.5), needs(4, 4, 0, 0), 2, "4.0 GB a story, 6.5 GB available"),
-        (memory(1.5), needs(1.5, 1.5), 1, "1.5 GB available"),
-        (memory(12), Needs(), 8, "12.0 GB available"),
-        (ResourceSample(), needs(20), 8, "nothing is known about this machine"),
+        (memory(12), needs(0.5), 8, "12.0 GB free"),
+        (memory(3.1), needs(0.5), 2, "3.1 GB free"),
+        (memory(8), needs(1.5), 4, "1.5 GB per story, 8.0 GB free"),
+        (memory(4.9), needs(1.5, 1.5, 1.5), 3, "1.5 GB per story, 4.9 GB free"),
+        (memory(8), needs(1.5, 0, 0), 4, "1.5 GB per story, 8.0 GB free"),
+        (memory(8), needs(1.5, 0.5, 1.0), 5, "1.5 GB per story, 8.0 GB free"),
+        (memory(7.9), needs(1.5, 0, 1.5, 1.5), 5, "1.5 GB per story, 7.9 GB free"),
+        (memory(6.5), needs(20), 1, "20.0 GB per story, 6.5 GB free"),
+        (memory(6.5), needs(4, 4, 0, 0), 2, "4.0 GB per story, 6.5 GB free"),
+        (memory(1.5), needs(1.5, 1.5), 1, "1.5 GB free"),
+        (memory(12), Needs(), 8, "12.0 GB free"),
+        (ResourceSample(), needs(20), 8, "no signal can be read"),
         (ResourceSample(peers=0), needs(20, 20), 8, "0 other agent sessions"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_run_that_has_not_begun_counts_with_the_setting() -> None:
 def test_a_fixed_window_does_not_follow() -> None:
     """The machine may say what it wants: only the tier is told."""
     told = limit(memory(0.1), needs(9, 9), Settings(max_stories=8, window="fixed"))
-    assert (told.stories, told.tier, told.reason) == (8, Tier.CRITICAL, "0.1 GB available, fixed")
+    assert (told.stories, told.tier, told.reason) == (8, Tier.CRITICAL, "0.1 GB free, fixed")
 
 
 @given(

@@ -20,7 +20,7 @@ UNLIMITED = 9223372036854771712
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MachineFiles:
-    """Give a machine of files with 16 GB available, 1 GB of swap in use, 8 processors and load 2."""
+    """Give a machine of files with 16 GB free, 1 GB of swap in use, 8 processors and load 2."""
 
     class Memory:
         available = 16 * GB

@@ -160,7 +160,7 @@ def mixed_events(run: RunId = RUN) -> list[ev.Event]:
             ("ui-4", ["docs-2"]),
             run=run,
         ),
-        event(0.1, ev.WindowChanged(window=3, tier="green", reason="12.1 GB available"), run),
+        event(0.1, ev.WindowChanged(window=3, tier="green", reason="12.1 GB free"), run),
         *working("api-3", 1, run=run),
         *working("checkout-17", 1.5, run=run),
         *done("api-3", 13.3, run=run),

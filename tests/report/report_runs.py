@@ -120,10 +120,10 @@ def report_material(stories: int = 12, *, log: bytes = b"", kinds: Sequence[str]
     body = sorted((event for part in parts for event in part), key=lambda event: event.at)
     end = max(event.at for event in body) - START
     windows = [
-        _at(0.1, ev.WindowChanged(window=4, tier="green", reason="12.1 GB available")),
-        _at(end * 0.35, ev.WindowChanged(window=3, tier="warn", reason=f"5.1 GB available {NASTY}")),
-        _at(end * 0.5, ev.WindowChanged(window=2, tier="degraded", reason="3.0 GB available")),
-        _at(end * 0.62, ev.WindowChanged(window=4, tier="green", reason="9.1 GB available")),
+        _at(0.1, ev.WindowChanged(window=4, tier="green", reason="12.1 GB free")),
+        _at(end * 0.35, ev.WindowChanged(window=3, tier="warn", reason=f"5.1 GB free {NASTY}")),
+        _at(end * 0.5, ev.WindowChanged(window=2, tier="degraded", reason="3.0 GB free")),
+        _at(end * 0.62, ev.WindowChanged(window=4, tier="green", reason="9.1 GB free")),
     ]
     notes = [_at(1, ev.Noted(message=f"no git identity: committing as autopilot-multi {NASTY}"))]
     events = [_at(0, started), *windows, *notes, *body, _at(end + 2, ev.RunEnded(exit_code=4))]

@@ -45,7 +45,7 @@ def test_whole_picture_at_80_columns() -> None:
     assert lines[0] == "autopilot-multi · run 20260102-120311-ab12" + " " * 34 + "2:00"
     assert lines[1].endswith("  3 of 6 finished")
     assert lines[2:] == [
-        "1 running · window 3 of 3 · green, 12.1 GB available",
+        "1 running · 3 of 3 slots · machine OK, 12.1 GB free",
         "",
         "✓ api-3        done     1 of 4  0:12  autopilot/api-3: 2 commits, verified",
         "✗ checkout-17  failed   4 of 4  0:45  verify failed: `pytest -q services/paymen…",

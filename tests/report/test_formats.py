@@ -100,7 +100,7 @@ class TestHtml:
             "services/payments/client.py",
             "git merge autopilot/done-0",
             "12.9k tokens, $0.21",
-            "tier degraded, window 2: 3.0 GB available",
+            "tier degraded, window 2: 3.0 GB free",
             "exit code",
         ):
             assert text in told, text

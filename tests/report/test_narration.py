@@ -63,8 +63,8 @@ def test_whole_run_is_told() -> None:
     ("body", "line"),
     [
         (
-            ev.WindowChanged(window=2, tier="warn", reason="5.1 GB available"),
-            "window 2 of 3 · warn, 5.1 GB available",
+            ev.WindowChanged(window=2, tier="warn", reason="5.1 GB free"),
+            "2 of 3 slots · tier warn, 5.1 GB free",
         ),
         (
             ev.AdmissionEnded(name="user-abort", detail="asked", hint=""),

@@ -92,7 +92,7 @@ def test_status_table_of_a_running_run() -> None:
     assert status(run, look=NARROW, now=START + 120, alive=True).splitlines() == [
         "run 20260102-120311-ab12 · running for 2 min 00 s · 1 done, 1 failed, 1 skipped,",
         "1 running, 1 queued, 1 waiting",
-        "1 story running · window 3 of 3 · green, 12.1 GB available",
+        "1 story running · 3 of 3 slots · machine OK, 12.1 GB free",
         "",
         "STORY          STATUS   ATTEMPT        TIME",
         "✓ api-3        done     1 of 4       12.3 s  autopilot/api-3: 2 commits, verifi…",
@@ -240,7 +240,7 @@ PLAN = PlanView(
     window=2,
     max_stories=3,
     tier="warn",
-    tier_reason="5.1 GB available",
+    tier_reason="5.1 GB free",
     isolation="worktree",
     enforcement="none",
     rows=(
@@ -276,7 +276,7 @@ def test_plan_tells_order_waves_and_why() -> None:
     """What waits for what, and why, is told for each story."""
     assert plan_text(PLAN, look=PLAIN).splitlines() == [
         "2 stories in 2 waves, from main (0123456789)",
-        "window 2 of 3 · warn, 5.1 GB available · isolation worktree, enforcement none",
+        "2 of 3 slots · tier warn, 5.1 GB free · isolation worktree, enforcement none",
         "",
         "#  WAVE  STORY  AGENT    STARTS",
         "1     1  api-3  claude   at once",

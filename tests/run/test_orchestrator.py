@@ -117,7 +117,7 @@ async def test_a_low_machine_runs_one_story_alone(repo: Path, monkeypatch: pytes
     ended = await _run(repo, Watcher(count), sample=LITTLE)
     assert ended.run.count(Status.DONE) == 3
     assert most == 1
-    assert (ended.run.window, ended.run.tier, ended.run.tier_reason) == (1, Tier.CRITICAL, "1.0 GB available")
+    assert (ended.run.window, ended.run.tier, ended.run.tier_reason) == (1, Tier.CRITICAL, "1.0 GB free")
 
 
 async def test_a_fixed_window_is_kept_and_said_once(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +168,9 @@ async def test_what_a_story_uses_limits_how_many_run(
         ended = await start_run(plan, view, sample=sample)
     assert ended.run.count(Status.DONE) == 2
     first, second, *_ = [body for body in view.events if isinstance(body, ev.WindowChanged)]
-    assert (first.window, first.reason) == (2, "0.1 GB available")
+    assert (first.window, first.reason) == (2, "0.1 GB free")
     assert second.window == 1
-    assert re.fullmatch(r"0\.[1-3] GB a story, 0\.1 GB available", second.reason)
+    assert re.fullmatch(r"0\.[1-3] GB per story, 0\.1 GB free", second.reason)
     peaks = {story.id: story.sessions[0].peak_memory or 0 for story in ended.run.stories.values()}
     assert 300 << 20 <= peaks[StoryId("hungry")] < 400 << 20
     assert 0 < peaks[StoryId("small")] < 50 << 20

@@ -1,7 +1,7 @@
-"""Aider, headless: plain text, commits of its own, and no conversation to go on with.
+"""Aider, headless: plain text, commits of its own, and no conversation to resume.
 
-It ends with 0 whatever its service did, so its errors are read from its lines. A reply may quote such a line;
-the count of tokens that follows every reply takes it back.
+It exits with 0 whatever its service did, so its errors are read from its lines. A reply may quote such a
+line; the token count that follows every reply overrides it.
 """
 
 import re
@@ -27,10 +27,10 @@ _STATUS: Mapping[str, int] = {
     "RateLimitError": 429,
     "Timeout": 408,
 }
-"""Its errors are named after the status that they stand for; all others may pass."""
-_PASSES = 500
+"""The status that each of its errors stands for; all others are temporary."""
+_TEMPORARY = 500
 _QUIET = 600.0
-"""It says nothing while the model thinks."""
+"""It prints nothing while the model thinks."""
 
 
 class AiderAgent(KnownAgent):
@@ -50,21 +50,21 @@ class AiderAgent(KnownAgent):
     )
 
     def launch(self, job: AgentJob) -> Launch:
-        """Begin a session; it takes its message from a file, since it asks on standard input.
+        """Start a session; it reads its message from a file, since it asks questions on standard input.
 
-        Whatever it asks is answered with yes, but for commands that it suggests: those it never runs unseen.
+        All of its questions are answered with yes; shell commands it neither suggests nor runs.
         """
         argv = ["aider", "--yes-always", "--no-pretty", "--no-stream", "--no-gitignore", "--no-check-update"]
         argv += ["--no-analytics", "--no-show-release-notes", "--disable-playwright"]
         argv += ["--no-suggest-shell-commands", "--message-file", str(job.prompt)]
-        # In the worktree these would be taken for work.
+        # In the worktree these would count as work.
         argv += ["--chat-history-file", str(job.prompt.with_name("aider.chat.history.md"))]
         argv += ["--input-history-file", str(job.prompt.with_name("aider.input.history"))]
         argv += ["--model", job.model] if job.model else []
         return Launch(argv=(*argv, *self._settings.args), env=self._settings.env)
 
     def parse(self, line: bytes) -> AgentUpdate | None:
-        """Read one line of text; some tell what a message has used, or what went wrong."""
+        """Read one line of text; some report what a message has used, or what went wrong."""
         found = _TOKENS.search(line[:4096])
         if found is None:
             return _words(last_line(line[:4096].decode("utf-8", "replace")))
@@ -79,7 +79,7 @@ class AiderAgent(KnownAgent):
 def _words(shown: str) -> AgentUpdate | None:
     error = _ERROR.match(shown)
     if error is not None:
-        status = _STATUS.get(error[1], _PASSES)
+        status = _STATUS.get(error[1], _TEMPORARY)
         return AgentUpdate(message=shown, final=faults.failed(shown, at=time.time(), status=status))
     waits = announced_wait(shown) if shown.startswith("Retrying in ") else None
     return AgentUpdate(message=shown, retry_seconds=waits) if shown else None

@@ -1,7 +1,8 @@
 """Claude Code, headless: `claude -p` with a stream of JSON events.
 
-Its exit code and its `result` prove nothing: an error of the service is a `success` with `is_error`, and an
-interrupted session may end with 0. A `result` that is no error, and exit code 0, is the best it can say.
+Neither its exit code nor its `result` proves anything alone: an error of the service is a `success` with
+`is_error`, and an interrupted session may exit with 0. Only a `result` without an error, together with exit
+code 0, counts as success.
 """
 
 import os
@@ -21,7 +22,7 @@ _GIT = ("add", "commit", "status", "diff", "log", "show", "rm", "mv", "restore")
 _HOPELESS = frozenset({401, 403})
 _OWN_IDS = uuid.UUID("7d0c1f5e-5d0e-4a55-9a39-6a3f8f1c2b10")
 QUIET = 330.0
-"""A stream that its service has stalled is silent for 300 s and then goes on."""
+"""A stream that its service has stalled is silent for 300 s and then continues."""
 
 
 class ClaudeAgent(KnownAgent):
@@ -53,14 +54,14 @@ class ClaudeAgent(KnownAgent):
         )
 
     def launch(self, job: AgentJob) -> Launch:
-        """Begin a conversation under an id of our choice, or go on with one; always under the same model."""
+        """Start a conversation under an id of our choice, or resume one; always with the same model."""
         conversation = job.conversation or str(uuid.uuid5(_OWN_IDS, job.session_id))
         argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
         argv += ["--resume" if job.conversation else "--session-id", conversation]
         argv += ["--model", job.model] if job.model else []
         argv += ["--max-budget-usd", f"{job.cost:.4f}"] if job.cost else []
         argv += self._permissions(job)
-        # Worktrees share what claude remembers of a repository, and nobody is here to be updated or measured.
+        # Worktrees share what claude remembers about a repository, and an unattended run needs no updates.
         env = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1", **self._settings.env}
         return Launch(argv=(*argv, *self._settings.args), env=env, conversation=conversation)
 
@@ -68,11 +69,11 @@ class ClaudeAgent(KnownAgent):
         if self._bypass:
             return ["--permission-mode", "bypassPermissions"]
         allowed = [f"Bash(git {name}:*)" for name in _GIT]
-        # Its rules have no way to quote these; such a command is left to the runner.
+        # Its rules cannot quote these characters; such a command is left to the runner.
         allowed += [f"Bash({command})" for command in job.verify if not re.search(r"[(),\n*]", command)]
         return ["--permission-mode", "acceptEdits", "--allowedTools", ",".join(allowed)]
 
-    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
         event = load(line)
         if event is None:
@@ -111,7 +112,7 @@ def _system(event: dict[str, Any]) -> AgentUpdate | None:
         case "api_retry":
             status, words = whole(event, "error_status"), text(event, "error") or "the service failed"
             seconds = (number(event, "retry_delay_ms") or 0.0) / 1000
-            # A key that was refused twice is asked ten times all the same; nobody need wait for that.
+            # It tries a refused key ten times; waiting for that is pointless once two attempts have failed.
             hopeless = status in _HOPELESS and (whole(event, "attempt") or 0) > 1
             final = Final(ok=False, words=f"{words} (status {status})", fault=Fault.PERMANENT)
             shown = f"retrying in {seconds:.0f} s: {words}" + (f" (status {status})" if status else "")
@@ -121,7 +122,7 @@ def _system(event: dict[str, Any]) -> AgentUpdate | None:
 
 
 def result(event: dict[str, Any]) -> AgentUpdate:
-    """Read the last event of a session; other agents have the same."""
+    """Read the last event of a session; other agents print the same."""
     words = text(event, "result") or " ".join(str(item) for item in at(event, "errors") or ())
     subtype = text(event, "subtype")
     if subtype == "success" and event.get("is_error") is False:

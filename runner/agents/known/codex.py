@@ -1,7 +1,7 @@
 """Codex, headless: `codex exec --json`.
 
-A turn that completed says nothing of its commands: it also completes when each of them failed. Errors are
-words alone. Tokens are those of the whole thread, and there is no cost.
+A completed turn says nothing about its commands: it completes even when all of them failed. Errors are plain
+text. Tokens cover the whole thread, and it reports no cost.
 """
 
 import json
@@ -22,13 +22,13 @@ from runner.core.model import Usage
 _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search"})
 _RECONNECTING = re.compile(r"Reconnecting\.* *(\d+)/")
 RECONNECTING_SECONDS = 120.0
-"""It does not say how long it waits before it asks again."""
+"""It does not say how long it waits before it retries."""
 QUIET = 330.0
-"""It waits 300 s for a stream that is stalled before it says a word, unless its settings say otherwise."""
+"""It waits 300 s for a stalled stream before it reports anything, unless its settings say otherwise."""
 
 
 PROFILE = "autopilot"
-"""Under this name it keeps what it may do in a shared tree, so that arguments can add to it."""
+"""The name of its permission profile in a shared tree, so that arguments can add to it."""
 
 
 class CodexAgent(KnownAgent):
@@ -46,7 +46,7 @@ class CodexAgent(KnownAgent):
         )
 
     def launch(self, job: AgentJob) -> Launch:
-        """Begin a thread, or go on with one; `resume` takes the sandbox of the command before it."""
+        """Start a thread, or resume one; `resume` takes the sandbox options of the command before it."""
         argv = ["codex", "exec", "--json", *self._sandbox(job), *(["-m", job.model] if job.model else [])]
         argv += ["-c", "analytics.enabled=false", *self._settings.args]
         argv += ["resume", job.conversation, "-"] if job.conversation else ["-"]
@@ -57,8 +57,8 @@ class CodexAgent(KnownAgent):
             return ["-s", "danger-full-access"]
         if job.folders:
             return _profile(job.folders)
-        # What a commit writes to lies outside of a worktree. Not the whole git directory: codex makes marks
-        # in each of its roots, which the write guard would refuse.
+        # A commit writes outside of the worktree. The whole git directory would not do: codex creates marker
+        # files in each of its roots, which the write guard refuses.
         roots = json.dumps([str(folder) for folder in job.git_dirs], ensure_ascii=False)
         return [
             "-s",
@@ -69,7 +69,7 @@ class CodexAgent(KnownAgent):
             "sandbox_workspace_write.exclude_slash_tmp=true",
         ]
 
-    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
         event = load(line)
         if event is None:
@@ -95,11 +95,11 @@ class CodexAgent(KnownAgent):
 def _profile(folders: Sequence[Path]) -> list[str]:
     """Let it write to these folders alone; its older settings always open the whole working folder.
 
-    It makes marks in each folder that it may write to. In a shared tree these would be foreign changes, or
-    be refused, and then no command of its would run.
+    It creates marker files in each folder that it may write to. In a shared tree these would be foreign
+    changes, or be refused, and then none of its commands would run.
     """
     rules = {":root": "read", ":tmpdir": "write", **{str(folder): "write" for folder in folders}}
-    table = ", ".join(f"{_quoted(place)} = {_quoted(access)}" for place, access in rules.items())
+    table = ", ".join(f"{_quoted(folder)} = {_quoted(access)}" for folder, access in rules.items())
     chosen = ["-c", f"default_permissions={_quoted(PROFILE)}"]
     return [*chosen, "-c", f"permissions.{PROFILE}.filesystem={{{table}}}"]
 
@@ -121,7 +121,7 @@ def _item(item: Any, *, begins: bool) -> AgentUpdate | None:
 
 
 def _error(words: str) -> AgentUpdate:
-    """Take an error that is not the last word; a key that was refused twice is asked in vain."""
+    """Read an error that is not final, unless a refused key is tried a second time."""
     tries = _RECONNECTING.search(words)
     hopeless = tries and int(tries[1]) > 1 and faults.fault_of(words) is Fault.PERMANENT
     final = faults.failed(words, at=time.time()) if hopeless else None

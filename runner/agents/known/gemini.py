@@ -1,4 +1,4 @@
-"""Gemini CLI, headless: `gemini -o stream-json`. Its help names positions to resume by; it takes ids too."""
+"""Gemini CLI, headless: `gemini -o stream-json`. It resumes by id, though its help names positions."""
 
 import time
 
@@ -19,7 +19,7 @@ class GeminiAgent(KnownAgent):
     traits = Traits(streams=True, says_end=True)
 
     def launch(self, job: AgentJob) -> Launch:
-        """Begin a session, or go on with one; its folder is trusted, since it is a worktree of the user's."""
+        """Start a session, or resume one; its folder is trusted, since it is the user's own worktree."""
         mode = "yolo" if self._bypass else "auto_edit"
         argv = ["gemini", "-o", "stream-json", "--skip-trust", "--approval-mode", mode]
         argv += ["-m", job.model] if job.model else []
@@ -28,7 +28,7 @@ class GeminiAgent(KnownAgent):
             argv=(*argv, *self._settings.args), env=self._settings.env, conversation=job.conversation
         )
 
-    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
         event = load(line)
         if event is None:

@@ -1,6 +1,6 @@
-"""OpenCode, headless: `opencode run --format json`. Every step tells its own tokens and cost.
+"""OpenCode, headless: `opencode run --format json`. Every step reports its own tokens and cost.
 
-A tool is told of when it has ended, so that a long one is silence.
+A tool is reported only when it has ended, so a long one looks like silence.
 """
 
 import time
@@ -27,7 +27,7 @@ class OpencodeAgent(KnownAgent):
     traits = Traits(streams=True, says_end=True, sums=True, quiet_seconds=_QUIET)
 
     def launch(self, job: AgentJob) -> Launch:
-        """Begin a session, or go on with one; what it may do is in its own settings, but for `bypass`."""
+        """Start a session, or resume one; its own settings say what it may do, except for `bypass`."""
         argv = ["opencode", "run", "--format", "json"]
         argv += ["--auto"] if self._bypass else []
         argv += ["--model", job.model] if job.model else []
@@ -35,7 +35,7 @@ class OpencodeAgent(KnownAgent):
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._settings.env}
         return Launch(argv=(*argv, *self._settings.args), env=env, conversation=job.conversation)
 
-    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return an event
+    def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
         event = load(line)
         if event is None:

@@ -1,4 +1,4 @@
-"""Qwen Code, headless: claude's events without a cost. An error of its service looks like a success."""
+"""Qwen Code, headless: claude's events without a cost. It reports an error of its service as a success."""
 
 import time
 from dataclasses import replace
@@ -26,7 +26,7 @@ class QwenAgent(KnownAgent):
         self._events = ClaudeAgent(settings)
 
     def launch(self, job: AgentJob) -> Launch:
-        """Begin a session, or go on with one."""
+        """Start a session, or resume one."""
         mode = "yolo" if self._bypass else "auto-edit"
         argv = ["qwen", "-o", "stream-json", "--approval-mode", mode]
         argv += ["-m", job.model] if job.model else []

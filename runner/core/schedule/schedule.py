@@ -206,7 +206,7 @@ class _Round:
             return f"runs alone (mode {story.mode}): waits for {_join(others)}"
         if not missing:
             busy = len(self.running) + len(start)
-            return f"waits for a place in the window ({busy} of {self.window} running)"
+            return f"waits for a free slot ({busy} of {self.window} running)"
         return "waits for " + _join(
             [
                 f"{name}, which {_IN_WORDS[self.now[name]]}" if self.now[name] in _MAY_RETURN else name

@@ -31,7 +31,7 @@ def evaluate(sample: ResourceSample, settings: TierSettings) -> TierVerdict:
     """Judge a sample; when every signal is unknown the tier is, and nothing is held back."""
     signals = list(_judged(sample, settings))
     if not signals:
-        return TierVerdict(tier=Tier.UNKNOWN, reason="nothing is known about this machine")
+        return TierVerdict(tier=Tier.UNKNOWN, reason="no signal can be read")
     worst = max(row for row, _ in signals)
     deciding = [words for row, words in signals if row == worst]
     if _ROWS[worst] is Tier.GREEN:
@@ -97,7 +97,7 @@ _SIGNALS = (
         field="memory_available",
         threshold="memory_gb",
         unit=GB,
-        words=lambda bytes_: f"{gigabytes(bytes_)} available",
+        words=lambda bytes_: f"{gigabytes(bytes_)} free",
     ),
     _Signal(
         field="swap_used",
@@ -144,7 +144,7 @@ _SIGNALS = (
     _Signal(
         field="load_per_cpu",
         threshold="load_per_cpu",
-        words=lambda load: f"load {_ceil(load)} a processor",
+        words=lambda load: f"load {_ceil(load)} per processor",
     ),
 )
 

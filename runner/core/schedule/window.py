@@ -55,7 +55,7 @@ def limit(sample: ResourceSample, needs: Needs, settings: Settings) -> Limit:
     by_memory = _by_memory(sample.memory_available, needs, settings)
     if by_memory is None or by_memory >= by_tier:
         return Limit(stories=by_tier, tier=verdict.tier, reason=verdict.reason)
-    reason = f"{gigabytes(needs.story)} a story, {gigabytes(sample.memory_available or 0)} available"
+    reason = f"{gigabytes(needs.story)} per story, {gigabytes(sample.memory_available or 0)} free"
     return Limit(stories=by_memory, tier=verdict.tier, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""Instants and spans in words: ISO-8601 for machines, clock times and durations for people."""
+"""Instants and durations as text: ISO-8601 for machines, clock times and durations for people."""
 
 import time
 from datetime import UTC, datetime
@@ -8,18 +8,18 @@ _HOUR = 3600
 
 
 def iso(at: float) -> str:
-    """Give an instant as ISO-8601 in UTC, to the millisecond."""
+    """Return an instant as ISO-8601 in UTC, to the millisecond."""
     moment = datetime.fromtimestamp(at, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def iso_or_none(at: float | None) -> str | None:
-    """Give an instant as ISO-8601, or None when it has not come yet."""
+    """Return an instant as ISO-8601, or None when it has not come yet."""
     return None if at is None else iso(at)
 
 
 def from_iso(text: str) -> float | None:
-    """Read an instant again; None when it is none."""
+    """Parse an instant; None when the text is not one."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
@@ -27,12 +27,12 @@ def from_iso(text: str) -> float | None:
 
 
 def date_and_time(at: float) -> str:
-    """Give the local date and time, to the minute."""
+    """Return the local date and time, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def clock(at: float) -> str:
-    """Give the local time of day, as on a wall."""
+    """Return the local time of day, to the second."""
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
@@ -43,7 +43,7 @@ def elapsed_seconds(started: float | None, ended: float | None, now: float | Non
 
 
 def span(seconds: float) -> str:
-    """Give a duration in words: `12.3 s`, `4 min 05 s`, `1 h 12 min`."""
+    """Return a duration with its units: `12.3 s`, `4 min 05 s`, `1 h 12 min`."""
     # Judged after rounding, or 59.97 would read "60.0 s".
     if round(seconds, 1) < _MINUTE:
         return f"{max(0.0, seconds):.1f} s"
@@ -54,7 +54,7 @@ def span(seconds: float) -> str:
 
 
 def stopwatch(seconds: float) -> str:
-    """Give a duration as a running clock shows it: `0:07`, `12:03`, `1:12:03`."""
+    """Return a duration as a running clock shows it: `0:07`, `12:03`, `1:12:03`."""
     whole = max(0, int(seconds))
     hours, rest = divmod(whole, _HOUR)
     minutes, left = divmod(rest, _MINUTE)

@@ -24,7 +24,7 @@ _MOST_SUGGESTIONS = 3
 
 
 def id_problem(text: str) -> str | None:
-    """Say in words why `text` cannot be a story's id; None when it can."""
+    """Return why `text` cannot be a story's id; None when it can."""
     if not _ID.fullmatch(text):
         return f"an id is made of {ID_RULE}"
     if ".." in text:
@@ -40,7 +40,7 @@ def branch_of(story_id: str) -> str:
 
 
 def slug(text: str) -> str:
-    """Make an id from words; the result always is one."""
+    """Make a valid id from any text."""
     plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()
     made = ""
     for word in re.findall(r"[a-z0-9]+", plain):
@@ -52,7 +52,7 @@ def slug(text: str) -> str:
 
 
 def unique(name: str, taken: Container[str]) -> str:
-    """Give `name`, or `name-2`, `name-3`, … : the first that is not taken."""
+    """Return `name`, or `name-2`, `name-3`, … : the first that is not taken."""
     candidate, number = name, 2
     while candidate in taken:
         candidate, number = f"{name}-{number}", number + 1
@@ -65,7 +65,7 @@ def one_line(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the nearest known name as a sentence, or nothing when none is near; capitals do not count."""
+    """Suggest the nearest known name as a sentence, or nothing when none is near; case does not matter."""
     folded = {item.casefold(): item for item in sorted(known)}
     close = get_close_matches(name.casefold(), folded, n=1)
     return f"did you mean '{folded[close[0]]}'?" if close else ""
@@ -105,7 +105,7 @@ def _where(story: Story) -> str:
 
 
 def shown(value: object) -> str:
-    """Show a wrong value in a message: short, however large it is, and as files write it."""
+    """Return a wrong value for a message: short, however large it is, and as files write it."""
     match value:
         case str():
             return f"'{shorten(neutral(value), _SHOWN)}'"

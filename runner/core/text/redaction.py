@@ -1,6 +1,6 @@
-"""Keys and passwords are taken out of whatever is kept: by their form, and by the environment they stand in.
+"""Removes keys and passwords from everything that is kept: by their form, and by the environment.
 
-Every check begins with a plain search, so that text without secrets costs next to nothing.
+Every check begins with a plain search, so that text without secrets costs almost nothing.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 REDACTED = "[redacted]"
 SHORTEST = 8
-"""Shorter values of variables are no secrets, and would be found everywhere."""
+"""Shorter values of variables are not secrets, and would be found everywhere."""
 LONGEST_LINE = 1 << 16
 
 _NAMES = re.compile(
@@ -42,12 +42,12 @@ _DATA = tuple((literal.encode(), re.compile(form.encode(), re.DOTALL)) for liter
 
 
 def is_secret(name: str) -> bool:
-    """Tell from a variable's name whether its value is to be kept out of sight."""
+    """Return whether a variable holds a secret, judged by its name."""
     return not name.startswith(_OURS) and _NAMES.search(name.upper()) is not None
 
 
 class Redactor:
-    """Takes out secrets of known forms, and the values of variables whose names say what they are."""
+    """Removes secrets of known forms, and the values of variables whose names mark them as secret."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         values = {
@@ -57,7 +57,7 @@ class Redactor:
         self._data = [value.encode("utf-8", "surrogateescape") for value in self._values]
 
     def text(self, text: str) -> str:
-        """Give the text without its secrets."""
+        """Return the text without its secrets."""
         for value in self._values:
             if value in text:
                 text = text.replace(value, REDACTED)
@@ -67,7 +67,7 @@ class Redactor:
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Give the bytes without their secrets."""
+        """Return the bytes without their secrets."""
         for value in self._data:
             if value in data:
                 data = data.replace(value, REDACTED.encode())
@@ -77,11 +77,11 @@ class Redactor:
         return data
 
     def value(self, value: _T) -> _T:
-        """Give a JSON value, or a dataclass of such, without the secrets in its texts."""
+        """Return a JSON value, or a dataclass of such, without the secrets in its texts."""
         return self._cleaned(value)  # type: ignore[no-any-return]  # it keeps its type
 
     def _cleaned(self, value: Any) -> Any:
-        if type(value) is str:  # an enum is a word of ours
+        if type(value) is str:  # an enum's value is our own
             return self.text(value)
         if isinstance(value, Mapping):
             return {name: self._cleaned(item) for name, item in value.items()}
@@ -95,31 +95,31 @@ class Redactor:
 
 
 class RedactedStream:
-    """Takes secrets out of a stream of bytes, also where chunks cut them in two: it works by whole lines."""
+    """Removes secrets from a stream of bytes, even when chunks split them: it works on whole lines."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Give what can be passed on by now."""
+        """Return what can be passed on so far."""
         data = self._held + chunk if self._held else chunk
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not end and len(data) > LONGEST_LINE:
-            end = len(data)  # no secret is that long, and memory must not be
+            end = len(data)  # no secret is that long, and memory must stay bounded
         self._held = data[end:]
         return self._redactor.data(data[:end]) if end else b""
 
     def rest(self) -> bytes:
-        """Give what is left at the end."""
+        """Return what is left at the end."""
         held, self._held = self._held, b""
         return self._redactor.data(held)
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Give the ways in which a secret may be printed: each of its lines, as it is and as JSON writes it.
+    """Yield the ways in which a secret may be printed: each of its lines, as it is and as JSON writes it.
 
-    A path tells where a secret lies, and is none.
+    A path says where a secret is stored; it is not a secret itself.
     """
     for line in value.splitlines() if not value.startswith(("/", "~")) else ():
         if len(line.strip()) >= SHORTEST:

@@ -1,7 +1,7 @@
-"""Text of unknown origin made harmless for a terminal, and measured in the cells that it takes there.
+"""Makes text of unknown origin safe for a terminal, and measures it in terminal cells.
 
-Nothing that leaves `neutral` can move the cursor, change colours or titles, reorder text or
-break a line. It costs time and memory in proportion to its input, whatever that holds.
+Nothing that `neutral` returns can move the cursor, change colors or titles, reorder text or
+break a line. Time and memory are proportional to the input, whatever it contains.
 """
 
 import re
@@ -10,7 +10,7 @@ import unicodedata
 ELLIPSIS = "…"
 TAIL_BYTES = 4096
 
-# A string's body ends before anything that could begin another, or many beginnings would cost their square.
+# A string's body ends before anything that could begin another; else many beginnings cost quadratic time.
 _STRINGS = (
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])"
     r"[^\x07\x1b\x90\x98\x9c-\x9f\n]*(?:\x07|\x1b\\|\x9c)"
@@ -24,9 +24,9 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def neutral(text: str, width: int | None = None) -> str:
-    """Give `text` as one harmless line, at most `width` cells wide.
+    """Return `text` as one safe line, at most `width` cells wide.
 
-    Of a progress line that carriage returns redraw, the newest drawing is kept.
+    Of a progress line that carriage returns redraw, the newest version is kept.
     """
     if not (text.isascii() and text.isprintable()):
         text = _SEQUENCES.sub("", text)
@@ -38,12 +38,12 @@ def neutral(text: str, width: int | None = None) -> str:
 
 
 def cells(text: str) -> int:
-    """Count the terminal cells that harmless text takes."""
+    """Count the terminal cells that safe text takes."""
     return len(text) if text.isascii() else sum(_cells_of(character) for character in text)
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut harmless text to `width` cells; an ellipsis tells that something is missing."""
+    """Cut safe text to `width` cells; an ellipsis shows that something is missing."""
     if cells(text) <= width:
         return text
     if width < 1:
@@ -58,7 +58,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Break harmless text between words into lines of at most `width` cells; long words stay whole."""
+    """Break safe text between words into lines of at most `width` cells; long words stay whole."""
     lines: list[str] = []
     for word in text.split():
         if lines and cells(lines[-1]) + 1 + cells(word) <= width:
@@ -78,14 +78,14 @@ class LineTail:
     """The newest visible line of a byte stream, in bounded memory.
 
     A stream without a newline costs no more than one with many. Feeding is cheap; the line is
-    decoded and made harmless only when it is asked for.
+    decoded and made safe only when it is read.
     """
 
     def __init__(self) -> None:
         self._window = b""
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Append the next bytes of the stream."""
         visible = chunk.rstrip()
         blank = chunk[len(visible) :]
         # Blank output only ends the line it follows: it must not push that line out of the window.
@@ -98,7 +98,7 @@ class LineTail:
 
     @property
     def line(self) -> str:
-        """Give the newest line that shows anything, as harmless text."""
+        """The newest line that shows anything, as safe text."""
         for line in reversed(self._window.split(b"\n")):
             text = neutral(line.decode("utf-8", "replace")).strip()
             if text:

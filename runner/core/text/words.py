@@ -1,8 +1,8 @@
-"""The words and marks by which people read a run; terminal, dashboard and narration share them."""
+"""The words and symbols that terminal, dashboard and narration share."""
 
 from collections.abc import Mapping
 
-from runner.core.model import MAX_RETRIES, RunSnapshot, Status, StorySnapshot
+from runner.core.model import MAX_RETRIES, RunSnapshot, Status, StorySnapshot, Tier
 from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
 
@@ -19,9 +19,9 @@ SYMBOLS: Mapping[Status, str] = {
     Status.QUEUED: "○",
     Status.WAITING: "·",
 }
-"""Every status has a mark of its own, so that nothing is told by colour alone."""
+"""Every status has a symbol of its own, so that nothing is shown by color alone."""
 
-COLOURS: Mapping[Status, str] = {
+COLORS: Mapping[Status, str] = {
     Status.DONE: "green",
     Status.FAILED: "red",
     Status.PARKED: "magenta",
@@ -35,39 +35,40 @@ COLOURS: Mapping[Status, str] = {
 
 
 def label(status: Status) -> str:
-    """Give a status as a person says it."""
+    """Return a status as plain words."""
     return status.value.replace("_", " ")
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """Give a number with its noun."""
+    """Return a number with its noun."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def tally(run: RunSnapshot) -> str:
-    """Count the stories by status, leaving out what there is none of: `4 done, 1 failed`."""
+    """Count the stories by status, without those that do not occur: `4 done, 1 failed`."""
     parts = [f"{run.count(status)} {label(status)}" for status in SYMBOLS if run.count(status)]
     return ", ".join(parts) or "nothing to do"
 
 
 def machine(run: RunSnapshot) -> str:
-    """Say how much may run now, and why."""
+    """Return how many stories may run now, and why."""
     return window(run.window, run.max_stories, run.tier, run.tier_reason)
 
 
 def window(stories: int, most: int, tier: str, reason: str) -> str:
-    """Say how much may run of what is wished for, and why: `window 2 of 3 · degraded, 3.1 GB available`."""
-    size = f"window {stories} of {most}"
-    return f"{size} · {tier}, {neutral(reason)}" if reason else size
+    """Return how many slots may be used, and why: `2 of 3 slots · tier degraded, 3.1 GB free`."""
+    size = f"{stories} of {count(most, 'slot')}"
+    state = "machine OK" if tier == Tier.GREEN else f"tier {tier}"
+    return f"{size} · {state}, {neutral(reason)}" if reason else size
 
 
 def attempt(story: StorySnapshot) -> str:
-    """Say which of its attempts a story is on; nothing before the first."""
+    """Return which attempt a story is on; empty before the first."""
     return f"{min(story.attempt, ATTEMPTS)} of {ATTEMPTS}" if story.attempt else ""
 
 
 def doing(story: StorySnapshot) -> str:
-    """Say in one line what a story does, waits for or has made. The reason of a verdict is not told."""
+    """Return one line on what a story does, waits for or has made, without the reason of its verdict."""
     match story.status:
         case Status.RUNNING:
             line = neutral(story.last_line)

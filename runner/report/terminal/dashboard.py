@@ -16,7 +16,7 @@ from rich.text import Text
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import stopwatch
 from runner.core.text.screen import neutral
-from runner.core.text.words import COLOURS, SYMBOLS, attempt, count, doing, elapsed, label, machine
+from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, elapsed, label, machine
 from runner.report.terminal.live_frame import LiveFrame
 
 _FRAME_LINES = 7  # head, bar, machine, blank, "more", blank, foot
@@ -136,7 +136,7 @@ def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
     table.add_column(no_wrap=True, justify="right")
     table.add_column(no_wrap=True, ratio=1)
     for story in stories:
-        colour = COLOURS[story.status]
+        colour = COLORS[story.status]
         ran = elapsed(story, now)
         cells = [
             _line(f"{SYMBOLS[story.status]} {story.id}", colour),

@@ -7,7 +7,7 @@ agents wrote into reasons and notes is made harmless first.
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
-from runner.core.text.words import COLOURS, SYMBOLS, attempt, count, doing, elapsed, label, machine, tally
+from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, elapsed, label, machine, tally
 from runner.report.document import as_it_stands
 from runner.report.terminal.table import Cell, Column, Look, layout
 
@@ -87,7 +87,7 @@ def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
 
 
 def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
-    colour = COLOURS[story.status]
+    colour = COLORS[story.status]
     mark = f"{SYMBOLS[story.status]} " if look.marks else ""
     ran = elapsed(story, now)
     return [
