@@ -30,7 +30,7 @@ def test_what_the_machine_can_bear_is_told(repo: Path) -> None:
     """Window, tier and the signal that decided, in the words of the dashboard; too little is a warning."""
     (repo / "autopilot-multi.toml").write_text("tiers.green.disk-gb = 999999\nmemory-per-story-gb = 0\n")
     machine = checks(repo)["machine"]
-    assert re.fullmatch(r"window \d of 3 · (warn|degraded|critical), .+", machine["detail"])
+    assert re.fullmatch(r"\d of 3 slots · tier (warn|degraded|critical), .+", machine["detail"])
     assert (machine["level"], "fewer stories or agents" in machine["hint"]) == ("warn", True)
 
 
