@@ -21,9 +21,10 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
+from msgspec import Struct
+
 from isolation.errors import GuardError
 from isolation.files.deletion import delete_tree
-from isolation.frozen import frozen
 from isolation.git.checkout import admin_dir
 from isolation.git.commits import named
 from isolation.git.registrations import linked_paths
@@ -41,8 +42,7 @@ _NAME = r"[^\s'\"`:,;()\[\]]"
 _UPWARDS = re.compile(rf"(?:\.\./)+{_NAME}*")
 
 
-@frozen
-class Support:
+class Support(Struct, frozen=True, kw_only=True):
     """Whether an enforcement level is available here, by which means, and why or why not."""
 
     level: EnforcementLevel

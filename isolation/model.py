@@ -1,11 +1,10 @@
 """The values that this package hands out and takes in; no behaviour beyond them."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
 
 
 class IsolationMode(StrEnum):
@@ -30,8 +29,7 @@ class Means(StrEnum):
     LANDLOCK = "landlock"
 
 
-@frozen
-class Overlay:
+class Overlay(Struct, frozen=True, kw_only=True):
     """An overlay over `target`: what a session writes there lands in `upper`.
 
     `upper` and `work` are folders on one file system, outside `target`; `work` is the kernel's own.
@@ -42,8 +40,7 @@ class Overlay:
     work: Path
 
 
-@frozen
-class Confinement:
+class Confinement(Struct, frozen=True, kw_only=True):
     """Where a session may not write; everything that is not named stays as it is.
 
     `read_only` tells of each closed path what it is, in words. `writable` are the folders within
@@ -60,8 +57,7 @@ class Confinement:
     witnessed: Path | None = None
 
 
-@frozen
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """Something that a session tried to do to a path of the witnessed tree, and that was refused.
 
     `operation` is `create`, `write`, `delete` or `attributes`; or `open`, which changes nothing by itself.
@@ -71,16 +67,14 @@ class Attempt:
     path: str
 
 
-@frozen
-class Attempts:
+class Attempts(Struct, frozen=True, kw_only=True):
     """What a witness saw: the first attempts by name, and how many more there were."""
 
     named: tuple[Attempt, ...] = ()
     unnamed: int = 0
 
 
-@frozen
-class Holder:
+class Holder(Struct, frozen=True, kw_only=True):
     """Who holds a lease; pid alone is not an identity, since pids are reused."""
 
     boot_id: str
@@ -91,8 +85,7 @@ class Holder:
     since: float
 
 
-@frozen
-class WorkspaceRequest:
+class WorkspaceRequest(Struct, frozen=True, kw_only=True):
     """What a story needs of its workspace.
 
     `parents` are the commits to start from: the base, or the tips of the story's dependencies;
@@ -108,8 +101,7 @@ class WorkspaceRequest:
     needs_parents: bool = False
 
 
-@frozen
-class Workspace:
+class Workspace(Struct, frozen=True, kw_only=True):
     """A checked-out place of a story's own, verified to exist."""
 
     path: Path
@@ -119,16 +111,14 @@ class Workspace:
     reattached: bool
 
 
-@frozen
-class Closing:
+class Closing(Struct, frozen=True, kw_only=True):
     """What became of a workspace at its close: gone, or kept and why."""
 
     removed: bool
     reason: str
 
 
-@frozen
-class SessionSpec:
+class SessionSpec(Struct, frozen=True, kw_only=True):
     """One process tree to start under a keeper.
 
     `prompt` is fed to its standard input, then EOF. `env` is the whole environment. Without a
@@ -142,8 +132,7 @@ class SessionSpec:
     confinement: Confinement | None = None
 
 
-@frozen
-class Exit:
+class Exit(Struct, frozen=True, kw_only=True):
     """How a session's leader ended, and whether the keeper had to stop the tree.
 
     `returncode` is negative for a signal, as in `subprocess`. `survivors` is empty unless

@@ -8,8 +8,9 @@ common directory, one lease and one lock however it was reached.
 import re
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.errors import RepositoryError, WorkspaceError
-from isolation.frozen import frozen
 
 EXCHANGE = ".orchestrator"
 """The folder at the top of a shared tree in which this program and the sessions exchange files."""
@@ -19,8 +20,7 @@ _SECTION = re.compile(r"^\s*\[\s*([^\]\s]+)", re.IGNORECASE)
 _WORKTREE_KEY = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.IGNORECASE)
 
 
-@frozen
-class RepositoryPaths:
+class RepositoryPaths(Struct, frozen=True, kw_only=True):
     """A repository as seen from one checkout; of a bare one `top` is the repository itself."""
 
     top: Path

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.errors import IsolationError
 from isolation.files.lease import holder_is_alive, read_holder
-from isolation.frozen import frozen
 from isolation.kernel.process_tree import SUBREAPER, kill_level
 from isolation.model import IsolationMode
 from isolation.paths import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
@@ -53,8 +54,7 @@ class Severity(StrEnum):
     FAIL = "fail"
 
 
-@frozen
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """One check: what was found and, where something is wrong, what to do."""
 
     name: str

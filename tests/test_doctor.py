@@ -1,10 +1,10 @@
 """What `doctor` says of the machine: every signal in words, also those that nobody knows."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from runner.core.model import ResourceSample
 from runner.doctor import Check, Severity, examine

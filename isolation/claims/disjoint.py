@@ -10,16 +10,17 @@ The answer is exact, or there is none: a search beyond its budget is an `Unprove
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations, count
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.claims import globs as claims
 from isolation.claims.globs import AnyDepth, AnyText, Claim, Component, Glob, Name
 from isolation.claims.name_search import Budget, Fitting, TooComplexError, common_names
 from isolation.claims.nfa import Track
 from isolation.errors import UnprovenError
-from isolation.frozen import frozen
 
 STEPS = 4_000_000
 """What one proof may take, however many claims there are; a step is about a microsecond or less."""
@@ -32,8 +33,7 @@ _ANY_NAME = Name(tokens=(AnyText(),))
 _SIMPLER = "use fewer '*' and '?' in one name, or let the globs begin with different folders."
 
 
-@frozen
-class Overlap:
+class Overlap(Struct, frozen=True, kw_only=True):
     """A path that two claims own, and the globs that give it to them."""
 
     path: str
@@ -41,8 +41,7 @@ class Overlap:
     second: Glob
 
 
-@frozen
-class _Route:
+class _Route(Struct, frozen=True, kw_only=True):
     """A glob made ready: no two `**` side by side, and the folders that all its paths begin with."""
 
     glob: Glob
@@ -60,8 +59,7 @@ class _Route:
         return self.track.step(places, hits)
 
 
-@frozen
-class _Holding:
+class _Holding(Struct, frozen=True, kw_only=True):
     """A glob of a claim that gives paths, and the globs behind it that take some back."""
 
     route: _Route

@@ -11,37 +11,36 @@ On a file system that folds case, globs and paths are folded alike, then matched
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NoReturn, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from isolation.claims.folding import fold, fold_ranges
 from isolation.errors import ClaimError
-from isolation.frozen import frozen
 
 
-@frozen
-class OneOf:
+class OneOf(Struct, frozen=True, kw_only=True):
     """One character: within the ranges, or with `negated` outside of them. `?` is outside of none."""
 
     ranges: tuple[tuple[str, str], ...]
     negated: bool = False
 
 
-@frozen
-class AnyText:
+class AnyText(Struct, frozen=True, kw_only=True):
     """Any number of characters within a component: `*`."""
 
 
-@frozen
-class AnyDepth:
+class AnyDepth(Struct, frozen=True, kw_only=True):
     """Any number of components: `**`."""
 
 
 Token: TypeAlias = OneOf | AnyText
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
     """One component of a path, described by tokens.
 
@@ -70,8 +69,7 @@ Component: TypeAlias = Name | AnyDepth
 _ANY_DEPTH = AnyDepth()
 
 
-@frozen
-class Glob:
+class Glob(Struct, frozen=True, kw_only=True):
     """One glob of a claim; `text` is what the person wrote."""
 
     text: str
@@ -105,8 +103,7 @@ class Glob:
         return reached
 
 
-@frozen
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """The paths that a story owns; without globs, none. `folding` tells that case does not count."""
 
     globs: tuple[Glob, ...]

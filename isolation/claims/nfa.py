@@ -4,11 +4,10 @@ A position is how many parts are behind, and a set of positions is an integer wh
 same holds for the characters of a name (`*` is the star) and for the folders of a glob (`**` is).
 """
 
-from isolation.frozen import frozen
+from msgspec import Struct
 
 
-@frozen
-class Track:
+class Track(Struct, frozen=True, kw_only=True):
     """A pattern without its content: which of its positions are stars, no two side by side, and its end."""
 
     stars: int

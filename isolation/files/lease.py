@@ -8,10 +8,11 @@ is ever signalled. Standard library only, since `status` asks here.
 import json
 import os
 import time
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import structs
 
 from isolation.errors import IsolationError, LeaseHeldError
 from isolation.files.disk import LockFile, replace_file
@@ -150,7 +151,7 @@ def _start_ticks(pid: int) -> int:
 
 
 def _to_json(holder: Holder) -> bytes:
-    return json.dumps(asdict(holder), indent=2).encode() + b"\n"
+    return json.dumps(structs.asdict(holder), indent=2).encode() + b"\n"
 
 
 def _from_json(data: bytes) -> Holder:

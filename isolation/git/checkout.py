@@ -8,15 +8,15 @@ way back in its `gitdir`) is read as such.
 import os
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from isolation.git.repository import Repository
 from isolation.paths import own_git_dir
 
 _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 
 
-@frozen
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """What a checkout showed. `dirty` holds every path that is changed, staged, in conflict or untracked.
 
     `deep` holds the submodules in which something is uncommitted.

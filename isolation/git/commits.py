@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
-from isolation.frozen import frozen
 from isolation.git.checkout import Look, look
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
@@ -51,8 +52,7 @@ def operation_in_progress(git_dir: Path) -> str | None:
     return next((what for name, what in _OPERATIONS.items() if (git_dir / name).exists()), None)
 
 
-@frozen
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True):
     """Where a branch stands after a checkpoint: its tip, and how many commits it has since its base.
 
     `files` tells how many paths the session changed; None where that cannot be told any more.

@@ -1,11 +1,11 @@
 """How much a story changed: paths with the lines that came and went."""
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from isolation.git.repository import Repository
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One path; of a binary file nobody counts lines."""
 
     path: str

@@ -8,18 +8,18 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.claims.globs import Claim
 from isolation.claims.owners import roots
 from isolation.errors import WorkspaceError
-from isolation.frozen import frozen
 from isolation.git.commits import named
 from isolation.git.repository import Repository
 
 _GITLINK = "160000"
 
 
-@frozen
-class ClaimTree:
+class ClaimTree(Struct, frozen=True, kw_only=True):
     """A commit's tree with the claim's paths as they stand in the working tree; `changed` names these."""
 
     tree: str

@@ -13,8 +13,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.errors import RepositoryError
-from isolation.frozen import frozen
 from isolation.git.checkout import admin_dir_of_missing, worktree_of
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
@@ -22,8 +23,7 @@ from isolation.paths import autopilot_dir
 _REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
 
 
-@frozen
-class Registration:
+class Registration(Struct, frozen=True, kw_only=True):
     """One worktree; `head` is set when it is on no branch, `lock_reason` when it is locked."""
 
     path: Path

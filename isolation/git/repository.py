@@ -23,9 +23,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
+from msgspec import Struct
+
 from isolation.errors import GitCommandError, RepositoryError
 from isolation.files.disk import replace_file
-from isolation.frozen import frozen
 from isolation.git.metadata_lock import metadata_lock
 from isolation.paths import RepositoryPaths, find_repository
 
@@ -79,8 +80,7 @@ _HINTS = (
 )
 
 
-@frozen
-class GitOutput:
+class GitOutput(Struct, frozen=True, kw_only=True):
     """What a git command said; bytes that are not UTF-8 survive as surrogates, as in `os.fsdecode`."""
 
     returncode: int

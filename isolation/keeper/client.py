@@ -21,9 +21,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import trio
+from msgspec import Struct
 
 from isolation.errors import KeeperError
-from isolation.frozen import frozen
 from isolation.keeper import server as keeper_server
 from isolation.keeper.fork_server import CLOSE_LIMIT, GREETING_LIMIT, ForkServer
 from isolation.keeper.wire import Lines, encode, read_answer, read_report
@@ -38,8 +38,7 @@ POLL_SECONDS = 0.02
 _TRIAL = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.trial import main; main()"
 
 
-@frozen
-class TreeUsage:
+class TreeUsage(Struct, frozen=True, kw_only=True):
     """What a session uses now; its CPU time counts members that have ended, so it never falls.
 
     Memory that members share is counted for each of them.

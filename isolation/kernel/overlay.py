@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct
 
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 
@@ -26,8 +26,7 @@ class ChangeKind(StrEnum):
     OTHER = "other"
 
 
-@frozen
-class OverlayChange:
+class OverlayChange(Struct, frozen=True, kw_only=True):
     """One path of the layer, relative to the tree; `mode` holds the permissions.
 
     A folder that is `replaced` hides all that the tree has below it.

@@ -9,11 +9,11 @@ likely been read: both are reported, and fail no session.
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 from isolation.claims.owners import ANYBODY, Owners
-from isolation.frozen import frozen
 from isolation.git.commits import named
 from isolation.git.repository import Repository
 from isolation.kernel.syscall_effects import CREATE, PROBE
@@ -21,8 +21,7 @@ from isolation.model import Attempts
 from isolation.shared_tree.quarantine import Quarantine
 
 
-@frozen
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """Foreign changes that a story made, or may have made. `stayed` are those that could not be undone."""
 
     quarantine: Quarantine
@@ -39,8 +38,7 @@ class Finding:
         return f"{text}; not undone: {named(self.stayed)}" if self.stayed else text
 
 
-@dataclass(slots=True)
-class Watched:
+class Watched(Struct):
     """A watched session; `findings` are set when it is over."""
 
     findings: tuple[Finding, ...] = ()
@@ -53,8 +51,7 @@ class Watch(Protocol):
         """Watch one session from its beginning to its end."""
 
 
-@frozen
-class Refusals:
+class Refusals(Struct, frozen=True, kw_only=True):
     """Paths outside its claim that a session tried to change.
 
     `foreign` fail the session, `forgiven` do not; `unnamed` counts attempts beyond those that were recorded.

@@ -17,9 +17,11 @@ read-only protection as `deny`.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
+
+from msgspec.structs import replace
 
 from isolation.claims import globs as claims
 from isolation.claims.globs import Claim

@@ -14,13 +14,14 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from isolation.claims.owners import ancestors
-from isolation.frozen import frozen
 from isolation.git.commits import commit_tree
 from isolation.git.repository import Repository
 from isolation.paths import EXCHANGE
@@ -52,8 +53,7 @@ class Effect(StrEnum):
     LINKED = "hard-linked"
 
 
-@frozen
-class ForeignChange:
+class ForeignChange(Struct, frozen=True, kw_only=True):
     """One change outside a story's claim; `blob` is what was written, None if that is not kept."""
 
     path: str
@@ -69,8 +69,7 @@ class ForeignChange:
         return self.what in {Effect.CREATED, Effect.CHANGED} and after is not None and not after.is_folder
 
 
-@frozen
-class Quarantine:
+class Quarantine(Struct, frozen=True, kw_only=True):
     """What is kept under one ref. `story_ids` are all stories that may have made the changes."""
 
     ref: str

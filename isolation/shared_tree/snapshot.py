@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from isolation.git.repository import Repository
 from isolation.paths import EXCHANGE
 
@@ -63,8 +64,7 @@ class Fingerprint(NamedTuple):
 Snapshot = dict[str, Fingerprint]
 
 
-@frozen
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One path that looks different; None where it does not exist."""
 
     path: str

@@ -6,8 +6,9 @@ so nothing that changed in between is lost.
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.files.lease import holder_is_alive, read_holder
-from isolation.frozen import frozen
 from isolation.git.registrations import Registration, load_registrations
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing
@@ -16,8 +17,7 @@ from isolation.worktree.removal import TRASH, close_path, reason_to_keep
 BRANCHES = "autopilot/"
 
 
-@frozen
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One folder below the worktree root, or one worktree of ours elsewhere."""
 
     path: Path

@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from isolation.errors import GitCommandError, WorkspaceError
-from isolation.frozen import frozen
 from isolation.git.branches import (
     delete_branch,
     move_on,
@@ -48,8 +49,7 @@ _ATTEMPTS = 4
 _PASSING = re.compile(r"failed to read .*commondir|locked' for writing")
 
 
-@frozen
-class _Place:
+class _Place(Struct, frozen=True, kw_only=True):
     """A registered worktree before it is filled, and what of it this call made."""
 
     base: str

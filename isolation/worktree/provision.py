@@ -11,23 +11,22 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from isolation.errors import WorkspaceError
-from isolation.frozen import frozen
 from isolation.git.repository import Repository
 
 INCLUDE_FILE = ".worktreeinclude"
 
 
-@frozen
-class Skipped:
+class Skipped(Struct, frozen=True, kw_only=True):
     """Something that was asked for and not brought."""
 
     path: str
     reason: str
 
 
-@frozen
-class ProvisionReport:
+class ProvisionReport(Struct, frozen=True, kw_only=True):
     """What was brought into a worktree."""
 
     copied: tuple[str, ...] = ()

@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.agents.catalogue import KNOWN
 from runner.agents.known_agent import SignIn
 
@@ -17,8 +18,7 @@ _VERSION = re.compile(r"^v?(\d+\.\d+\.\d+)")
 _PARENTS = 4
 
 
-@frozen
-class Installed:
+class Installed(Struct, frozen=True, kw_only=True):
     """One agent on PATH; an empty version or sign-in is unknown, which is not the same as none."""
 
     name: str

@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 from enum import StrEnum
 from typing import ClassVar
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
@@ -25,16 +26,14 @@ class Permissions(StrEnum):
     BYPASS = "bypass"
 
 
-@frozen
-class SignIn:
+class SignIn(Struct, frozen=True, kw_only=True):
     """Where an agent's credentials may be: in variables, or in files below the home folder."""
 
     variables: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
-@frozen
-class StartProblem:
+class StartProblem(Struct, frozen=True, kw_only=True):
     """Why an agent would refuse to start with its settings, and what to do about it."""
 
     detail: str

@@ -5,17 +5,16 @@ reaches their tools too, and their conversation is on disk by then.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+
 from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import Story
 
 
-@frozen
-class AgentJob:
+class AgentJob(Struct, frozen=True, kw_only=True):
     """One session to start: what an agent needs to build its command.
 
     `conversation` is the one to resume, empty for a new one. `git_dirs` are what a commit writes to besides
@@ -35,8 +34,7 @@ class AgentJob:
     cost: float | None = None
 
 
-@frozen
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """A program to start, and what to add to its environment.
 
     `conversation` is the id under which this session can be resumed, where it is known beforehand.
@@ -47,8 +45,7 @@ class Launch:
     conversation: str = ""
 
 
-@frozen
-class Traits:
+class Traits(Struct, frozen=True, kw_only=True):
     """How to interpret an agent's output and behavior.
 
     `streams`: its lines carry information. `says_end`: a session that exits without a final result has

@@ -1,18 +1,17 @@
 """The result file that a session may leave; a missing or unreadable one never fails a story."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+
 from runner.core.model import Usage
 
 MAX_RESULT_BYTES = 1 << 20
 
 
-@frozen
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """What a session reported; `status` is empty when it reported nothing, `waves` are copied as they are."""
 
     status: str = ""

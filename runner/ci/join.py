@@ -8,10 +8,11 @@ import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import replace
+
 from runner.core.events import events as ev
 from runner.core.events.fold import EXIT_SYSTEM, apply, exit_code, fold
 from runner.core.events.story_json import from_json, to_json
@@ -23,8 +24,7 @@ from runner.records.shards import NO_SHARD, Shard, ShardError, backlog_of, newes
 _LEFT_BEHIND = "it was on the machine of its job"
 
 
-@frozen
-class Joined:
+class Joined(Struct, frozen=True, kw_only=True):
     """One run out of shards. `problems` keep it from being green, `remarks` are only told.
 
     `sources` names the shard that counts for each story, `missing` the stories that have none.

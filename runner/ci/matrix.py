@@ -7,7 +7,8 @@ the flags by which `run` carries its stories out.
 import json
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.errors import RunnerError
 from runner.core.model import ContinuePolicy, Status, StoryId
 from runner.core.schedule.fanout import Job, fan_out
@@ -28,8 +29,7 @@ class MatrixError(RunnerError):
     code = "matrix"
 
 
-@frozen
-class Matrix:
+class Matrix(Struct, frozen=True, kw_only=True):
     """The stages of jobs, and how the system is to run them."""
 
     base: str

@@ -11,11 +11,11 @@ import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct, structs
+
 from isolation.git.bundles import commits_since, write_bundle
 from isolation.git.diffstat import changes
 from isolation.git.repository import Repository
@@ -44,8 +44,7 @@ from runner.records.shards import (
 from runner.report.document import document
 
 
-@frozen
-class Handover:
+class Handover(Struct, frozen=True, kw_only=True):
     """What goes into a shard: the run as it ended, its events, whose it is, and what it is a part of."""
 
     repository: Repository
@@ -149,7 +148,7 @@ class _Files:
 def _changes(repository: Repository, story: StorySnapshot) -> list[dict[str, Any]]:
     if not (story.base and story.commit):
         return []
-    return [asdict(change) for change in changes(repository, story.base, story.commit)]
+    return [structs.asdict(change) for change in changes(repository, story.base, story.commit)]
 
 
 def _line(event: Event, redactor: Redactor) -> bytes:

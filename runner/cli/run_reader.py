@@ -3,14 +3,15 @@
 Read-only, and standard library only: `status` must be instant and must not disturb the active run.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from isolation.files.disk import read_tail
 from isolation.files.lease import holder_is_alive, read_holder
-from isolation.frozen import frozen
 from isolation.paths import autopilot_dir, find_repository, journal_path
 from runner.core.events.fold import apply
 from runner.core.model import RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
@@ -18,8 +19,7 @@ from runner.core.text.screen import TAIL_BYTES, LineTail
 from runner.records.journal import Journal
 
 
-@frozen
-class CurrentRun:
+class CurrentRun(Struct, frozen=True, kw_only=True):
     """The state of a run when it was read; `alive` is true while a process runs it."""
 
     run: RunSnapshot

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.choose import FEWEST, LETTERS, Option, Question, QuestionKind
 from runner.core.text.names import one_line
 from runner.core.text.screen import cells, shorten
@@ -26,16 +27,14 @@ _MARK = re.compile(r"\s*\(recommended\)", re.IGNORECASE)
 _FILLER = frozenset({"", "-", "—", "...", "…", "n/a", "tbd"})
 
 
-@frozen
-class AgentQuestion:
+class AgentQuestion(Struct, frozen=True, kw_only=True):
     """The question to ask, and what was repaired or could not be used, for the log."""
 
     question: Question
     notes: tuple[str, ...] = ()
 
 
-@frozen
-class _Raw:
+class _Raw(Struct, frozen=True, kw_only=True):
     """One option as the agent wrote it; `place` is where it stood in the list."""
 
     place: int

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.errors import UsageError
 from runner.core.model import MAX_RETRIES
 from runner.core.text.names import one_line, shown
@@ -63,8 +64,7 @@ _PREFIXES: Mapping[QuestionKind, str] = {
 }
 
 
-@frozen
-class Option:
+class Option(Struct, frozen=True, kw_only=True):
     """One way to go on; a destructive one is confirmed before it is carried out."""
 
     letter: str
@@ -72,8 +72,7 @@ class Option:
     destructive: bool = False
 
 
-@frozen
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """A question that obeys the form. `details` are lines between the title and the options."""
 
     kind: QuestionKind

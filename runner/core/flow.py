@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.model import IMPLEMENT, VERIFY, SessionKind
@@ -42,8 +43,7 @@ class Edition(StrEnum):
     AUTODEV = "autodev"
 
 
-@frozen
-class FlowStep:
+class FlowStep(Struct, frozen=True, kw_only=True):
     """One stage of a flow.
 
     `artifacts` are globs from the root of the workspace, perhaps each with a line that a file must
@@ -65,8 +65,7 @@ class FlowStep:
     boundary_question: Question | None = None
 
 
-@frozen
-class DetectRule:
+class DetectRule(Struct, frozen=True, kw_only=True):
     """A workspace matches when it has all of `every`, one of `some` unless empty, and none of `none`."""
 
     every: tuple[str, ...] = ()
@@ -74,8 +73,7 @@ class DetectRule:
     none: tuple[str, ...] = ()
 
 
-@frozen
-class Flow:
+class Flow(Struct, frozen=True, kw_only=True):
     """A named list of steps. `loop_from` and `loop_to` name the re-entry after completion."""
 
     name: str
@@ -98,8 +96,7 @@ QUICK = Flow(
 """The flow of a story that names none, known without reading its file."""
 
 
-@frozen
-class DetectedPosition:
+class DetectedPosition(Struct, frozen=True, kw_only=True):
     """Where the folders say a story is; `step` is None when the flow is done.
 
     `allowed` holds the number of every step that the folders do not contradict, `step` first, and
@@ -113,8 +110,7 @@ class DetectedPosition:
     ahead: tuple[FlowStep, ...] = ()
 
 
-@frozen
-class Correction:
+class Correction(Struct, frozen=True, kw_only=True):
     """What the state file must say instead; `step` None means done. `words` are for the log.
 
     `sure` is False when the folders had nothing to tell, so that the step is only the first one.
@@ -126,8 +122,7 @@ class Correction:
     sure: bool = True
 
 
-@frozen
-class Location:
+class Location(Struct, frozen=True, kw_only=True):
     """Where a story goes on, the correction that led there, and how sure that is, from 0 to 1."""
 
     step: FlowStep | None
@@ -135,8 +130,7 @@ class Location:
     correction: Correction | None = None
 
 
-@frozen
-class Transition:
+class Transition(Struct, frozen=True, kw_only=True):
     """What follows a step: the next one, None at the end; a question only at a session boundary."""
 
     step: FlowStep | None

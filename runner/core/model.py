@@ -1,11 +1,10 @@
 """The words of the program as values: stories, verdicts, snapshots. Frozen, and free of behaviour."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Any, NewType, TypeVar
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
 
 StoryId = NewType("StoryId", str)
 RunId = NewType("RunId", str)
@@ -74,8 +73,7 @@ class SessionKind(StrEnum):
     VERIFY = "verify"
 
 
-@frozen
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One stage of a flow."""
 
     number: str
@@ -88,8 +86,7 @@ FLOW_DONE = Step(number="done", name="Done")
 """The place of a story whose flow is at its end."""
 
 
-@frozen
-class Story:
+class Story(Struct, frozen=True, kw_only=True):
     """One unit of work. `command` is an argv; without it an agent does the work.
 
     `estimate` is how many minutes it will take, where its author said so.
@@ -111,8 +108,7 @@ class Story:
     source: str = ""
 
 
-@frozen
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """What sessions have spent; None is unknown, which is not zero.
 
     `cached_tokens` are those of the input that were read from a cache. `estimated` tells that the cost, or a
@@ -146,8 +142,7 @@ def _sum(left: _N | None, right: _N | None) -> _N | None:
     return left if right is None else left + right
 
 
-@frozen
-class KillSwitch:
+class KillSwitch(Struct, frozen=True, kw_only=True):
     """The one reason why a story's loop, or the run, was ended."""
 
     name: str
@@ -155,8 +150,7 @@ class KillSwitch:
     hint: str
 
 
-@frozen
-class SessionRecord:
+class SessionRecord(Struct, frozen=True, kw_only=True):
     """One session as the journal knows it; `peak_memory` is in bytes, None where nobody looked."""
 
     id: str
@@ -183,16 +177,14 @@ class SessionRecord:
     tools: int | None = None
 
 
-@frozen
-class Conversation:
+class Conversation(Struct, frozen=True, kw_only=True):
     """Where a story's agent can be picked up again."""
 
     id: str
     agent: str
 
 
-@frozen
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """A question to a person, as the journal keeps it, and the answer once there is one.
 
     `question` is the JSON form of the Choose form; `letter` is empty while it is open.
@@ -205,8 +197,7 @@ class Decision:
     by: str = ""
 
 
-@frozen
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """What a state file's dialect has no section for: a decision, a retry or a blocker."""
 
     at: float
@@ -214,8 +205,7 @@ class Memory:
     text: str
 
 
-@frozen
-class StorySnapshot:
+class StorySnapshot(Struct, frozen=True, kw_only=True):
     """Everything known about one story of a run, folded from its events.
 
     `attempt` counts from 1 once the story has started. `implemented` tells that this attempt's
@@ -300,8 +290,7 @@ class StorySnapshot:
         return total
 
 
-@frozen
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """Something that a person should read: a warning, a correction, a thing kept."""
 
     at: float
@@ -309,8 +298,7 @@ class Note:
     message: str
 
 
-@frozen
-class RunSnapshot:
+class RunSnapshot(Struct, frozen=True, kw_only=True):
     """A whole run at one instant. `stories` is in start order; `pauses` holds agents back until then."""
 
     run_id: RunId
@@ -360,8 +348,7 @@ class RunSnapshot:
         return total
 
 
-@frozen
-class ResourceSample:
+class ResourceSample(Struct, frozen=True, kw_only=True):
     """What the machine had at one instant; None is unknown, which is neither good nor bad.
 
     The stalls are percentages of the last ten seconds in which some task waited for memory, processor

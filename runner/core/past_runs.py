@@ -8,17 +8,16 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+
 from runner.core.limits.kill_switches import ORDERLY
 from runner.core.model import Status
 from runner.core.text.instants import from_iso
 
 
-@frozen
-class PastStory:
+class PastStory(Struct, frozen=True, kw_only=True):
     """One story in one run; None is unknown."""
 
     run_id: str
@@ -38,8 +37,7 @@ class PastStory:
         return _kills([self.kill_switch])
 
 
-@frozen
-class PastRun:
+class PastRun(Struct, frozen=True, kw_only=True):
     """One run and its stories; None is unknown."""
 
     id: str
@@ -65,8 +63,7 @@ class PastRun:
         return _success(self.stories)
 
 
-@frozen
-class Summary:
+class Summary(Struct, frozen=True, kw_only=True):
     """What several runs, or one story in several runs, come to together."""
 
     runs: int

@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.errors import SettingsError
 from runner.core.flow import USER_FOLDER, Edition, Flow
 from runner.core.text.names import did_you_mean, id_problem
@@ -30,8 +31,7 @@ class FlowError(SettingsError):
     code = "flow"
 
 
-@frozen
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """One flow that there is: its editions, or the problems that keep it from being used."""
 
     name: str

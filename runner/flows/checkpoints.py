@@ -6,7 +6,8 @@ branch alone tells what still stands of each step.
 
 from collections.abc import Sequence
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from isolation.git.repository import Repository
 from runner.core.flow import DONE, Flow
 from runner.core.model import StoryId
@@ -15,8 +16,7 @@ _KEYS = ("Autopilot-Story", "Autopilot-Step", "Autopilot-Rollback", "Autopilot-R
 _UNIT, _RECORD = "\x1f", "\x1e"
 
 
-@frozen
-class Commit:
+class Commit(Struct, frozen=True, kw_only=True):
     """One commit of the story's branch.
 
     `place` is its step's place in the flow, behind the last step for the flow's end; None when it is of

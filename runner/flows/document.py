@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.choose import Question, QuestionError, QuestionKind, lettered
 from runner.core.flow import DetectRule, Edition, Flow, FlowStep, number_key
 from runner.core.model import SessionKind
@@ -12,16 +13,14 @@ from runner.core.text.names import one_line, shown
 from runner.flows.entries import LoopEntry, Problem, QuestionEntry, RuleEntry, StepEntry, Top, validated
 
 
-@frozen
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """What a flow file holds; with problems the flows are not to be used."""
 
     flows: Mapping[Edition, Flow]
     problems: tuple[Problem, ...]
 
 
-@frozen
-class _Parts:
+class _Parts(Struct, frozen=True, kw_only=True):
     """The tables that could be read; `whole` tells that every step could."""
 
     name: str

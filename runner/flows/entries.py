@@ -7,11 +7,11 @@ with one entry an edition, and a step without an entry is not part of that editi
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from isolation.claims import globs as claims
 from isolation.errors import ClaimError
-from isolation.frozen import frozen
 from runner.core.flow import Edition, artifact_parts, in_cycle, number_key
 from runner.core.text.names import did_you_mean, one_line, shown
 
@@ -42,8 +42,7 @@ _WANTED: Mapping[str, str] = {
 _M = TypeVar("_M", bound=BaseModel)
 
 
-@frozen
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """One thing that is wrong in a flow file: where, what, and what to do."""
 
     where: str

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from isolation.files.disk import replace_file
-from isolation.frozen import frozen
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository, failure
 
@@ -27,8 +28,7 @@ _NO_SECTION = 128
 _UNSET = 1
 
 
-@frozen
-class Told:
+class Told(Struct, frozen=True, kw_only=True):
     """What a command prints: words for people, values for the one JSON document."""
 
     text: str

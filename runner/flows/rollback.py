@@ -11,11 +11,12 @@ restored as they were before its first checkpoint. Commits without trailers are 
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import replace
+
 from isolation.git.checkout import look
 from isolation.git.commits import OWN_ADDRESS, OWN_NAME, named, operation_in_progress
 from isolation.git.repository import Repository
@@ -49,8 +50,7 @@ class RollbackError(RunnerError):
     code = "rollback"
 
 
-@frozen
-class Rollback:
+class Rollback(Struct, frozen=True, kw_only=True):
     """What a rollback would do; nothing has happened yet.
 
     `undone` are the checkpoints, newest first; `restored` are the paths that become again what they

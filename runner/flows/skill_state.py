@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.text.names import one_line, shown
 
 _MOST = 1 << 20
@@ -20,8 +21,7 @@ _NAMES = ("name", "phase_name", "step_name", "current_step_name", "current_phase
 _SUB_STEP = re.compile(r"(?:(?P<number>[0-9]+(?:\.[0-9]+)?[a-z]?)\b)?[\s—–:.-]*(?P<name>.*)")  # noqa: RUF001  people write both dashes
 
 
-@frozen
-class SkillState:
+class SkillState(Struct, frozen=True, kw_only=True):
     """Where a skill says it is; empty is unknown. `problem` tells why nothing could be read."""
 
     number: str = ""
@@ -29,8 +29,7 @@ class SkillState:
     problem: str = ""
 
 
-@frozen
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """Whether a skill's own state and the `sub_step` of a state file agree, in words for the log."""
 
     consistent: bool

@@ -6,11 +6,12 @@ state file, so that a repository that uses no flows gets no files for them.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import replace
+
 from runner.core import choose
 from runner.core.flow import DONE, Edition, Flow, artifact_parts, in_cycle, locate, re_entry, step
 from runner.core.model import FLOW_DONE, Step
@@ -47,8 +48,7 @@ FILES = {
 SKILL_STATE = "_docs/02_document/state.json"
 
 
-@frozen
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """Where the story stands: `question` when a person must choose first, `notes` for the log."""
 
     place: Step

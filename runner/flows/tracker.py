@@ -7,13 +7,13 @@ become work items get the line `Tracker: pending`.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from isolation.files.disk import replace_file
-from isolation.frozen import frozen
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.errors import SettingsError, SystemFaultError
@@ -45,8 +45,7 @@ _SERVERS: Mapping[str, TrackerName] = {
 """Names of servers, in lower case; one of the user's own has `user-` in front."""
 
 
-@frozen
-class Detection:
+class Detection(Struct, frozen=True, kw_only=True):
     """Which tracker to use and why; when a person must choose, `name` is None and `question` asks.
 
     `choices` are what the letters of the question stand for. `notes` tell of files that cannot be read.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from isolation.frozen import frozen
+from msgspec import Struct
 
 _UNLIMITED = 1 << 60
 """Version 1 has no word for it, only a number beyond any machine."""
@@ -19,8 +19,7 @@ _MOST_DIGITS = 20
 _MOST_PERCENT = 100
 
 
-@frozen
-class ControlGroups:
+class ControlGroups(Struct, frozen=True, kw_only=True):
     """The folders of the groups that hold this process, innermost first: version 2, and two of version 1."""
 
     unified: tuple[Path, ...] = ()

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from isolation.kernel.process_tree import KEEPER_NAME
 from runner.core.limits.agent_sessions import AgentProgram, below, is_agent, sessions
 
@@ -19,8 +20,7 @@ _STAT_BYTES, _COMMAND_LINE_BYTES = 1024, 4096
 """Enough for the numbers that matter, and for a program with its script."""
 
 
-@frozen
-class _ProcessTable:
+class _ProcessTable(Struct, frozen=True, kw_only=True):
     """The processes of the machine: parents and names of all, command lines on demand."""
 
     parents: Mapping[int, int]

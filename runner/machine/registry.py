@@ -10,15 +10,15 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from msgspec import Struct, structs
+
 from isolation.files.disk import replace_file
 from isolation.files.lease import boot_id
-from isolation.frozen import frozen
 from isolation.kernel.process_tree import load_stat
 from isolation.paths import repository_hash, sessions_dir
 from runner.core.text.instants import iso
@@ -39,8 +39,7 @@ _LONGEST_NAME = 180
 _LONGEST_TEXT = 200
 
 
-@frozen
-class SessionEntry:
+class SessionEntry(Struct, frozen=True, kw_only=True):
     """One live session. `pid` is the process that keeps it alive; 0 and empty texts are unknown.
 
     `flaw` says why the file could not be read; the entry is then a stand-in, as old as its file.
@@ -69,8 +68,7 @@ class SessionEntry:
         return f"{self.mode} session {self.session_id}{story} ({where}{branch})"
 
 
-@frozen
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     path: Path
     entry: SessionEntry
     age: float
@@ -203,7 +201,7 @@ def _is_of(values: dict[str, Any] | None, entry: SessionEntry) -> bool:
 
 
 def _to_json(entry: SessionEntry) -> dict[str, Any]:
-    values = asdict(entry) | {"heartbeat": iso(entry.heartbeat)}
+    values = structs.asdict(entry) | {"heartbeat": iso(entry.heartbeat)}
     del values["flaw"]
     return values
 

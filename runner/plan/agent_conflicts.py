@@ -6,9 +6,10 @@ Nothing is switched off to make them fit. Only a person does that.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from isolation.claims import globs as claims
 from isolation.claims.owners import folders_around
-from isolation.frozen import frozen
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode, Means
 from runner.agents.protocol import Agent
@@ -16,8 +17,7 @@ from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 
 
-@frozen
-class Friction:
+class Friction(Struct, frozen=True, kw_only=True):
     """What will go wrong with an agent here, and what to do about it."""
 
     agent: str

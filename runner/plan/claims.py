@@ -6,13 +6,14 @@ proven disjoint, or the plan is refused; in worktrees an overlap is only worth a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from isolation.claims import globs as claims
 from isolation.claims.disjoint import Overlap, Proof
 from isolation.claims.globs import Claim
 from isolation.errors import ClaimError, UnprovenError
-from isolation.frozen import frozen
 from runner.core.errors import BacklogError, SettingsError
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import dependants
@@ -30,8 +31,7 @@ _STEPS_FOR_NOTES = 500_000
 """A note is worth half a second."""
 
 
-@frozen
-class Ownership:
+class Ownership(Struct, frozen=True, kw_only=True):
     """What `deconflict-paths` says, taken apart. `named` are the globs of single stories."""
 
     fence: tuple[str, ...] = ()
@@ -46,8 +46,7 @@ class Ownership:
         return tuple(glob.replace(ID, story.id) for glob in named or self.patterns)
 
 
-@frozen
-class Settled:
+class Settled(Struct, frozen=True, kw_only=True):
     """Stories with their claims; `disjoint` is None where it is not known, or there are no two claims."""
 
     stories: tuple[Story, ...]

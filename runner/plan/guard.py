@@ -4,8 +4,9 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.errors import IsolationError
-from isolation.frozen import frozen
 from isolation.git.repository import Repository
 from isolation.guard import READ_ONLY, for_worktree, supported, worktree_support
 from isolation.model import Confinement, IsolationMode, Means, Workspace
@@ -15,8 +16,7 @@ from runner.core.settings import Settings
 LOST = "sessions can write into the main checkout and into each other's worktrees"
 
 
-@frozen
-class Guarding:
+class Guarding(Struct, frozen=True, kw_only=True):
     """The write guard of a run; without means there is none, and `note` says why."""
 
     means: Means | None = None

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
+
 from isolation.git.repository import Repository
 from isolation.paths import folds_case, journal_path, worktree_root
 from runner.agents.catalogue import PROGRAMS, choose
@@ -34,8 +35,7 @@ from runner.report.terminal.plan import PlanRow, PlanView
 AUTO = "auto"
 
 
-@frozen
-class RunRequest:
+class RunRequest(Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     directory: Path
@@ -47,8 +47,7 @@ class RunRequest:
     shard_in: tuple[Path, ...] | None = None
 
 
-@frozen
-class Backlog:
+class Backlog(Struct, frozen=True, kw_only=True):
     """The stories of a request, fitted together. `stories` is the start order of what was asked for.
 
     `whole` is all that was read, before anything was chosen. `told` is what shards of other jobs say of
@@ -86,8 +85,7 @@ class Backlog:
         return root_of(self.repository, self.settings)
 
 
-@frozen
-class Plan(Backlog):
+class Plan(Backlog, frozen=True, kw_only=True):
     """All that a run needs, decided before anything starts."""
 
     agents: Mapping[StoryId, Agent]
@@ -99,7 +97,7 @@ def make_plan(request: RunRequest) -> Plan:
     agents = {story.id: choose(story, backlog.settings) for story in backlog.own}
     if backlog.settings.prompt_template:
         load_template(backlog.repository.top / backlog.settings.prompt_template)
-    parts = {part.name: getattr(backlog, part.name) for part in fields(backlog)}
+    parts = structs.asdict(backlog)
     notes = (*backlog.notes, *_found_by_itself(backlog.own, agents, backlog.settings))
     return Plan(**{**parts, "notes": notes}, agents=agents)
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.claims import globs as claims
 from isolation.claims.globs import Claim
 from isolation.claims.owners import ANYBODY, Owners, folders_around, roots
 from isolation.errors import ClaimError, GuardError
 from isolation.files.disk import replace_file
-from isolation.frozen import frozen
 from isolation.git.repository import Repository, offload
 from isolation.guard import Support
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
@@ -47,8 +48,7 @@ fi
 """
 
 
-@frozen
-class Sharing:
+class Sharing(Struct, frozen=True, kw_only=True):
     """The shared tree of one run: its claims, who watches it, what sessions may write to and are told.
 
     `confine` gives the confinement of a story's sessions, None where the system does not help; `judge` tells

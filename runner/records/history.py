@@ -1,9 +1,10 @@
 """What earlier runs in this repository have already brought to its end, and how long that took."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from runner.core.events.fold import fold
 from runner.core.events.story_json import digest
 from runner.core.flow import QUICK
@@ -15,8 +16,7 @@ RUNS_LOOKED_AT = 20
 SECONDS_PER_MINUTE = 60
 
 
-@frozen
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """A story that an earlier run finished, word for word the same work."""
 
     run_id: RunId
@@ -25,8 +25,7 @@ class Finished:
     next: str
 
 
-@frozen
-class Past:
+class Past(Struct, frozen=True, kw_only=True):
     """What earlier runs say of a story's flow, besides its state file.
 
     `failures` counts by step in how many runs after another, up to the newest, it failed; `reason` is the
@@ -38,8 +37,7 @@ class Past:
     skipped: tuple[str, ...] = ()
 
 
-@frozen
-class Earlier:
+class Earlier(Struct, frozen=True, kw_only=True):
     """What earlier runs tell of a backlog: what they finished, and how many minutes each story took them."""
 
     finished: Mapping[StoryId, Finished] = field(default_factory=dict)

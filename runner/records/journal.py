@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode, story_of
 from runner.core.model import RunId, StoryId
@@ -30,8 +31,7 @@ from runner.records.journal_file import (
 )
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What another process asks of the coordinator."""
 
     id: int

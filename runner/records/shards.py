@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.events.events import Event, RunEnded, RunStarted, StoryFinished, UnknownEventError, decode
 from runner.core.events.story_json import digest
@@ -39,16 +40,14 @@ class ShardError(RunnerError):
     code = "shard"
 
 
-@frozen
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One file of a shard as its manifest tells it."""
 
     size: int
     sha256: str
 
 
-@frozen
-class Shard:
+class Shard(Struct, frozen=True, kw_only=True):
     """One job's part. `stories` are its own, `branches` the tips that its bundle holds."""
 
     path: Path

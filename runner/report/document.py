@@ -3,8 +3,10 @@
 Instants, never durations; every status is counted; null is unknown or not yet.
 """
 
-from dataclasses import asdict, replace
 from typing import Any
+
+from msgspec import structs
+from msgspec.structs import replace
 
 from runner.core.model import Decision, RunSnapshot, Status, StorySnapshot, Usage
 from runner.core.text.instants import iso, iso_or_none
@@ -35,7 +37,7 @@ def document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
         "enforcement": shown.enforcement,
         "tier": shown.tier.value,
         "window": shown.window,
-        "kill_switch": asdict(shown.kill_switch) if shown.kill_switch else None,
+        "kill_switch": structs.asdict(shown.kill_switch) if shown.kill_switch else None,
         "counts": {status.value: shown.count(status) for status in _COUNTED},
         "usage": _usage(shown.usage),
         "stories": [_story(story) for story in shown.stories.values()],
@@ -103,7 +105,7 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "sessions": len(story.sessions),
         "started_at": iso_or_none(story.started_at),
         "ended_at": iso_or_none(story.ended_at),
-        "kill_switch": asdict(story.kill_switch) if story.kill_switch else None,
+        "kill_switch": structs.asdict(story.kill_switch) if story.kill_switch else None,
         "decision": _decision(story.decision) if story.decision else None,
         "usage": _usage(story.usage),
         "next": story.next,

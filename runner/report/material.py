@@ -1,9 +1,9 @@
 """What a report is made of, wherever the run was: here, or in the shards of CI jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+
 from runner.core.events.events import Event, RunStarted
 from runner.core.limits.prices import AS_OF
 from runner.core.model import (
@@ -20,8 +20,7 @@ from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
 
 
-@frozen
-class FileChange:
+class FileChange(Struct, frozen=True, kw_only=True):
     """One path that a story changed; of a binary file nobody counts lines."""
 
     path: str
@@ -33,8 +32,7 @@ def _no_log(_session: SessionRecord) -> bytes:
     return b""
 
 
-@frozen
-class Material:
+class Material(Struct, frozen=True, kw_only=True):
     """A run with all that is known around it. `log` gives the last bytes that a session printed.
 
     `now` is when the run was looked at while it went on; None where nothing changes any more.

@@ -18,10 +18,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
+from msgspec import Struct
 
 from isolation.errors import KeeperError
 from isolation.files import lease
-from isolation.frozen import frozen
 from isolation.git.repository import Repository, offload
 from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
 from isolation.paths import journal_path, keepers_lock_path
@@ -58,8 +58,7 @@ OLD_KEEPERS_SECONDS = 15.0
 SWITCH_SECONDS = 0.0005
 
 
-@frozen
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """The result of a run: its last snapshot and the program's exit code.
 
     `idle` means that no story was left to carry. `events` are those of a run that left none in the journal.
@@ -71,8 +70,7 @@ class Ended:
     events: tuple[ev.Event, ...] = ()
 
 
-@frozen
-class _Beginning:
+class _Beginning(Struct, frozen=True, kw_only=True):
     """Where a run begins in its journal: its snapshot so far, and the events to record first."""
 
     journal: Journal

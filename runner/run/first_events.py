@@ -1,7 +1,8 @@
 """A run's first events: the plan, and what of it others have already brought to a verdict."""
 
 import os
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.events.story_json import digest, to_json

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
+from msgspec import Struct
 
-from isolation.frozen import frozen
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot
 from runner.records.event_log import EventLog
@@ -81,8 +81,7 @@ class Desk(Protocol):
         """Ask whatever is open until cancelled."""
 
 
-@frozen
-class Interaction:
+class Interaction(Struct, frozen=True, kw_only=True):
     """The user's side of one run; without a desk nothing is asked, and `quiet` silences `notify` too."""
 
     view: View

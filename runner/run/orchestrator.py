@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
+from msgspec import Struct
 
-from isolation.frozen import frozen
 from runner.agents.protocol import Agent
 from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
@@ -44,8 +44,7 @@ MOST_AHEAD = 3
 _TELLING = ev.StoryFinished | ev.WorkspaceOpened | ev.WindowChanged | ev.AdmissionEnded | ev.StoryRequeued
 
 
-@frozen
-class StopRequest:
+class StopRequest(Struct, frozen=True, kw_only=True):
     """What another terminal asked: one story or all, at the session's end or now."""
 
     id: int
@@ -53,16 +52,14 @@ class StopRequest:
     now: bool
 
 
-@frozen
-class AnswerRequest:
+class AnswerRequest(Struct, frozen=True, kw_only=True):
     """What another terminal decided."""
 
     id: int
     event: ev.DecisionAnswered
 
 
-@frozen
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """What the orchestrator asks of the outside; all of it blocks and is called in a thread.
 
     `attended` tells that a person sits at this run and may answer decisions while it goes on.

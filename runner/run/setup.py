@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import trio
+from msgspec import Struct
 
-from isolation.frozen import frozen
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.paths import run_dir
@@ -38,8 +38,7 @@ NO_IDENTITY = (
 Sampler = Callable[[Path], ResourceSample]
 
 
-@frozen
-class Assignment:
+class Assignment(Struct, frozen=True, kw_only=True):
     """Which agent carries which story, in which order, under which settings, in which repository.
 
     `enforcement` is what keeps their sessions within their paths.

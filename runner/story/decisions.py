@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core import choose
 from runner.core.errors import JournalError, NotFoundError, RunnerError
 from runner.core.events import events as ev
@@ -37,8 +38,7 @@ class AlreadyAnsweredError(RunnerError):
     code = "answered"
 
 
-@frozen
-class OpenQuestion:
+class OpenQuestion(Struct, frozen=True, kw_only=True):
     """One question that a story waits with, and since when, in seconds since the epoch."""
 
     story_id: StoryId

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from isolation.git.repository import offload
 from isolation.model import Workspace
 from runner.core import choose
@@ -36,8 +37,7 @@ CIRCUIT = 3
 """A step that failed in this many runs after another is not begun again without a person."""
 
 
-@frozen
-class Brief:
+class Brief(Struct, frozen=True, kw_only=True):
     """What a session is told about the step that it is for."""
 
     step: Step

@@ -6,13 +6,13 @@ recorded. What it is told comes through small protocols, so that each can be som
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 import trio
+from msgspec import Struct
+from msgspec.structs import replace
 
-from isolation.frozen import frozen
 from isolation.git.repository import offload
 from isolation.model import Workspace
 from runner.core import choose
@@ -74,8 +74,7 @@ class SessionRunner(Protocol):
         """Run it; it should spend no more than its allowance."""
 
 
-@frozen
-class Senses:
+class Senses(Struct, frozen=True, kw_only=True):
     """What the loop is told from outside."""
 
     selector: Selector

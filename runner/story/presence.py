@@ -6,9 +6,9 @@ The registry is a courtesy to others. A disk that refuses it is worth a note, an
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import trio
+from msgspec.structs import replace
 
 from runner.machine.registry import Registry, SessionEntry
 from runner.story.context.error_groups import alone

@@ -2,7 +2,8 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+
+from msgspec import structs
 
 from runner.core.events.events import StoryFinished
 from runner.core.model import KillSwitch, RunId, Status, StoryId
@@ -76,7 +77,7 @@ def stopped(story_id: StoryId, run_id: RunId, switch: KillSwitch) -> StoryFinish
         verdict=Status.STOPPED,
         reason=switch.detail,
         next=f"autopilot-multi resume {run_id}",
-        kill_switch=asdict(switch),
+        kill_switch=structs.asdict(switch),
     )
 
 

@@ -6,12 +6,12 @@ an end without its consequence.
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import trio
+from msgspec import Struct
+from msgspec.structs import replace
 
-from isolation.frozen import frozen
 from isolation.git.repository import offload
 from isolation.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
@@ -272,8 +272,7 @@ class StorySessions:
         }
 
 
-@frozen
-class _Ground:
+class _Ground(Struct, frozen=True, kw_only=True):
     """What of the disk a session may write to, as far as it must be told."""
 
     git_dirs: tuple[Path, ...]
@@ -281,8 +280,7 @@ class _Ground:
     confinement: Confinement | None
 
 
-@frozen
-class _Listener:
+class _Listener(Struct, frozen=True, kw_only=True):
     """Who reads a session's output, in which conversation it talks, and what that has used before."""
 
     agent: Agent

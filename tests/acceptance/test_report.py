@@ -3,11 +3,11 @@
 import json
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 
 from runner.cli.commands.ci.report import FORMATS
 from tests.acceptance.ci import Stories, make_ci

@@ -1,13 +1,13 @@
 """What each agent's lines are read as, and how each is started and resumed."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from runner.agents import known
 from runner.agents.catalogue import KNOWN, PROGRAMS

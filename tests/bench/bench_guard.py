@@ -13,11 +13,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import trio
+from msgspec.structs import replace
 
 from isolation import guard
 from isolation.git.repository import Repository

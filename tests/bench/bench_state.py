@@ -10,8 +10,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from runner.flows.state.aggregate import Row, aggregate_markdown
 from runner.flows.state.disk.collection import Cache, collect

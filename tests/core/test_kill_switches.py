@@ -1,13 +1,13 @@
 """Kill-switches before and after a session: each alone, all orders, and the two asymmetries."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from runner.core.limits.kill_switches import (
     After,

@@ -1,12 +1,12 @@
 """A story survives the journal, and its digest changes with the work and with nothing else."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from runner.core.events.story_json import digest, from_json, to_json
 from runner.core.model import Story, StoryId

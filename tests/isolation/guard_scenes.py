@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from isolation import guard
 from isolation.git.repository import Repository

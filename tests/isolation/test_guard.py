@@ -4,11 +4,11 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from isolation.errors import KeeperError
 from isolation.keeper.client import open_keeper

@@ -4,13 +4,13 @@ import ctypes
 import math
 import os
 import tempfile
-from dataclasses import astuple
 from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from runner.agents.catalogue import PROGRAMS
 from runner.core.limits.agent_sessions import AgentProgram

@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from isolation.paths import find_repository, sessions_dir
 from runner.machine.registry import PEER_SECONDS, SWEEP_SECONDS, Registry, SessionEntry, file_name

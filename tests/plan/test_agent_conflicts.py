@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from isolation.model import IsolationMode
 from runner.agents.known.aider import AiderAgent
@@ -18,7 +19,7 @@ SHARED = Settings(bg_isolation=IsolationMode.NONE, max_stories=3)
 
 
 def _told(agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings) -> list[str]:
-    stories = [replace(story(name), owns=(glob,)) for name, glob in zip("abc", globs, strict=False)]
+    stories = [structs.replace(story(name), owns=(glob,)) for name, glob in zip("abc", globs, strict=False)]
     chosen = {each.id: agent for each, agent in zip(stories, agents, strict=False)}
     return [friction.line for friction in crowding(stories, chosen, settings)]
 

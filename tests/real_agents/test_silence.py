@@ -4,10 +4,10 @@ The program that they run under is the real one, in this process, so that its wi
 below what a person may set. What is shortened are settings and the agent's own figure; no check is left out.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runner.agents.known.claude import ClaudeAgent
 from runner.core import settings

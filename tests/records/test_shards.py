@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from runner.ci.join import join

@@ -1,9 +1,9 @@
 """The live view: right at any size, deterministic for a snapshot and a clock, gone afterwards."""
 
 import io
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from runner.core.events import events as ev

@@ -3,12 +3,12 @@
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 
 from runner.core.limits.prices import AS_OF
 from runner.report.annotations import MOST, github, gitlab

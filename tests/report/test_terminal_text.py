@@ -5,9 +5,9 @@ import json
 import os
 import pty
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId

@@ -1,7 +1,8 @@
 """Qwen Code, headless: claude's events without a cost. It reports an error of its service as a success."""
 
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from runner.agents import faults
 from runner.agents.known.claude import ClaudeAgent

@@ -1,11 +1,11 @@
 """What happens between a story and its agent: conversations, pauses and refusals."""
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import StoryId
 
 
-@frozen
-class ConversationSeen:
+class ConversationSeen(Struct, frozen=True, kw_only=True):
     """A session has named its conversation, by which a later one can go on with it."""
 
     story_id: StoryId
@@ -13,8 +13,7 @@ class ConversationSeen:
     conversation: str
 
 
-@frozen
-class AgentPaused:
+class AgentPaused(Struct, frozen=True, kw_only=True):
     """The agent's service failed; the session is repeated after `until` and costs no attempt.
 
     With `everyone` no session of this agent starts before; with `fresh` a new conversation begins.
@@ -28,8 +27,7 @@ class AgentPaused:
     fresh: bool = False
 
 
-@frozen
-class AgentRefused:
+class AgentRefused(Struct, frozen=True, kw_only=True):
     """The agent cannot work here at all, by its own words; the story fails at once."""
 
     story_id: StoryId

@@ -1,7 +1,8 @@
 """What events between a story and its agent do to the story, and to the run around it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from runner.core.events import agent_events as ae
 from runner.core.model import Conversation, StorySnapshot

@@ -5,18 +5,16 @@ JSON values or tuples and enums of such. Decoding ignores fields that it does no
 refuses kinds that it does not know, so that an older program never misreads a newer journal.
 """
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, TypeAlias
 
-from isolation.frozen import frozen
+from msgspec import Struct, field, structs
+
 from runner.core.events.agent_events import AgentPaused, AgentRefused, ConversationSeen
 from runner.core.model import RunId, StoryId
 
 
-@frozen
-class RunStarted:
+class RunStarted(Struct, frozen=True, kw_only=True):
     """The plan, complete: a resume needs nothing else."""
 
     base: str
@@ -27,22 +25,19 @@ class RunStarted:
     stories: tuple[Mapping[str, Any], ...]
 
 
-@frozen
-class RunResumed:
+class RunResumed(Struct, frozen=True, kw_only=True):
     """The run goes on; verdicts that a person may want retried are named in `requeued`."""
 
     requeued: tuple[str, ...] = ()
 
 
-@frozen
-class RunEnded:
+class RunEnded(Struct, frozen=True, kw_only=True):
     """Every story has its verdict."""
 
     exit_code: int
 
 
-@frozen
-class AdmissionEnded:
+class AdmissionEnded(Struct, frozen=True, kw_only=True):
     """Nothing new starts any more, because of one named reason."""
 
     name: str
@@ -50,8 +45,7 @@ class AdmissionEnded:
     hint: str
 
 
-@frozen
-class WindowChanged:
+class WindowChanged(Struct, frozen=True, kw_only=True):
     """How many stories may run now, and why."""
 
     window: int
@@ -59,22 +53,19 @@ class WindowChanged:
     reason: str
 
 
-@frozen
-class StoryQueued:
+class StoryQueued(Struct, frozen=True, kw_only=True):
     """Its dependencies are done; it waits for a place in the window."""
 
     story_id: StoryId
 
 
-@frozen
-class StoryStarted:
+class StoryStarted(Struct, frozen=True, kw_only=True):
     """The story has a place in the window."""
 
     story_id: StoryId
 
 
-@frozen
-class WorkspacePlanned:
+class WorkspacePlanned(Struct, frozen=True, kw_only=True):
     """Intent: a workspace is about to be made here."""
 
     story_id: StoryId
@@ -82,8 +73,7 @@ class WorkspacePlanned:
     path: str
 
 
-@frozen
-class WorkspaceOpened:
+class WorkspaceOpened(Struct, frozen=True, kw_only=True):
     """Done: the workspace exists and was verified."""
 
     story_id: StoryId
@@ -93,8 +83,7 @@ class WorkspaceOpened:
     head: str
 
 
-@frozen
-class WorkspaceClosed:
+class WorkspaceClosed(Struct, frozen=True, kw_only=True):
     """The worktree is gone, or was kept and why."""
 
     story_id: StoryId
@@ -102,8 +91,7 @@ class WorkspaceClosed:
     reason: str
 
 
-@frozen
-class SessionStarted:
+class SessionStarted(Struct, frozen=True, kw_only=True):
     """Intent: a session is about to run."""
 
     story_id: StoryId
@@ -118,8 +106,7 @@ class SessionStarted:
     conversation: str = ""
 
 
-@frozen
-class SessionEnded:
+class SessionEnded(Struct, frozen=True, kw_only=True):
     """Acknowledged: this session ran to its end and is never run again."""
 
     story_id: StoryId
@@ -142,15 +129,13 @@ class SessionEnded:
     tools: int | None = None
 
 
-@frozen
-class CheckpointPlanned:
+class CheckpointPlanned(Struct, frozen=True, kw_only=True):
     """Intent: what the session changed is about to be committed; the event's time is the commit's."""
 
     story_id: StoryId
 
 
-@frozen
-class Checkpointed:
+class Checkpointed(Struct, frozen=True, kw_only=True):
     """Done: the branch holds the work of this attempt; `files` is how many paths its session changed."""
 
     story_id: StoryId
@@ -159,8 +144,7 @@ class Checkpointed:
     files: int | None = None
 
 
-@frozen
-class AttemptFailed:
+class AttemptFailed(Struct, frozen=True, kw_only=True):
     """One attempt did not pass; `output` goes into the next attempt's prompt."""
 
     story_id: StoryId
@@ -169,8 +153,7 @@ class AttemptFailed:
     output: str
 
 
-@frozen
-class SpiralSeen:
+class SpiralSeen(Struct, frozen=True, kw_only=True):
     """A session went round in circles; with `retries` the step begins anew in a fresh one."""
 
     story_id: StoryId
@@ -178,8 +161,7 @@ class SpiralSeen:
     retries: bool
 
 
-@frozen
-class StallSeen:
+class StallSeen(Struct, frozen=True, kw_only=True):
     """A session has shown no sign of life for a whole window; after a second one it is ended."""
 
     story_id: StoryId
@@ -187,8 +169,7 @@ class StallSeen:
     seconds: float
 
 
-@frozen
-class SelectionMade:
+class SelectionMade(Struct, frozen=True, kw_only=True):
     """The user's selector said what comes next, and how sure it is."""
 
     story_id: StoryId
@@ -197,8 +178,7 @@ class SelectionMade:
     rationale: str = ""
 
 
-@frozen
-class LoopEnded:
+class LoopEnded(Struct, frozen=True, kw_only=True):
     """A kill-switch ends the story's loop; its work is still committed before its verdict."""
 
     story_id: StoryId
@@ -207,8 +187,7 @@ class LoopEnded:
     hint: str
 
 
-@frozen
-class StoryFinished:
+class StoryFinished(Struct, frozen=True, kw_only=True):
     """The story's verdict."""
 
     story_id: StoryId
@@ -222,8 +201,7 @@ class StoryFinished:
     branch: str | None = None
 
 
-@frozen
-class PlaceFound:
+class PlaceFound(Struct, frozen=True, kw_only=True):
     """Where in its flow the story goes on, how sure that is, and what had to be corrected for it."""
 
     story_id: StoryId
@@ -233,8 +211,7 @@ class PlaceFound:
     correction: str = ""
 
 
-@frozen
-class StepFinished:
+class StepFinished(Struct, frozen=True, kw_only=True):
     """A step is over, completed or skipped, and the next one is where the story is now."""
 
     story_id: StoryId
@@ -245,8 +222,7 @@ class StepFinished:
     skipped: bool = False
 
 
-@frozen
-class DecisionAsked:
+class DecisionAsked(Struct, frozen=True, kw_only=True):
     """A person must choose; the story is parked until then."""
 
     story_id: StoryId
@@ -254,8 +230,7 @@ class DecisionAsked:
     question: Mapping[str, Any]
 
 
-@frozen
-class DecisionAnswered:
+class DecisionAnswered(Struct, frozen=True, kw_only=True):
     """A person has chosen, or the unattended default did; recorded once."""
 
     story_id: StoryId
@@ -264,8 +239,7 @@ class DecisionAnswered:
     by: str
 
 
-@frozen
-class DecisionApplied:
+class DecisionApplied(Struct, frozen=True, kw_only=True):
     """The answer has had its effect; `retry` gives the current step a new set of attempts."""
 
     story_id: StoryId
@@ -273,15 +247,13 @@ class DecisionApplied:
     retry: bool = False
 
 
-@frozen
-class StoryRequeued:
+class StoryRequeued(Struct, frozen=True, kw_only=True):
     """A parked story may go on, in this very run."""
 
     story_id: StoryId
 
 
-@frozen
-class Remembered:
+class Remembered(Struct, frozen=True, kw_only=True):
     """What the story's state file has no section for: topic `decision`, `retry` or `blocker`."""
 
     story_id: StoryId
@@ -289,16 +261,14 @@ class Remembered:
     text: str
 
 
-@frozen
-class Noted:
+class Noted(Struct, frozen=True, kw_only=True):
     """Something a person should read."""
 
     message: str
     story_id: StoryId | None = None
 
 
-@frozen
-class OutputSeen:
+class OutputSeen(Struct, frozen=True, kw_only=True):
     """The newest line of a running session, and its tool uses; shown, never journalled."""
 
     story_id: StoryId
@@ -378,11 +348,10 @@ _KINDS: dict[str, Any] = {
     "AgentRefused": AgentRefused,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
-_FIELDS = {kind: frozenset(item.name for item in dataclasses.fields(body)) for kind, body in _KINDS.items()}
+_FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}
 
 
-@frozen
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """One thing that happened, when, in which run. `at` is seconds since the epoch."""
 
     run_id: RunId
@@ -396,8 +365,7 @@ class UnknownEventError(ValueError):
 
 def encode(body: Body) -> tuple[str, dict[str, Any]]:
     """Turn a body into its kind and a JSON object."""
-    fields = dataclasses.fields(body)
-    return _KIND_OF[type(body)], {item.name: getattr(body, item.name) for item in fields}
+    return _KIND_OF[type(body)], structs.asdict(body)
 
 
 def decode(kind: str, data: Mapping[str, Any]) -> Body:

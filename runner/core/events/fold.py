@@ -4,7 +4,8 @@ Events of different stories commute; within one story their order is the journal
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from runner.core.events import agent_events as ae
 from runner.core.events import events as ev

@@ -1,8 +1,9 @@
 """What events do to one story: the part of the fold that knows nothing of the run around it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeAlias, assert_never
+
+from msgspec.structs import replace
 
 from runner.core.events import agent_events as ae
 from runner.core.events import events as ev

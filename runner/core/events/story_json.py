@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
+
+from msgspec import structs
 
 from runner.core.model import Story
 
@@ -14,13 +15,13 @@ _NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode"})
 
 def to_json(story: Story) -> dict[str, Any]:
     """Turn a story into JSON values; tuples become lists."""
-    values = {item.name: getattr(story, item.name) for item in fields(story)}
+    values = structs.asdict(story)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def from_json(data: Mapping[str, Any]) -> Story:
     """Turn what `to_json` made into a story again; fields of a newer program are ignored."""
-    known = {item.name for item in fields(Story)}
+    known = frozenset(Story.__struct_fields__)
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in data.items()

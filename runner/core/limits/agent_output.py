@@ -4,10 +4,10 @@ Memory is bounded whatever comes: lines that are too long are left out, the rest
 Nothing said here proves anything; it shows progress, tells life from silence and names errors.
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+
 from runner.core.model import Usage
 
 MAX_LINE = 4 << 20
@@ -25,8 +25,7 @@ class Fault(StrEnum):
     """The conversation to be resumed is not there, or too long to go on."""
 
 
-@frozen
-class Final:
+class Final(Struct, frozen=True, kw_only=True):
     """An agent's last word; without a fault a failure is the work's own. `until` is a time of day."""
 
     ok: bool
@@ -36,8 +35,7 @@ class Final:
     denied: tuple[str, ...] = ()
 
 
-@frozen
-class AgentUpdate:
+class AgentUpdate(Struct, frozen=True, kw_only=True):
     """What one line tells; empty and None are nothing. `begun` and `ended` are ids of tool uses."""
 
     conversation: str = ""
@@ -50,8 +48,7 @@ class AgentUpdate:
     final: Final | None = None
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """All that a session has told so far; with `sums` each usage is added, else the newest counts."""
 
     sums: bool = False

@@ -8,11 +8,10 @@ stands below it is one session, also when an agent started the run.
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from isolation.frozen import frozen
+from msgspec import Struct
 
 
-@frozen
-class AgentProgram:
+class AgentProgram(Struct, frozen=True, kw_only=True):
     """How an agent shows on a command line: its name, and the package that holds its script."""
 
     name: str

@@ -7,12 +7,12 @@ session has shown what it spends, and nobody gave an estimate, each sets aside a
 
 from collections.abc import Iterable
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import Usage
 
 
-@frozen
-class Amount:
+class Amount(Struct, frozen=True, kw_only=True):
     """Tokens and dollars; None is no limit, or unknown."""
 
     tokens: float | None = None

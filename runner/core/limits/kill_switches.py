@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Self
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import KillSwitch, Tier
 
 PEER_LIMIT = 6
@@ -94,8 +95,7 @@ ORDERLY = frozenset({Switch.MAX_SESSIONS})
 """Switches that are an orderly end and do not count as kills."""
 
 
-@frozen
-class LoopFacts:
+class LoopFacts(Struct, frozen=True, kw_only=True):
     """What is known about a story and its run just before a session; None is unknown and stops nothing.
 
     `iteration` counts the sessions of the story's loop from 1, the coming one included. `cohort` says why
@@ -124,8 +124,7 @@ class LoopFacts:
     iteration: int = 1
 
 
-@frozen
-class AfterFacts:
+class AfterFacts(Struct, frozen=True, kw_only=True):
     """What a session that has ended reports about itself and its story; None is unknown.
 
     `spiral` says what shows that it went in circles; it is empty when nothing does.
@@ -140,8 +139,7 @@ class AfterFacts:
     aborted: bool = False
 
 
-@frozen
-class After:
+class After(Struct, frozen=True, kw_only=True):
     """What follows a session: one switch, a retry after a spiral, or nothing. A switch may end the cohort."""
 
     switch: KillSwitch | None = None

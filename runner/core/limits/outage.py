@@ -4,7 +4,8 @@ A failure of the service is nobody's work, so it costs none of a step's attempts
 bounded here, by a count and by a time. What the service says about waiting is honoured.
 """
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.limits.agent_output import Fault
 from runner.core.limits.stall import LONGEST_WAIT
 
@@ -16,8 +17,7 @@ JITTER = 0.5
 """Stories that fail together come back apart, by up to this share of the wait."""
 
 
-@frozen
-class OutageFacts:
+class OutageFacts(Struct, frozen=True, kw_only=True):
     """What is known of a session that its service let down.
 
     `outages` and `since` count those in a row before it. `until` is the time of day that the service named,
@@ -33,8 +33,7 @@ class OutageFacts:
     resumed: bool = False
 
 
-@frozen
-class Pause:
+class Pause(Struct, frozen=True, kw_only=True):
     """The session is repeated, not before `until`; `everyone` who uses this agent waits as long."""
 
     until: float
@@ -42,8 +41,7 @@ class Pause:
     fresh: bool = False
 
 
-@frozen
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """No repetition will help; `because` says so when the agent's own words do not."""
 
     because: str = ""

@@ -5,7 +5,8 @@ has no price, and its cost stays unknown.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from runner.core.agent_settings import Price
 from runner.core.model import Usage

@@ -6,7 +6,7 @@ session has announced. Only one that shows none of these for two whole windows h
 
 import re
 
-from isolation.frozen import frozen
+from msgspec import Struct
 
 BUSY_SHARE = 0.01
 """A tree that uses less than this share of a core is not called alive for it."""
@@ -23,8 +23,7 @@ _WAIT = re.compile(
 _RETRY_AFTER = re.compile(r"retry-after[\"']?\s*[:=]\s*(\d+)", re.IGNORECASE)
 
 
-@frozen
-class Signs:
+class Signs(Struct, frozen=True, kw_only=True):
     """What can be seen of a session at one instant; only differences mean something."""
 
     printed: int = 0

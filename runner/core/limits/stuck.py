@@ -7,10 +7,11 @@ the digest of its question. One that has fallen silent is not judged here: the s
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from runner.core.text.instants import span
 from runner.core.text.names import one_line
 
@@ -37,15 +38,13 @@ class Recovery(StrEnum):
     ASK = "ask"
 
 
-@frozen
-class Stuck:
+class Stuck(Struct, frozen=True, kw_only=True):
     """A session does not get anywhere; `reason` says why that is believed, in words."""
 
     reason: str
 
 
-@frozen
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
     """One artifact: the contents it has had, the newest last, and how often none of them was new."""
 
     contents: tuple[str, ...]
@@ -58,8 +57,7 @@ class Written:
         return Written(contents=(*self.contents, content)[-_REMEMBERED:])
 
 
-@frozen
-class ProgressWatch:
+class ProgressWatch(Struct, frozen=True, kw_only=True):
     """What is known about one session; each method gives the next watch and changes nothing.
 
     `new_at` is when something new was last written, at first when the watch began.

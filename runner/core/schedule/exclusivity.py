@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import assert_never
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import MULTI_STORY
 from runner.core.text.names import did_you_mean, shown
 
@@ -44,24 +45,21 @@ MODES: Mapping[str, Exclusivity] = {
 }
 
 
-@frozen
-class Classified:
+class Classified(Struct, frozen=True, kw_only=True):
     """The class of a mode; `warning` is empty for one that is known."""
 
     exclusivity: Exclusivity
     warning: str = ""
 
 
-@frozen
-class ActiveSession:
+class ActiveSession(Struct, frozen=True, kw_only=True):
     """A session that is at work: who it is, in words, and its mode."""
 
     who: str
     mode: str
 
 
-@frozen
-class AdmissionResult:
+class AdmissionResult(Struct, frozen=True, kw_only=True):
     """The table's answer; `by` are the sessions that stand in the way, in the order given."""
 
     verdict: Admission

@@ -6,12 +6,12 @@ in an earlier stage or by the job itself.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import Story, StoryId
 
 
-@frozen
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """One job: its name, unique in the matrix, and the stories that it carries, in start order.
 
     `seconds` is how long they took before; a story that nobody has seen yet counts as an average one.

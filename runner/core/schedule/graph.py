@@ -8,8 +8,9 @@ unique, which the reader of the stories has checked. An arrow `a → b` reads "a
 import heapq
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId

@@ -12,7 +12,8 @@ The order stays a promise: once such a story is ready, what comes behind it wait
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
 from runner.core.schedule.exclusivity import runs_alone
 
@@ -27,8 +28,7 @@ _IN_WORDS = {
 }
 
 
-@frozen
-class Skip:
+class Skip(Struct, frozen=True, kw_only=True):
     """A story that will not start, the dependencies (or the failed story) to blame, and why in words."""
 
     story_id: StoryId
@@ -36,8 +36,7 @@ class Skip:
     reason: str
 
 
-@frozen
-class ScheduleDecision:
+class ScheduleDecision(Struct, frozen=True, kw_only=True):
     """What to do now, in this order: `skip`, `queue`, `start`.
 
     `queue` holds the stories that have just become ready; some of them may be in `start` too. `next` holds

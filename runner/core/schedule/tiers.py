@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import ResourceSample, Tier
 from runner.core.settings import Settings
 from runner.core.tier_settings import LITTLE_IS_GOOD, TierSettings
@@ -19,8 +20,7 @@ GB = 1024**3
 _ROWS = (Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL)
 
 
-@frozen
-class TierVerdict:
+class TierVerdict(Struct, frozen=True, kw_only=True):
     """A tier, and in words the signals that decided it."""
 
     tier: Tier
@@ -82,8 +82,7 @@ def gigabytes(number: float) -> str:
     return f"{_floor(number / GB)} GB"
 
 
-@frozen
-class _Signal:
+class _Signal(Struct, frozen=True, kw_only=True):
     """One signal: its field of the sample, its threshold, and how to say it."""
 
     field: str

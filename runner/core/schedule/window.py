@@ -9,7 +9,8 @@
 - It is never below one, so that a backlog gets on: one story alone may always run.
 """
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import ResourceSample, Tier
 from runner.core.schedule.tiers import GB, ceiling, evaluate, gigabytes, severity
 from runner.core.settings import Settings
@@ -19,16 +20,14 @@ HOLD = 3
 FIXED = "fixed"
 
 
-@frozen
-class Needs:
+class Needs(Struct, frozen=True, kw_only=True):
     """Memory in bytes: what a story may come to use, and what each running one uses now."""
 
     story: int = 0
     in_use: tuple[int, ...] = ()
 
 
-@frozen
-class Limit:
+class Limit(Struct, frozen=True, kw_only=True):
     """How many stories one look at the machine allows, and why."""
 
     stories: int
@@ -36,8 +35,7 @@ class Limit:
     reason: str
 
 
-@frozen
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """How many stories may run, with the tier and the reason to tell; `recent` are the last limits."""
 
     stories: int

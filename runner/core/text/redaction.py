@@ -3,11 +3,12 @@
 Every check begins with a plain search, so that text without secrets costs almost nothing.
 """
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
+
+from msgspec import Struct, structs
 
 REDACTED = "[redacted]"
 SHORTEST = 8
@@ -87,10 +88,10 @@ class Redactor:
             return {name: self._cleaned(item) for name, item in value.items()}
         if isinstance(value, tuple | list):
             return type(value)(self._cleaned(item) for item in value)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+        if isinstance(value, Struct):
+            fields = structs.asdict(value)
             changed = {name: clean for name, old in fields.items() if (clean := self._cleaned(old)) != old}
-            return dataclasses.replace(value, **changed) if changed else value
+            return structs.replace(value, **changed) if changed else value
         return value
 
 

@@ -6,7 +6,8 @@ The page is for people and is written whole each time; nothing is ever read back
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.text.names import one_line
 from runner.flows.state.disk.collection import Found
 from runner.flows.state.model import Phase, RetryRow, StateFile, StepStatus
@@ -17,8 +18,7 @@ _Value = TypeVar("_Value")
 TITLE = "# State of all stories"
 
 
-@frozen
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """One story: its file, and what its dialect has no section for, as the journal knows it."""
 
     story: str
@@ -101,7 +101,7 @@ def state_json(found: Found) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, str]:
-    return {name: getattr(value, name) for name in value.__slots__}
+    return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
 def _once(one: tuple[_Value, ...], other: tuple[_Value, ...]) -> tuple[_Value, ...]:

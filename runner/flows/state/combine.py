@@ -3,8 +3,9 @@
 Lists are joined as sets that keep their order: what either added stays, what either removed goes.
 """
 
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from runner.flows.state.model import Dialect, Phase, StateFile, SubStep
 from runner.flows.state.vocabulary import progress

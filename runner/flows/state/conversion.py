@@ -6,9 +6,10 @@ refused, and the person names the step.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from isolation.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import replace
+
 from runner.flows.state.errors import StateError
 from runner.flows.state.merging import keep_whole
 from runner.flows.state.model import (
@@ -29,8 +30,7 @@ from runner.flows.state.writing import TEMPLATES, new_state, render
 IMPORTED = "Imported"
 
 
-@frozen
-class Conversion:
+class Conversion(Struct, frozen=True, kw_only=True):
     """The converted state, and what it could not hold, in words."""
 
     state: StateFile

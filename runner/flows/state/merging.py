@@ -6,7 +6,7 @@ speaks another dialect, is kept word for word in a section of its own. Remarks a
 the dialect's own sections are ours.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from runner.flows.state.combine import further, join_lists
 from runner.flows.state.dialects.rich import SECTIONS

@@ -6,10 +6,9 @@ their texts look like. Cells of rows are single lines without outer blanks.
 """
 
 import re
-from dataclasses import field
 from enum import StrEnum
 
-from isolation.frozen import frozen
+from msgspec import Struct
 
 RESERVED_NAME = "awaiting-invocation"
 DONE = "done"
@@ -45,8 +44,7 @@ class Tracker(StrEnum):
     LOCAL = "local"
 
 
-@frozen
-class Phase:
+class Phase(Struct, frozen=True, kw_only=True):
     """Where an autodev sub-skill is: an integer that never falls within one invocation, and a token."""
 
     phase: int
@@ -61,8 +59,7 @@ AWAITING = Phase(phase=0, name=RESERVED_NAME)
 """The sub-skill was chained and has not started."""
 
 
-@frozen
-class Position:
+class Position(Struct, frozen=True, kw_only=True):
     """Where a sub-skill of the older dialects is: its own number and name, as one text."""
 
     text: str = "0"
@@ -94,16 +91,14 @@ SubStep = Phase | Position | None
 """None: nothing that can be trusted is known; the folders tell the place."""
 
 
-@frozen
-class StepRef:
+class StepRef(Struct, frozen=True, kw_only=True):
     """A step to go to: its number as the dialect writes it, and its name."""
 
     step: str
     name: str
 
 
-@frozen
-class CompletedRow:
+class CompletedRow(Struct, frozen=True, kw_only=True):
     """One row of Completed Steps."""
 
     step: str
@@ -112,8 +107,7 @@ class CompletedRow:
     outcome: str
 
 
-@frozen
-class RetryRow:
+class RetryRow(Struct, frozen=True, kw_only=True):
     """One row of the Retry Log."""
 
     attempt: str
@@ -124,8 +118,7 @@ class RetryRow:
     timestamp: str
 
 
-@frozen
-class LastSession:
+class LastSession(Struct, frozen=True, kw_only=True):
     """How the last session ended."""
 
     date: str = ""
@@ -134,8 +127,7 @@ class LastSession:
     notes: str = ""
 
 
-@frozen
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """Something wrong in a file: where, what, what would be right and what to do.
 
     A fatal problem means that the file has no state; any other leaves one value unknown.
@@ -158,8 +150,7 @@ class Problem:
         return "; ".join(parts)
 
 
-@frozen
-class StateFile:
+class StateFile(Struct, frozen=True, kw_only=True, eq=False):
     """One state file. `flow` is None in rich, `cycle` everywhere but in autodev."""
 
     dialect: Dialect
@@ -176,8 +167,22 @@ class StateFile:
     last_session: LastSession | None = None
     retry_log: tuple[RetryRow, ...] = ()
     blockers: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = field(default=(), compare=False)
-    text: str = field(default="", compare=False, repr=False)
+    problems: tuple[Problem, ...] = ()
+    text: str = ""
+
+    # Two files that say the same are equal, however each was written.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StateFile) and self._said() == other._said()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a struct has one of its own, which Python would take instead
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[object, ...]:
+        written = {"problems", "text"}
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in written)
 
     @property
     def done(self) -> bool:

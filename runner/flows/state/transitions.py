@@ -5,10 +5,11 @@ comes back as `overflow`, for the journal. A step runs once and is retried three
 only a person moves it.
 """
 
-from dataclasses import replace
 from datetime import datetime
 
-from isolation.frozen import frozen
+from msgspec import Struct
+from msgspec.structs import replace
+
 from runner.core.model import MAX_RETRIES
 from runner.core.text.names import one_line
 from runner.flows.state.errors import StateError
@@ -31,8 +32,7 @@ from runner.flows.state.vocabulary import EXISTING_CODE
 BOUNDARY = "session boundary"
 
 
-@frozen
-class Overflow:
+class Overflow(Struct, frozen=True, kw_only=True):
     """What the dialect could not store; the journal keeps it."""
 
     completed: tuple[CompletedRow, ...] = ()
@@ -48,8 +48,7 @@ class Overflow:
 NOTHING = Overflow()
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """The next state, and what it could not hold."""
 
     state: StateFile

@@ -7,9 +7,9 @@ rich dialect in the order in which a project meets them, and the step names that
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 
-from isolation.frozen import frozen
+from msgspec import Struct, field
+
 from runner.flows.state.model import DONE, Dialect, StateFile, StepStatus
 
 MAX_RETRY = 3
@@ -103,8 +103,7 @@ _STATUS_ORDER = (
 )
 
 
-@frozen
-class Vocabulary:
+class Vocabulary(Struct, frozen=True, kw_only=True):
     """What is allowed beyond the dialects' own values: the user's flows, by last step, and step names."""
 
     flows: Mapping[str, int] = field(default_factory=dict)

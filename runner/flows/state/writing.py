@@ -4,7 +4,7 @@ What is written reads back as exactly the state that was meant, or it is not wri
 rendering of what was rendered changes nothing.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from runner.flows.state.dialects import autodev, pointer, rich
 from runner.flows.state.errors import StateError, UnreadableStateError

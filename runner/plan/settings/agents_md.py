@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
-from isolation.frozen import frozen
 from runner.core.errors import SettingsError
 from runner.plan.settings.files import is_there, obstacle
 
@@ -23,8 +23,7 @@ _HEADER = re.compile(r"([ \t]*)autopilot:[ \t]*(?:#.*)?")
 _KEY = re.compile(r"[ \t]*[\w-]+[ \t]*:(?:[ \t].*)?")
 
 
-@frozen
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """A block that was found: in which file, and what it holds."""
 
     file: str

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.declaration import ENVIRONMENT_PREFIX
 from runner.core.errors import SettingsError
 from runner.core.settings import SETTINGS, Settings
@@ -30,8 +31,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
 
 
-@frozen
-class Loaded:
+class Loaded(Struct, frozen=True, kw_only=True):
     """The settings; for every key where its value came from; what the person should be told.
 
     `origins` has each key of the settings, and besides one dotted key for every entry of a table
@@ -43,8 +43,7 @@ class Loaded:
     notes: tuple[str, ...]
 
 
-@frozen
-class _Layer:
+class _Layer(Struct, frozen=True, kw_only=True):
     """What one place holds, unchecked; `notes` are about what was left out."""
 
     source: Source

@@ -9,9 +9,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, NoReturn
 
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
-from isolation.frozen import frozen
 from runner.core.declaration import Declared, declared_in, find
 from runner.core.errors import RunnerError, SettingsError, UsageError
 from runner.core.settings import BOUNDS, SETTINGS, Settings
@@ -30,8 +30,7 @@ class SourceKind(Enum):
     FILE = "file"
 
 
-@frozen
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """A source of settings; `file` is its name if it is one."""
 
     kind: SourceKind

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from msgspec import Struct
 
-from isolation.frozen import frozen
 from runner.core.errors import BacklogError
 
 LIST_SUFFIXES = frozenset({".yaml", ".yml", ".toml", ".json"})
@@ -36,8 +36,7 @@ class Place(NamedTuple):
     written: str | None
 
 
-@frozen
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One story as it stands in a file, before its values were judged.
 
     `body` is the text under the front matter; None in a list, where the key `prompt` holds it.

@@ -1,9 +1,9 @@
 """What would run, in which order and why: a plan for people, and as JSON."""
 
-from dataclasses import asdict
 from typing import Any
 
-from isolation.frozen import frozen
+from msgspec import Struct, structs
+
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import count, window
@@ -14,8 +14,7 @@ _SHORT = 10
 _TITLES_FROM = 100
 
 
-@frozen
-class PlanRow:
+class PlanRow(Struct, frozen=True, kw_only=True):
     """One story of a plan. `reason` says why it starts when it does; `base` what it starts from.
 
     `critical` tells that it is on the longest chain, which takes `minutes_to_the_end` from its start;
@@ -38,8 +37,7 @@ class PlanRow:
     minutes_to_the_end: float | None = None
 
 
-@frozen
-class PlanView:
+class PlanView(Struct, frozen=True, kw_only=True):
     """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
 
     `disjoint` tells whether the claims were proven to share no path; None is not known, or no question.
@@ -60,7 +58,7 @@ class PlanView:
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
     """Give the plan as JSON values."""
-    document = {**asdict(plan), "stories": [asdict(row) for row in plan.rows]}
+    document = {**structs.asdict(plan), "stories": [structs.asdict(row) for row in plan.rows]}
     del document["rows"]
     return document
 

@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.text.screen import cells, shorten, wrap
 
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
@@ -17,8 +18,7 @@ _GAP = "  "
 _NARROWEST = 40
 
 
-@frozen
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """How output may look: its width in cells (None: unlimited), and whether it is a terminal's."""
 
     width: int | None = None
@@ -51,8 +51,7 @@ def look_for(stream: TextIO, *, no_color: bool = False, environ: Mapping[str, st
     return Look(width=shutil.get_terminal_size().columns, colour=not plain, marks=True)
 
 
-@frozen
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """One column; on a terminal no cell is wider than `limit`."""
 
     title: str = ""
@@ -60,8 +59,7 @@ class Column:
     limit: int | None = None
 
 
-@frozen
-class Cell:
+class Cell(Struct, frozen=True, kw_only=True):
     """Harmless text, and its colour."""
 
     text: str

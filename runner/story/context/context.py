@@ -1,12 +1,11 @@
 """What every story of a run shares, handed down from the composition root."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
+from msgspec import Struct, field
 
-from isolation.frozen import frozen
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.model import Confinement, Workspace
@@ -22,15 +21,13 @@ from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import StopControl
 
 
-@dataclass(slots=True)
-class Latest:
+class Latest(Struct):
     """The newest look at the machine; written by whoever keeps the window."""
 
     sample: ResourceSample = field(default_factory=ResourceSample)
 
 
-@frozen
-class RunContext:
+class RunContext(Struct, frozen=True, kw_only=True):
     """The run's one repository, keeper, meter, recorder and stop control; `populate` limits checkouts.
 
     `deadline` is on trio's clock. `retry_failed` is a person's word that failed steps may be tried again;

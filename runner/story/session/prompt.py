@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from string import Template
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.core.model import MAX_RETRIES, Step, Story
 
 _ENDING = (
@@ -23,8 +24,7 @@ _SHARED_ENDING = (
 _ALONE = re.compile(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILINE)
 
 
-@frozen
-class PromptFacts:
+class PromptFacts(Struct, frozen=True, kw_only=True):
     """Everything that the prompt of one session is made of."""
 
     story: Story

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import trio
+from msgspec import Struct
 
-from isolation.frozen import frozen
 from isolation.git.repository import offload
 from isolation.model import SessionSpec, Workspace
 from isolation.paths import story_dir
@@ -26,8 +26,7 @@ LIMIT_SECONDS = 120.0
 _TAIL_BYTES = 64 << 10
 
 
-@frozen
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """What comes next: a mode for the session, and a confidence from 0 to 1."""
 
     mode: str

@@ -5,13 +5,12 @@ runner has ended it, nothing that it prints changes that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
+from msgspec import Struct, field
 
 from isolation.errors import KeeperError
-from isolation.frozen import frozen
 from isolation.guard import refused
 from isolation.keeper.client import Keeper, Session
 from isolation.model import Attempts, Exit, SessionSpec
@@ -39,8 +38,7 @@ LOOK_FOR_LIFE = 15.0
 LOOKS_A_WINDOW = 4
 
 
-@frozen
-class SessionOrder:
+class SessionOrder(Struct, frozen=True, kw_only=True):
     """All that one session needs; `result_file` only where a result is expected.
 
     `progress` tells from the time now and that of the last output whether the session is stuck. Signs of
@@ -65,8 +63,7 @@ class SessionOrder:
     used_before: Usage = field(default_factory=Usage)
 
 
-@frozen
-class SessionVerdict:
+class SessionVerdict(Struct, frozen=True, kw_only=True):
     """How it ended; `output` is the end of what it printed, for the next attempt's prompt.
 
     `said` is an agent's own last word, `usage` and `tools` what it told on the way. `attempts` are writes
@@ -86,8 +83,7 @@ class SessionVerdict:
     attempts: Attempts | None = None
 
 
-@dataclass(slots=True)
-class _Life:
+class _Life(Struct):
     """What is watched while a session runs."""
 
     ended_by: Outcome | None = None
@@ -96,8 +92,7 @@ class _Life:
     peak_memory: int | None = None
 
 
-@frozen
-class _Ear:
+class _Ear(Struct, frozen=True, kw_only=True):
     """Where what a session prints goes."""
 
     log: SessionLog

@@ -1,7 +1,8 @@
 """One session in whatever place its story has; in a shared tree with a look at what it did, or tried to."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from isolation.git.commits import named
 from isolation.git.repository import offload

@@ -1,10 +1,10 @@
 """The dialects' own examples as files, what they mean, and strategies for all that is allowed."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from runner.flows.state.model import (
     CompletedRow,

@@ -1,10 +1,10 @@
 """Many files at once, and the page about them."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from runner.flows.state.aggregate import Row, aggregate_markdown, state_json
 from runner.flows.state.disk import collection

@@ -1,10 +1,9 @@
 """The same story in another dialect, with nothing lost."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from runner.flows.state.conversion import convert_state
 from runner.flows.state.errors import StateError

@@ -1,10 +1,9 @@
 """Joining the state files of two branches: always a result, never a lost item."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from runner.flows.state import merging
 from runner.flows.state.combine import further, join_items, join_writers
@@ -29,7 +28,7 @@ BASE = TEMPLATES[Dialect.AUTODEV]
 
 def autodev(**values: object) -> str:
     """Give an autodev file with some values changed."""
-    return render(replace(parse_state(BASE), **values))  # type: ignore[arg-type]  # keys are the tests' own
+    return render(replace(parse_state(BASE), **values))
 
 
 def test_the_furthest_step_wins() -> None:

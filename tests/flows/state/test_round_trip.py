@@ -1,10 +1,10 @@
 """What is read can be written, and what is written reads back: losslessly, in every dialect."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import Dialect, StateFile, StepStatus

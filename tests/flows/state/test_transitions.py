@@ -1,9 +1,8 @@
 """The protocol: retries, failures, boundaries, decisions, corrections, rollback and cycles."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from runner.flows.state.errors import StateError
 from runner.flows.state.model import (

@@ -6,8 +6,9 @@
 import re
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from runner.flows.state.disk.files import load_state, save_state, save_sub_step
 from runner.flows.state.model import Phase, StateFile

@@ -1,9 +1,8 @@
 """A story that has a branch already goes on from what it is to start from now, and loses nothing."""
 
-from dataclasses import replace
-
 import pytest
 import trio
+from msgspec.structs import replace
 
 from isolation.errors import MergeConflictError, WorkspaceError
 from isolation.git.repository import Repository

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.cli.output import Output
 from runner.cli.parser import common
 
@@ -146,8 +147,7 @@ def _answer(run: "RunSnapshot", arguments: argparse.Namespace, output: Output) -
     return answer
 
 
-@frozen
-class _Delivery:
+class _Delivery(Struct, frozen=True, kw_only=True):
     """Delivers one answer to the active run, or writes it to the journal if the run is not active."""
 
     common_dir: Path

@@ -6,9 +6,10 @@ The exit code is 2 if something would prevent a run.
 import argparse
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from runner.cli.output import Output
 from runner.cli.parser import common
@@ -40,7 +41,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         findings.append(finding)
         output.answer("\n".join(_lines(finding, look)))
     passed = all(finding.level is not Severity.FAIL for finding in findings)
-    output.document({"checks": [asdict(finding) for finding in findings]}, success=passed)
+    output.document({"checks": [structs.asdict(finding) for finding in findings]}, success=passed)
     return 0 if passed else EXIT_SYSTEM
 
 

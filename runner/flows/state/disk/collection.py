@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from isolation.frozen import frozen
+from msgspec import Struct
+
 from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import StateFile
 from runner.flows.state.reading import decode, parse_state
@@ -21,8 +22,7 @@ _RACY = 2_000_000_000
 _CHUNK = 1 << 16
 
 
-@frozen
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """One path: its state, or why there is none."""
 
     path: Path

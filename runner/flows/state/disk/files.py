@@ -9,10 +9,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from isolation.files.disk import LockFile
 from runner.flows.state.combine import join_writers
