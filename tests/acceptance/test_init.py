@@ -52,7 +52,7 @@ def test_init_in_a_place_that_cannot_be_written(repo: Path) -> None:
     (repo / "stories").write_text("in the way")
     failed = autopilot(repo, "init")
     assert failed.returncode == 2
-    assert f"{repo}/stories/001-hello.md cannot be written" in failed.stderr
+    assert f"cannot write {repo}/stories/001-hello.md" in failed.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
