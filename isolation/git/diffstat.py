@@ -6,7 +6,7 @@ from isolation.git.repository import Repository
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One path; of a binary file nobody counts lines."""
+    """One path; `added` and `removed` are None for a binary file."""
 
     path: str
     added: int | None

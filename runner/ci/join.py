@@ -1,7 +1,7 @@
-"""Many shards, one run: which of them counts for which story, what is missing, and what contradicts what.
+"""Joins shards into one run: which shard counts for which story, what is missing, what contradicts.
 
-Pure. The same shards give the same run, whatever the order. What is missing or does not fit is said and
-never green; what cannot be one run at all is refused.
+Pure: the same shards give the same run in any order. Missing or contradictory parts are reported and the
+run is not a success; shards that cannot belong to one run are refused.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from runner.core.schedule.graph import ordered
 from runner.core.text.names import did_you_mean
 from runner.records.shards import NO_SHARD, Shard, ShardError, backlog_of, newest
 
-_LEFT_BEHIND = "it was on the machine of its job"
+_LEFT_BEHIND = "it was on the machine of the CI job"
 
 
-class Joined(Struct, frozen=True, kw_only=True):
-    """One run out of shards. `problems` keep it from being green, `remarks` are only told.
+class JoinedRun(Struct, frozen=True, kw_only=True):
+    """One run made of shards. `problems` make it fail, `remarks` do not.
 
-    `sources` names the shard that counts for each story, `missing` the stories that have none.
+    `sources` holds the shard that counts for each story, `missing` the stories that have none.
     """
 
     run: RunSnapshot
@@ -38,24 +38,29 @@ class Joined(Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...]
 
     @property
+    def shards(self) -> list[Shard]:
+        """The shards that count for at least one story."""
+        return list({shard.run_id: shard for shard in self.sources.values()}.values())
+
+    @property
     def exit_code(self) -> int:
-        """The exit code that a single run would have, and never 0 where something is wrong."""
+        """The exit code that a single run would have; never 0 when there are problems."""
         return EXIT_SYSTEM if self.run.exit_code is None else self.run.exit_code
 
 
-def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None) -> Joined:
-    """Join shards; `expected` are the stories that must be there, by default the whole backlog."""
+def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None) -> JoinedRun:
+    """Join shards; `expected` are the required stories, by default the whole backlog."""
     distinct, remarks = _distinct(shards)
     _require_one_run(distinct)
     sources, backlog = newest(distinct), backlog_of(distinct)
     remarks += _repeated(distinct, sources)
     wanted = dict.fromkeys(expected if expected is not None else backlog)
     missing = tuple(name for name in wanted if name not in sources)
-    told = _told(distinct, sources)
-    problems = [*(_absence(name, told) for name in missing), *_contradictions(sources)]
+    recorded = _known_elsewhere(distinct, sources)
+    problems = [*(_absence(name, recorded) for name in missing), *_contradictions(sources)]
     run_id = _run_id(distinct)
-    entries = _entries(distinct, backlog, [*sources, *told, *missing])
-    others = {**dict.fromkeys(missing), **told}
+    entries = _entries(distinct, backlog, [*sources, *recorded, *missing])
+    others = {**dict.fromkeys(missing), **recorded}
     bodies = sorted(_bodies(run_id, distinct, sources, others), key=lambda event: event.at)
     events = [_begin(run_id, distinct, entries), *bodies]
     run = fold(run_id, events)
@@ -65,7 +70,7 @@ def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None
         at=max(shard.ended_at for shard in distinct),
         body=ev.RunEnded(exit_code=EXIT_SYSTEM if problems and code == 0 else code),
     )
-    return Joined(
+    return JoinedRun(
         run=apply(run, last),
         events=(*events, last),
         sources=sources,
@@ -75,20 +80,20 @@ def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None
     )
 
 
-def narrowed(shards: Sequence[Shard], only: Iterable[str]) -> tuple[StoryId, ...]:
-    """Give the stories that must be there when only some of the backlog was to run."""
+def require_known(shards: Sequence[Shard], only: Iterable[str]) -> tuple[StoryId, ...]:
+    """Return the ids in `only`; raise when no shard knows one of them."""
     known = backlog_of(shards)
     for name in only:
         if name not in known:
             raise ShardError(
-                f"no shard knows a story '{name}'",
-                hint=did_you_mean(name, known) or f"they know: {', '.join(known)}.",
+                f"no shard has a story '{name}'",
+                hint=did_you_mean(name, known) or f"known stories: {', '.join(known)}.",
             )
     return tuple(StoryId(name) for name in only)
 
 
-def known_part(joined: Joined) -> list[ev.Event]:
-    """Give the events without the stories that nobody can tell of, fit to be resumed."""
+def resumable_events(joined: JoinedRun) -> list[ev.Event]:
+    """Return the events without the missing stories, so that `resume` can continue the run."""
     found = []
     for event in joined.events:
         body = event.body
@@ -104,7 +109,7 @@ def known_part(joined: Joined) -> list[ev.Event]:
 
 
 def _distinct(shards: Sequence[Shard]) -> tuple[list[Shard], list[str]]:
-    """Take a shard that was found in two places once."""
+    """Drop copies: a shard that was found in two folders counts once."""
     found: dict[RunId, Shard] = {}
     remarks = []
     for shard in sorted(shards, key=lambda shard: (shard.run_id, str(shard.path))):
@@ -113,12 +118,12 @@ def _distinct(shards: Sequence[Shard]) -> tuple[list[Shard], list[str]]:
             continue
         if first.files != shard.files:
             raise ShardError(
-                f"{first.path} and {shard.path} both claim to be run {shard.run_id}, and differ",
-                hint="fetch the artifacts again into an empty folder.",
+                f"{first.path} and {shard.path} are both run {shard.run_id} but differ",
+                hint="download the artifacts again into an empty folder.",
             )
-        remarks.append(f"the shard of run {shard.run_id} is there twice: {first.path} and {shard.path}")
+        remarks.append(f"two copies of the shard of run {shard.run_id}: {first.path} and {shard.path}")
     if not found:
-        raise ShardError("there is no shard here", hint="did the jobs write theirs, with `--shard-out`?")
+        raise ShardError("no shards found", hint="did the jobs write them with `--shard-out`?")
     return list(found.values()), remarks
 
 
@@ -128,21 +133,21 @@ def _require_one_run(shards: Sequence[Shard]) -> None:
     for shard in shards:
         if shard.base != first.base:
             raise ShardError(
-                f"{first.path} starts from commit {first.base[:12]}, and {shard.path} from {shard.base[:12]}",
-                hint="they belong to different runs; aggregate each on its own.",
+                f"{first.path} starts from commit {first.base[:12]}, but {shard.path} from {shard.base[:12]}",
+                hint="they belong to different runs; aggregate each separately.",
             )
         for entry in shard.started.stories:
             name = StoryId(entry["id"])
             known, earlier = digests.setdefault(name, (shard.digest_of(name), shard))
             if known != shard.digest_of(name):
                 raise ShardError(
-                    f"story {name} is not the same work in {earlier.path} and {shard.path}",
-                    hint="they come from different backlogs; aggregate each on its own.",
+                    f"story {name} differs between {earlier.path} and {shard.path}",
+                    hint="they come from different backlogs; aggregate each separately.",
                 )
 
 
 def _repeated(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> list[str]:
-    told = []
+    remarks = []
     counted = Counter(name for shard in shards for name in shard.stories)
     for name in (name for name, times in counted.items() if times > 1):
         older = [
@@ -151,19 +156,19 @@ def _repeated(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> list
             if name in shard.stories and shard is not sources[name]
         ]
         counts = f"{sources[name].run_id} ({_verdict(sources[name], name)})"
-        told.append(
-            f"story {name} ran more than once: run {counts} is the newest and counts, not {', '.join(older)}"
+        remarks.append(
+            f"story {name} ran more than once: the newest run counts, {counts}, not {', '.join(older)}"
         )
-    return told
+    return remarks
 
 
 def _verdict(shard: Shard, name: StoryId) -> str:
     found = shard.verdicts.get(name)
-    return found.verdict if found else "no verdict"
+    return found.verdict if found else "no result"
 
 
-def _told(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> dict[StoryId, ev.Event]:
-    """Find what jobs knew of stories that have no shard here."""
+def _known_elsewhere(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> dict[StoryId, ev.Event]:
+    """Find the results of stories without a shard that other jobs recorded."""
     found: dict[StoryId, ev.Event] = {}
     for shard in shards:
         for event in shard.events:
@@ -177,26 +182,24 @@ def _told(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> dict[Sto
     return found
 
 
-def _absence(name: StoryId, told: Mapping[StoryId, ev.Event]) -> str:
-    if name in told:
-        return f"story {name} has no shard here; what another job was told of it counts"
-    return (
-        f"story {name} has no shard: its job was ended before it could leave one, or the artifact is missing"
-    )
+def _absence(name: StoryId, recorded: Mapping[StoryId, ev.Event]) -> str:
+    if name in recorded:
+        return f"story {name} has no shard; the result that another job recorded is used"
+    return f"story {name} has no shard: its job was killed before writing one, or the artifact is missing"
 
 
 def _contradictions(sources: Mapping[StoryId, Shard]) -> Iterator[str]:
-    """Find stories that were judged by another end of their dependency than the one that counts."""
+    """Find stories that started from a result of a dependency other than the one that counts."""
     for name, shard in sources.items():
         entry = next(entry for entry in shard.started.stories if entry["id"] == name)
         for dependency in entry["depends_on"]:
-            told, counts = shard.verdicts.get(dependency), sources.get(dependency)
-            if told is None or counts is None or counts is shard:
+            recorded, counts = shard.verdicts.get(dependency), sources.get(dependency)
+            if recorded is None or counts is None or counts is shard:
                 continue
             actual = counts.verdicts.get(dependency)
-            if actual is not None and (actual.verdict, actual.commit) != (told.verdict, told.commit):
+            if actual is not None and (actual.verdict, actual.commit) != (recorded.verdict, recorded.commit):
                 yield (
-                    f"story {name} was told that {dependency} is {_end(told)}, and its shard says "
+                    f"story {name} ran with {dependency} {_end(recorded)}, but the shard of that says "
                     f"{_end(actual)}: run the job of {name} again"
                 )
 
@@ -208,7 +211,7 @@ def _end(verdict: ev.StoryFinished) -> str:
 def _entries(
     shards: Sequence[Shard], backlog: Mapping[StoryId, Mapping[str, Any]], names: Iterable[StoryId]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Give the joined backlog, in start order; of a story without a shard only its title is known."""
+    """Return the joined backlog in start order; a story without a shard has only its title."""
     plans = {StoryId(entry["id"]): entry for shard in shards for entry in shard.started.stories}
     known = {**backlog, **plans}
     wanted = (known[name] for name in dict.fromkeys(names) if name in known)
@@ -238,7 +241,7 @@ def _bodies(
     sources: Mapping[StoryId, Shard],
     others: Mapping[StoryId, ev.Event | None],
 ) -> Iterator[ev.Event]:
-    """Give what happened, each shard's in its order even where a clock stepped back."""
+    """Yield what happened; each shard keeps its order even if a clock stepped back."""
     own: dict[RunId, set[StoryId]] = defaultdict(set)
     for name, shard in sources.items():
         own[shard.run_id].add(name)
@@ -256,7 +259,7 @@ def _bodies(
 
 def _of_shard(shard: Shard, own: Collection[StoryId]) -> Iterator[tuple[float, ev.Body]]:
     at = shard.events[0].at
-    rooms: dict[StoryId, bool] = {}
+    workspaces: dict[StoryId, bool] = {}
     for event in shard.events:
         at = max(at, event.at)
         body = event.body
@@ -267,15 +270,15 @@ def _of_shard(shard: Shard, own: Collection[StoryId]) -> Iterator[tuple[float, e
         elif name in own:
             yield at, body
             if isinstance(body, ev.WorkspacePlanned):
-                rooms[name] = True
+                workspaces[name] = True
             elif isinstance(body, ev.WorkspaceClosed):
-                rooms[name] = not body.removed
-    for name in (name for name, stands in rooms.items() if stands):
+                workspaces[name] = not body.removed
+    for name in (name for name, exists in workspaces.items() if exists):
         yield at, ev.WorkspaceClosed(story_id=name, removed=True, reason=_LEFT_BEHIND)
 
 
 def _run_id(shards: Sequence[Shard]) -> RunId:
-    """Name the joined run after its beginning and its parts."""
+    """Derive the id from the start time and the parts, so that the same shards give the same id."""
     begun = min(shard.events[0].at for shard in shards)
     parts = "\n".join(sorted(shard.run_id for shard in shards))
     mark = hashlib.sha256(parts.encode()).hexdigest()[:8]

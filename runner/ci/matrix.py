@@ -1,7 +1,7 @@
-"""The backlog as the jobs of a CI pipeline, in the words of the system that starts them. Writes nothing.
+"""The backlog as the jobs of a CI pipeline, in the format of each CI system. Writes nothing.
 
-GitHub takes a matrix a stage, as outputs of a job; GitLab takes a whole pipeline. Both give each job
-the flags by which `run` carries its stories out.
+GitHub takes one matrix per stage, as outputs of a job; GitLab takes a whole pipeline. Both pass each job
+the flags with which `run` selects its stories.
 """
 
 import json
@@ -16,7 +16,7 @@ from runner.plan.plan import Backlog
 from runner.records.telemetry import load_loops, records_checkout
 
 GITHUB_JOBS = 256
-"""How many jobs GitHub makes of one matrix."""
+"""How many jobs GitHub accepts in one matrix."""
 
 GITLAB_INCLUDE = "/.gitlab/autopilot.yml"
 JOIN = "join"
@@ -24,13 +24,13 @@ SECONDS_A_MINUTE = 60
 
 
 class MatrixError(RunnerError):
-    """The backlog does not fit into the jobs that were asked for."""
+    """The backlog does not fit into the requested jobs."""
 
     code = "matrix"
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """The stages of jobs, and how the system is to run them."""
+    """The stages of jobs, and how the CI system should run them."""
 
     base: str
     fail_fast: bool
@@ -39,12 +39,12 @@ class Matrix(Struct, frozen=True, kw_only=True):
 
     @property
     def stories(self) -> tuple[StoryId, ...]:
-        """Every story that some job carries."""
+        """Every story that a job runs."""
         return tuple(name for stage in self.stages for job in stage for name in job.stories)
 
 
 def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | None = None) -> Matrix:
-    """Spread what is not done yet over jobs, balanced by how long the stories took before."""
+    """Distribute the unfinished stories over jobs, balanced by how long they took before."""
     done = {name for name, told in backlog.told.items() if told.verdict == Status.DONE}
     todo = [story for story in backlog.stories if story.id not in backlog.finished and story.id not in done]
     settings = backlog.settings
@@ -57,7 +57,7 @@ def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | No
 
 
 def matrix_document(matrix: Matrix) -> dict[str, Any]:
-    """Give the matrix as JSON values, for any other system and for `aggregate --matrix`."""
+    """Return the matrix as JSON values, for other CI systems and for `aggregate --matrix`."""
     return {
         "base": matrix.base,
         "fail_fast": matrix.fail_fast,
@@ -68,12 +68,12 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
 
 
 def github_outputs(matrix: Matrix) -> str:
-    """Give the lines that a step adds to its outputs: one strategy a stage, how many, and the base."""
+    """Return the lines that a step adds to its outputs: one strategy per stage, their count, the base."""
     for number, stage in enumerate(matrix.stages, 1):
         if len(stage) > GITHUB_JOBS:
             raise MatrixError(
-                f"stage {number} has {len(stage)} jobs, and GitHub makes at most {GITHUB_JOBS} of a matrix",
-                hint=f"`--shards {GITHUB_JOBS}` puts several stories into a job.",
+                f"stage {number} has {len(stage)} jobs, but GitHub accepts at most {GITHUB_JOBS} in a matrix",
+                hint=f"use `--shards {GITHUB_JOBS}` to put several stories into one job.",
             )
     stages = [
         {
@@ -88,9 +88,9 @@ def github_outputs(matrix: Matrix) -> str:
 
 
 def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
-    """Give a child pipeline, whose jobs extend `.autopilot-story` of the included file.
+    """Return a child pipeline whose jobs extend `.autopilot-story` of the included file.
 
-    GitLab has no limit for the jobs that run at once: the jobs share as many resource groups.
+    GitLab cannot limit how many jobs run simultaneously, so the jobs share that many resource groups.
     """
     import yaml
 
@@ -107,7 +107,7 @@ def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
                 "variables": {"AUTOPILOT_JOB": job.name, "AUTOPILOT_ONLY": _only(job)},
             }
     if not matrix.stages:
-        # A pipeline without a job is an error there.
+        # GitLab refuses a pipeline without jobs.
         pipeline["nothing to do"] = {"stage": JOIN, "script": ["echo every story is done"]}
     else:
         pipeline[JOIN] = {"extends": ".autopilot-join", "stage": JOIN}
@@ -115,7 +115,7 @@ def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
 
 
 def _seconds(backlog: Backlog) -> dict[StoryId, float]:
-    """Give how long stories take: by their own estimate, else as when they last ran, as the records tell."""
+    """Return how long stories take: their own estimate, or else how long they took last time."""
     found: dict[StoryId, float] = {}
     repository = backlog.repository
     for record in load_loops(records_checkout(repository.paths)):
@@ -139,7 +139,7 @@ def _entry(job: Job) -> dict[str, Any]:
 
 
 def _only(job: Job) -> str:
-    """Give the flags that choose a job's stories; ids need no quotes."""
+    """Return the flags that select a job's stories; ids need no quotes."""
     return " ".join(f"--only={name}" for name in job.stories)
 
 

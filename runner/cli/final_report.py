@@ -4,7 +4,7 @@ import os
 import sys
 
 from runner.cli.output import Output
-from runner.report.document import document
+from runner.report.run_document import run_document
 from runner.report.terminal.table import look_for
 from runner.report.terminal.text import report
 from runner.run.coordinator import Ended
@@ -14,7 +14,7 @@ def print_final_report(ended: Ended, output: Output, *, no_color: bool, silent: 
     """Print the final report, unless stdout has the events; a failed write never changes the exit code."""
     try:
         if not silent:
-            output.document(document(ended.run), success=ended.exit_code == 0)
+            output.document(run_document(ended.run), success=ended.exit_code == 0)
             output.answer(report(ended.run, look=look_for(sys.stdout, no_color=no_color)))
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

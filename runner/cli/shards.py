@@ -6,17 +6,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner.ci.join import Joined, join, narrowed
+from runner.ci.join import JoinedRun, join, require_known
 from runner.cli.output import Output
 from runner.core.errors import UsageError
 from runner.core.model import StoryId
 from runner.records.shards import Shard, load_shards
-from runner.report.document import document
+from runner.report.run_document import run_document
 from runner.report.terminal.table import look_for
 from runner.report.terminal.text import report
 
 
-def load_joined(arguments: argparse.Namespace) -> Joined:
+def load_joined(arguments: argparse.Namespace) -> JoinedRun:
     """Load and join the shards named on the command line."""
     here = Path(arguments.directory)
     shards = load_shards([here / path for path in arguments.paths])
@@ -29,12 +29,12 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.branches or arguments.into_repo:
         _import(joined, arguments, output)
     shards = {
-        "count": len({shard.run_id for shard in joined.sources.values()}),
+        "count": len(joined.shards),
         "missing": list(joined.missing),
         "problems": list(joined.problems),
         "remarks": list(joined.remarks),
     }
-    output.document({**document(joined.run), "shards": shards}, success=joined.exit_code == 0)
+    output.document({**run_document(joined.run), "shards": shards}, success=joined.exit_code == 0)
     output.answer(report(joined.run, look=look_for(sys.stdout, no_color=arguments.no_color)))
     for line in joined.remarks:
         output.say(f"note: {line}")
@@ -43,23 +43,23 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
     return joined.exit_code
 
 
-def _import(joined: Joined, arguments: argparse.Namespace, output: Output) -> None:
+def _import(joined: JoinedRun, arguments: argparse.Namespace, output: Output) -> None:
     from isolation.git.repository import Repository
-    from runner.ci.import_run import take_in, take_joined_branches
+    from runner.ci.import_shards import import_branches, import_run
 
     repository = Repository.open(Path(arguments.directory))
     if arguments.branches:
-        for branch in take_joined_branches(repository, joined):
+        for branch in import_branches(repository, joined.shards, joined.sources):
             output.say(f"imported branch {branch}")
     if arguments.into_repo:
-        new = take_in(repository, joined)
+        new = import_run(repository, joined)
         output.say(f"run {joined.run.run_id} {'imported' if new else 'was already imported'}")
 
 
 def _expected(arguments: argparse.Namespace, shards: Sequence[Shard]) -> tuple[StoryId, ...] | None:
     if arguments.matrix:
         return _from_matrix(Path(arguments.directory) / arguments.matrix)
-    return narrowed(shards, arguments.only) if arguments.only else None
+    return require_known(shards, arguments.only) if arguments.only else None
 
 
 def _from_matrix(path: Path) -> tuple[StoryId, ...]:

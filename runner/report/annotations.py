@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from runner.core.model import Status, StorySnapshot
 from runner.core.text.screen import neutral, shorten
 from runner.core.text.words import count, label
-from runner.report.material import BAD, Material
+from runner.report.report_data import BAD, ReportData
 
 MOST = 10
 """How many annotations of a kind GitHub shows for a step."""
@@ -20,15 +20,15 @@ _KINDS = {Status.FAILED: "error", Status.STOPPED: "error", Status.PARKED: "warni
 _SEVERITIES = {"error": "major", "warning": "minor", "notice": "info"}
 
 
-def github(material: Material) -> str:
+def github(data: ReportData) -> str:
     """Give workflow commands, the worst first; what would not be shown is summed up in the last."""
     told: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
-    if material.goes_on:
-        told["notice"].append(_command("notice", "autopilot-multi", "", "the run is still going on"))
-    told["error"] += [_command("error", "autopilot-multi", "", problem) for problem in material.problems]
-    for story, kind in _noted(material):
+    if data.in_progress:
+        told["notice"].append(_command("notice", "autopilot-multi", "", "the run is still in progress"))
+    told["error"] += [_command("error", "autopilot-multi", "", problem) for problem in data.problems]
+    for story, kind in _noted(data):
         title = f"{story.id}: {label(story.status)}"
-        told[kind].append(_command(kind, title, material.sources.get(story.id, ""), _reason(story)))
+        told[kind].append(_command(kind, title, data.sources.get(story.id, ""), _reason(story)))
     lines = []
     for kind, commands in told.items():
         shown = commands if len(commands) <= MOST else commands[: MOST - 1]
@@ -39,11 +39,11 @@ def github(material: Material) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def gitlab(material: Material) -> str:
+def gitlab(data: ReportData) -> str:
     """Give a code quality report: one entry for each story that is not done."""
     entries = []
-    for story, kind in _noted(material):
-        path = material.sources.get(story.id, "")
+    for story, kind in _noted(data):
+        path = data.sources.get(story.id, "")
         mark = hashlib.sha256(f"{story.id}\n{story.status.value}".encode()).hexdigest()
         entries.append(
             {
@@ -57,8 +57,8 @@ def gitlab(material: Material) -> str:
     return json.dumps(entries, indent=2) + "\n"
 
 
-def _noted(material: Material) -> Iterator[tuple[StorySnapshot, str]]:
-    for story in material.run.stories.values():
+def _noted(data: ReportData) -> Iterator[tuple[StorySnapshot, str]]:
+    for story in data.run.stories.values():
         if story.status in BAD or story.status is Status.SKIPPED:
             yield story, _KINDS[story.status]
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from runner.core.model import Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.text.instants import iso
 from runner.core.text.screen import neutral
-from runner.report.material import Material, seconds
+from runner.report.report_data import ReportData, seconds
 
 TAIL = 2000
 VERDICT = "verdict"
@@ -19,27 +19,27 @@ _FINE = frozenset({Outcome.OK, Outcome.PARTIAL, Outcome.ASKS})
 _FORGIVEN = frozenset({Status.DONE, Status.NO_WORK})
 
 
-def junit(material: Material) -> str:
+def junit(data: ReportData) -> str:
     """Give the whole document."""
     root = ET.Element("testsuites", name="autopilot-multi")
-    suites = [_suite(material, story) for story in material.run.stories.values()]
+    suites = [_suite(data, story) for story in data.run.stories.values()]
     for name in ("tests", "failures", "errors"):  # the common schema knows no sum of the skipped
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
-    root.set("time", f"{seconds(material.run.started_at, material.until):.3f}")
+    root.set("time", f"{seconds(data.run.started_at, data.until):.3f}")
     root.extend(suites)
     ET.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(material: Material, story: StorySnapshot) -> ET.Element:
-    cases = [_session(material, story, number, one) for number, one in enumerate(story.sessions, 1)]
-    cases.append(_verdict(material, story))
+def _suite(data: ReportData, story: StorySnapshot) -> ET.Element:
+    cases = [_session(data, story, number, one) for number, one in enumerate(story.sessions, 1)]
+    cases.append(_verdict(data, story))
     suite = ET.Element("testsuite", name=_clean(story.id))
     suite.set("tests", str(len(cases)))
     for name, tag in {"failures": "failure", "errors": "error", "skipped": "skipped"}.items():
         suite.set(name, str(sum(1 for case in cases if case.find(tag) is not None)))
-    suite.set("time", f"{material.lasted(story):.3f}")
-    suite.set("timestamp", iso(story.started_at or material.run.started_at).removesuffix("Z"))
+    suite.set("time", f"{data.duration(story):.3f}")
+    suite.set("timestamp", iso(story.started_at or data.run.started_at).removesuffix("Z"))
     told = {"title": story.title, "branch": story.branch, "commit": story.commit}
     properties = ET.SubElement(suite, "properties")
     for name, value in told.items():
@@ -49,15 +49,15 @@ def _suite(material: Material, story: StorySnapshot) -> ET.Element:
     return suite
 
 
-def _session(material: Material, story: StorySnapshot, number: int, session: SessionRecord) -> ET.Element:
+def _session(data: ReportData, story: StorySnapshot, number: int, session: SessionRecord) -> ET.Element:
     name = f"{number} {session.step.name}, attempt {session.attempt}"
-    running = material.is_running(story, session)
-    case = _case(story, name, seconds(session.started_at, material.until if running else session.ended_at))
-    tail = material.tail(session, TAIL)
+    running = data.is_running(story, session)
+    case = _case(story, name, seconds(session.started_at, data.until if running else session.ended_at))
+    tail = data.tail(session, TAIL)
     if running:
-        ET.SubElement(case, "skipped", message=material.outcome(story, session))
+        ET.SubElement(case, "skipped", message=data.outcome(story, session))
     elif session.outcome not in _FINE:
-        outcome = material.outcome(story, session)
+        outcome = data.outcome(story, session)
         said = f"{outcome}: {session.detail}" if session.detail else outcome
         if story.status in _FORGIVEN:
             tail = f"{said} (made good by a later session)\n{tail}"
@@ -70,7 +70,7 @@ def _session(material: Material, story: StorySnapshot, number: int, session: Ses
     return case
 
 
-def _verdict(material: Material, story: StorySnapshot) -> ET.Element:
+def _verdict(data: ReportData, story: StorySnapshot) -> ET.Element:
     case = _case(story, VERDICT, 0.0)
     message, kind = _clean(story.reason), story.status.value
     match story.status:
@@ -80,8 +80,8 @@ def _verdict(material: Material, story: StorySnapshot) -> ET.Element:
             ET.SubElement(case, "failure", message=message, type=kind)
         case Status.SKIPPED | Status.PARKED | Status.NO_WORK:
             ET.SubElement(case, "skipped", message=message)
-        case Status.RUNNING | Status.WAITING | Status.QUEUED if material.goes_on:
-            ET.SubElement(case, "skipped", message=f"{kind}; the run is still going on")
+        case Status.RUNNING | Status.WAITING | Status.QUEUED if data.in_progress:
+            ET.SubElement(case, "skipped", message=f"{kind}; the run is still in progress")
         case Status.STOPPED | Status.RUNNING | Status.WAITING | Status.QUEUED:
             ET.SubElement(case, "error", message=message or kind, type=kind)
     return case

@@ -10,7 +10,7 @@ from runner.core.model import Status, StorySnapshot
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
 from runner.core.text.words import SYMBOLS, count, label, tally
-from runner.report.material import BAD, Material, seconds, spent, spent_in_all, telling
+from runner.report.report_data import BAD, ReportData, decisive_session, seconds, total_usage, usage_text
 
 LIMIT = 900_000
 TAIL = 3000
@@ -18,24 +18,24 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
 _REASON = 300
 
 
-def markdown(material: Material) -> str:
+def markdown(data: ReportData) -> str:
     """Give the page: what became of it, the table, then what needs a look."""
-    run = material.run
-    took = span(seconds(run.started_at, material.until))
+    run = data.run
+    took = span(seconds(run.started_at, data.until))
     lines = [
-        f"## {tally(run)}, going on for {took}" if material.goes_on else f"## {tally(run)} in {took}",
+        f"## {tally(run)}, going on for {took}" if data.in_progress else f"## {tally(run)} in {took}",
         "",
     ]
-    facts = [f"run `{run.run_id}`", iso(run.started_at), f"base `{run.base[:12]}`", spent_in_all(run.usage)]
+    facts = [f"run `{run.run_id}`", iso(run.started_at), f"base `{run.base[:12]}`", total_usage(run.usage)]
     lines += [" · ".join(fact for fact in facts if fact), ""]
     if run.kill_switch:
         lines += [f"**Ended by {escaped(run.kill_switch.name)}**: {escaped(run.kill_switch.detail)}", ""]
-    lines += [f"> {escaped(problem)}" for problem in material.problems]
+    lines += [f"> {escaped(problem)}" for problem in data.problems]
     lines += ["", "| | story | verdict | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
-    lines += [_row(material, story) for story in run.stories.values()]
+    lines += [_row(data, story) for story in run.stories.values()]
     page = "\n".join(lines) + "\n"
     for story in run.stories.values():
-        part = _part(material, story) if story.status in BAD else ""
+        part = _part(data, story) if story.status in BAD else ""
         if len(page.encode()) + len(part.encode()) < LIMIT:
             page += part
     return page
@@ -46,29 +46,29 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", neutral(text))
 
 
-def _row(material: Material, story: StorySnapshot) -> str:
+def _row(data: ReportData, story: StorySnapshot) -> str:
     told = story.reason and story.status is not Status.DONE
     reason = f": {escaped(shorten(story.reason, _REASON))}" if told else ""
     cells = (
         SYMBOLS[story.status],
         f"**{escaped(story.id)}** {escaped(story.title)}",
         f"{label(story.status)}{reason}",
-        span(material.lasted(story)) if story.started_at else "",
+        span(data.duration(story)) if story.started_at else "",
         str(len(story.sessions) or ""),
         f"{story.commits} on `{story.branch}`" if story.commits else "",
-        spent(story.usage),
+        usage_text(story.usage),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _part(material: Material, story: StorySnapshot) -> str:
+def _part(data: ReportData, story: StorySnapshot) -> str:
     """Explain one story that needs a look."""
     lines = ["", f"### {SYMBOLS[story.status]} {escaped(story.id)}: {label(story.status)}", ""]
     lines += [escaped(story.reason), ""]
     if story.next:
         lines += [f"Next: {_code(story.next)}", ""]
-    session = telling(story)
-    tail = material.tail(session, TAIL) if session else ""
+    session = decisive_session(story)
+    tail = data.tail(session, TAIL) if session else ""
     if session and tail:
         number = story.sessions.index(session) + 1
         summary = f"The end of session {number} of {count(len(story.sessions), 'session')}"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from runner.cli.commands.ci.report import FORMATS
+from runner.report.formats import FORMATS
 from tests.acceptance.ci import Stories, make_ci
 from tests.acceptance.program import commit_stories, run, write_story
 from tests.acceptance.written_runs import autopilot, coordinator, document, write_events
@@ -109,7 +109,7 @@ def test_a_run_that_goes_on_is_reported_up_to_now(repo: Path) -> None:
     assert all(f"run {RUN} is still active" in one.stderr for one in shown.values())
     page, summary, junit = (shown[name].stdout for name in ("html", "markdown", "junit"))
     assert re.search(r"<dt>going on for</dt><dd>2 h 0\d min</dd>", page)
-    assert "The run is still going on." in page
+    assert "The run is still in progress." in page
     assert "still running" in page
     assert "never" not in page
     assert "waiting, going on for 2 h 0" in summary.splitlines()[0]
@@ -119,7 +119,7 @@ def test_a_run_that_goes_on_is_reported_up_to_now(repo: Path) -> None:
     running = root.find("testsuite[@name='docs-2']")
     assert running is not None
     assert [running.get(name) for name in ("errors", "failures")] == ["0", "0"]
-    assert "::notice title=autopilot-multi::the run is still going on\n" in shown["github"].stdout
+    assert "::notice title=autopilot-multi::the run is still in progress\n" in shown["github"].stdout
     assert f"run {RUN} is still active" in past.stderr
 
 

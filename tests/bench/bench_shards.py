@@ -15,14 +15,14 @@ from pathlib import Path
 from isolation.git.repository import Repository, init_repository
 from isolation.paths import find_repository
 from runner.ci.join import join
-from runner.ci.write_shard import Handover, write_shard
+from runner.ci.shard_writer import ShardContent, write_shard
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
 from runner.core.events.story_json import digest, to_json
 from runner.core.model import RunId, Story, StoryId
 from runner.core.text.redaction import Redactor
 from runner.records.shards import MANIFEST, load_shards
-from runner.report.document import document
+from runner.report.run_document import run_document
 
 SHARDS = 200
 ROUNDS = 15
@@ -97,7 +97,7 @@ def write_shards(folder: Path, repository: Repository) -> None:
     for number, story in enumerate(backlog):
         run_id = RunId(f"20260102-120311-{number:08x}")
         events = events_of(story, run_id, base)
-        handover = Handover(
+        handover = ShardContent(
             repository=repository,
             run=fold(run_id, events),
             events=events,
@@ -125,7 +125,7 @@ def aggregate(folder: Path) -> None:
     """Make one run and its document of all shards."""
     joined = join(load_shards([folder]))
     assert joined.exit_code == 0, joined.problems
-    assert len(document(joined.run)["stories"]) == SHARDS
+    assert len(run_document(joined.run)["stories"]) == SHARDS
 
 
 def main() -> bool:

@@ -15,7 +15,7 @@ from runner.core.events.story_json import to_json
 from runner.core.model import KillSwitch, Outcome, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
 from tests.core.test_graph import story
 from tests.records.sample_runs import mixed_events
-from tests.report.report_runs import report_material
+from tests.report.report_runs import sample_report
 
 RUN = RunId("run-1")
 A, B = StoryId("a"), StoryId("b")
@@ -337,7 +337,7 @@ def test_a_run_counts_its_stories_and_adds_up_their_usage() -> None:
 
 def test_folding_at_once_is_folding_one_by_one() -> None:
     """The quick way over a whole journal gives what the live one gives, after every event."""
-    events = [*mixed_events(), *report_material(12).events]
+    events = [*mixed_events(), *sample_report(12).events]
     for number in range(len(events) + 1):
         one_by_one = RunSnapshot(run_id=RUN, started_at=0.0)
         for event in events[:number]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from runner.ci.join import join
-from runner.ci.write_shard import Handover, require_free, write_shard
+from runner.ci.shard_writer import ShardContent, require_free, write_shard
 from runner.core.errors import SystemFaultError
 from runner.core.events.events import RunStarted
 from runner.core.events.story_json import digest
@@ -32,11 +32,11 @@ from tests.records.sample_runs import BASE, ended_events, snapshot
 
 
 @pytest.fixture
-def handover(repo: Path) -> Handover:
+def handover(repo: Path) -> ShardContent:
     """Give what a job with a done, a failed and a skipped story hands over."""
     events = ended_events()
     names = ("api-3", "checkout-17", "web-1")
-    return Handover(
+    return ShardContent(
         repository=Repository.open(repo),
         run=snapshot(events),
         events=events,
@@ -47,7 +47,7 @@ def handover(repo: Path) -> Handover:
 
 
 @pytest.fixture
-def shard(tmp_path: Path, handover: Handover) -> Path:
+def shard(tmp_path: Path, handover: ShardContent) -> Path:
     """Give a shard on disk."""
     path = tmp_path / "out" / "shard"
     write_shard(path, handover)
@@ -61,7 +61,7 @@ def change_manifest(shard: Path, change: Callable[[dict[str, Any]], object]) -> 
     (shard / MANIFEST).write_text(json.dumps(manifest))
 
 
-def test_what_was_written_is_read(shard: Path, handover: Handover) -> None:
+def test_what_was_written_is_read(shard: Path, handover: ShardContent) -> None:
     """Events come back as they were; a story without commits has no bundle."""
     read = load_shard(shard)
     assert list(read.events) == list(handover.events)
@@ -79,7 +79,7 @@ def test_what_was_written_is_read(shard: Path, handover: Handover) -> None:
 
 
 def test_nothing_is_left_of_a_shard_that_could_not_be_completed(
-    tmp_path: Path, handover: Handover, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, handover: ShardContent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Acceptance 72: on a full disk there is an error, and neither a shard nor its beginnings."""
     real, calls = os.fsync, 0
@@ -97,16 +97,18 @@ def test_nothing_is_left_of_a_shard_that_could_not_be_completed(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_an_empty_folder_is_a_free_place_and_a_taken_one_is_not(tmp_path: Path, handover: Handover) -> None:
+def test_an_empty_folder_is_a_free_place_and_a_taken_one_is_not(
+    tmp_path: Path, handover: ShardContent
+) -> None:
     """CI systems make the folders of artifacts; what is in them stays."""
     out = tmp_path / "out"
     out.mkdir()
     write_shard(out, handover)
     assert load_shard(out).exit_code == 4
-    with pytest.raises(ShardError, match="replaces nothing"):
+    with pytest.raises(ShardError, match="already exists"):
         require_free(out)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ShardError, match="replaces nothing"):
+    with pytest.raises(ShardError, match="already exists"):
         require_free(tmp_path / "link")
 
 
@@ -204,5 +206,5 @@ def test_two_shards_that_claim_to_be_the_same_run_and_differ_are_refused(shard: 
     copy = tmp_path / "copy"
     shutil.copytree(shard, copy)
     change_manifest(copy, lambda manifest: manifest["files"].pop(STATE))
-    with pytest.raises(ShardError, match="both claim to be run"):
+    with pytest.raises(ShardError, match="are both run"):
         join(load_shards([shard, copy]))

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from isolation.git.diffstat import Change
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
 from runner.core.model import RunId, SessionRecord, StoryId
-from runner.report.material import FileChange, Material
+from runner.report.report_data import ReportData
 from tests.records.sample_runs import BASE, COMMIT, START
 
 RUN = RunId("20260102-120311-ab12cd34")
@@ -99,7 +100,7 @@ def _story(number: int, kind: str, start: float) -> list[ev.Event]:
     return [*events, _at(start + length + 1, finished)]
 
 
-def report_material(stories: int = 12, *, log: bytes = b"", kinds: Sequence[str] = KINDS) -> Material:
+def sample_report(stories: int = 12, *, log: bytes = b"", kinds: Sequence[str] = KINDS) -> ReportData:
     """Give a run of many stories, four at a time, on a machine that gets short of memory."""
     chosen = [(number, kinds[number % len(kinds)]) for number in range(stories)]
     entries = tuple(
@@ -135,10 +136,10 @@ def report_material(stories: int = 12, *, log: bytes = b"", kinds: Sequence[str]
         return output
 
     changes = [
-        FileChange(path="services/payments/client.py", added=48, removed=12),
-        FileChange(path=f"services/{NASTY}.txt", added=3, removed=0),
-        FileChange(path="docs/logo.png", added=None, removed=None),
+        Change(path="services/payments/client.py", added=48, removed=12),
+        Change(path=f"services/{NASTY}.txt", added=3, removed=0),
+        Change(path="docs/logo.png", added=None, removed=None),
     ]
     run = fold(RUN, events)
     done = {story.id: changes for story in run.stories.values() if story.commits}
-    return Material(run=run, events=events, changes=done, log=read)
+    return ReportData(run=run, events=events, changes=done, log=read)

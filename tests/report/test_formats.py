@@ -15,8 +15,8 @@ from runner.report.annotations import MOST, github, gitlab
 from runner.report.html.page import html
 from runner.report.junit import junit
 from runner.report.markdown import LIMIT, markdown
-from runner.report.material import Material
-from tests.report.report_runs import NASTY, report_material
+from runner.report.report_data import ReportData
+from tests.report.report_runs import NASTY, sample_report
 
 
 class Page(HTMLParser):
@@ -54,17 +54,17 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def data() -> ReportData:
     """Give a run with every verdict and hostile text everywhere."""
-    return report_material(20)
+    return sample_report(20)
 
 
 class TestHtml:
     """One page that needs nothing else."""
 
-    def test_it_is_well_formed_and_runs_and_loads_nothing(self, material: Material) -> None:
+    def test_it_is_well_formed_and_runs_and_loads_nothing(self, data: ReportData) -> None:
         """No script, no handler, no address but anchors; a policy that would forbid them."""
-        page = Page(html(material))
+        page = Page(html(data))
         assert page.tags["script"] == 0
         assert page.tags["details"] == 20
         names = {name for _, name, _ in page.attributes}
@@ -75,20 +75,20 @@ class TestHtml:
         anchors = {value for tag, name, value in page.attributes if (tag, name) == ("details", "id")}
         assert {link[1:] for link in links} == anchors
         assert "default-src 'none'" in str(page.attributes)
-        assert not re.search(r"url\(|@import|https?://", html(material))
+        assert not re.search(r"url\(|@import|https?://", html(data))
 
-    def test_what_agents_wrote_is_shown_as_text(self, material: Material) -> None:
+    def test_what_agents_wrote_is_shown_as_text(self, data: ReportData) -> None:
         """Titles, reasons, logs, paths and questions keep their letters and lose their power."""
-        text = html(material)
+        text = html(data)
         page = Page(text)
         assert "<script>" not in text
         assert "<script>alert(1)</script>" in " ".join(page.texts)
         for letter in ("\x1b", "\x00", "\u202e"):
             assert letter not in text
 
-    def test_it_tells_everything_about_a_story(self, material: Material) -> None:
+    def test_it_tells_everything_about_a_story(self, data: ReportData) -> None:
         """Sessions, retries, decisions, cost, changes, kill-switch, branch and next command are there."""
-        told = " ".join(Page(html(material)).texts)
+        told = " ".join(Page(html(data)).texts)
         for text in (
             "10 of 20 stories done",
             "The end of what session 3 printed",
@@ -105,12 +105,10 @@ class TestHtml:
         ):
             assert text in told, text
 
-    def test_the_timeline_has_every_session_in_its_place(self, material: Material) -> None:
+    def test_the_timeline_has_every_session_in_its_place(self, data: ReportData) -> None:
         """Bars lie within the drawing, as many as there were sessions, in the order of time."""
-        bars = re.findall(
-            r'<rect class="session (\w+)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', html(material)
-        )
-        sessions = [one for story in material.run.stories.values() for one in story.sessions]
+        bars = re.findall(r'<rect class="session (\w+)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', html(data))
+        sessions = [one for story in data.run.stories.values() for one in story.sessions]
         assert len(bars) == len(sessions)
         assert all(210 <= float(x) <= 1120 and float(x) + float(width) <= 1120 for _, x, width in bars)
         by_time = sorted(zip(sessions, bars, strict=True), key=lambda pair: pair[0].started_at)
@@ -120,12 +118,12 @@ class TestHtml:
 
     def test_fifty_stories_with_endless_logs_stay_below_two_megabytes(self) -> None:
         """Escaping makes a log five times as long, and the page is cut after that."""
-        page = html(report_material(50, log=b"<&\"'\n" * 400_000))
+        page = html(sample_report(50, log=b"<&\"'\n" * 400_000))
         assert 200_000 < len(page.encode()) < 2_000_000
 
-    def test_what_must_be_looked_at_is_open_and_first(self, material: Material) -> None:
+    def test_what_must_be_looked_at_is_open_and_first(self, data: ReportData) -> None:
         """Failed, then waiting, then stopped; what is done is folded."""
-        cards = re.findall(r'<details class="story" id="story-(\w+)[^"]*"( open)?>', html(material))
+        cards = re.findall(r'<details class="story" id="story-(\w+)[^"]*"( open)?>', html(data))
         assert [name for name, open_ in cards if open_] == [
             "failed",
             "failed",
@@ -136,23 +134,23 @@ class TestHtml:
         ]
         assert [name for name, _ in cards][:6] == [name for name, open_ in cards if open_]
 
-    def test_a_run_without_machine_or_stories_is_a_page_too(self, material: Material) -> None:
+    def test_a_run_without_machine_or_stories_is_a_page_too(self, data: ReportData) -> None:
         """Joined shards tell of no one machine; an empty run has nothing to draw."""
-        started, *rest = material.events
+        started, *rest = data.events
         quiet = [event for event in rest if type(event.body).__name__ != "WindowChanged"]
-        page = html(replace(material, events=[started, *quiet]))
+        page = html(replace(data, events=[started, *quiet]))
         assert "tier green" not in page
         Page(page)
-        Page(html(Material(run=replace(material.run, stories={}))))
+        Page(html(ReportData(run=replace(data.run, stories={}))))
 
 
 class TestJunit:
     """JUnit XML as Jenkins, GitHub's actions and GitLab read it."""
 
     @pytest.fixture
-    def root(self, material: Material) -> ET.Element:
+    def root(self, data: ReportData) -> ET.Element:
         """Give the parsed document."""
-        return ET.fromstring(junit(material))  # noqa: S314  our own
+        return ET.fromstring(junit(data))  # noqa: S314  our own
 
     def test_the_structure_is_the_common_one(self, root: ET.Element) -> None:
         """Only known elements, in the common order, with counts that are true."""
@@ -201,59 +199,59 @@ class TestJunit:
 class TestGithub:
     """Summary and annotations."""
 
-    def test_annotations_cannot_be_forged(self, material: Material) -> None:
+    def test_annotations_cannot_be_forged(self, data: ReportData) -> None:
         """One line each, of our kinds, with the story's file; a command inside a reason is only text."""
-        lines = github(material).splitlines()
+        lines = github(data).splitlines()
         forms = [
             re.fullmatch(r"::(error|warning|notice) title=([^:,]+)(?:,file=([^:,]+))?::(.*)", line)
             for line in lines
         ]
         assert all(forms)
         assert Counter(form[1] for form in forms if form) == {"error": 4, "warning": 2, "notice": 2}
-        assert "stories/failed-2.md" in github(material)
+        assert "stories/failed-2.md" in github(data)
 
     def test_more_than_github_shows_are_summed_up(self) -> None:
         """The tenth error says how many more there are."""
-        lines = github(report_material(30, kinds=("failed",))).splitlines()
+        lines = github(sample_report(30, kinds=("failed",))).splitlines()
         assert len(lines) == MOST
         assert "21 more stories" in lines[-1]
 
-    def test_the_summary_shows_text_as_it_is_and_stays_within_bounds(self, material: Material) -> None:
+    def test_the_summary_shows_text_as_it_is_and_stays_within_bounds(self, data: ReportData) -> None:
         """No element but ours, no table cell too many, fences that logs cannot close, below the limit."""
-        page = markdown(material)
+        page = markdown(data)
         outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", page, flags=re.MULTILINE | re.DOTALL)
         assert not re.search(r"(?<!\\)<(?!/?(details|summary)>)", outside)
         rows = [line for line in page.splitlines() if line.startswith("| ")]
         assert len(rows) == 21
         assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {8}
-        ticks = markdown(report_material(3, log=b"````\n" * 50))
+        ticks = markdown(sample_report(3, log=b"````\n" * 50))
         assert "`````text" in ticks
-        assert len(markdown(report_material(2000)).encode()) <= LIMIT
+        assert len(markdown(sample_report(2000)).encode()) <= LIMIT
 
 
-def test_gitlab_gets_an_entry_for_each_story_that_is_not_done(material: Material) -> None:
+def test_gitlab_gets_an_entry_for_each_story_that_is_not_done(data: ReportData) -> None:
     """Each with what its code quality report requires, and a fingerprint that stays."""
-    entries = json.loads(gitlab(material))
+    entries = json.loads(gitlab(data))
     assert len(entries) == 8
     for entry in entries:
         assert set(entry) == {"description", "check_name", "fingerprint", "severity", "location"}
         assert entry["severity"] in {"info", "minor", "major", "critical", "blocker"}
         assert entry["location"]["lines"]["begin"] == 1
     assert len({entry["fingerprint"] for entry in entries}) == 8
-    assert json.loads(gitlab(report_material(20))) == entries
-    assert NASTY not in gitlab(material)
+    assert json.loads(gitlab(sample_report(20))) == entries
+    assert NASTY not in gitlab(data)
 
 
-def test_an_estimated_cost_says_so_and_of_when_its_prices_are(material: Material) -> None:
+def test_an_estimated_cost_says_so_and_of_when_its_prices_are(data: ReportData) -> None:
     """Whoever reads a sum of money sees that it was reckoned, and from which list."""
-    run = material.run
+    run = data.run
     story = next(one for one in run.stories.values() if one.usage.cost_usd)
     sessions = tuple(replace(one, usage=replace(one.usage, estimated=True)) for one in story.sessions)
     reckoned = replace(run, stories={**run.stories, story.id: replace(story, sessions=sessions)})
     words = f"(estimated: list prices of {AS_OF}, or your own)"
     for page in (html, markdown):
-        assert "about $" not in page(material)
-        assert words not in page(material)
-        assert f"about ${story.usage.cost_usd:.2f}" in page(replace(material, run=reckoned))
-        assert words in page(replace(material, run=reckoned))
+        assert "about $" not in page(data)
+        assert words not in page(data)
+        assert f"about ${story.usage.cost_usd:.2f}" in page(replace(data, run=reckoned))
+        assert words in page(replace(data, run=reckoned))
     assert AS_OF in (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.report.html.page import html
-from tests.report.report_runs import report_material
+from tests.report.report_runs import sample_report
 
 BROWSER = next(
     (name for name in ("chromium", "chromium-browser", "google-chrome") if shutil.which(name)), None
@@ -34,7 +34,7 @@ def browse(page: Path, home: Path, *flags: str) -> "subprocess.CompletedProcess[
 def page(tmp_path: Path) -> Path:
     """Give the report of a run with everything in it."""
     path = tmp_path / "report.html"
-    path.write_text(html(report_material(12)))
+    path.write_text(html(sample_report(12)))
     return path
 
 

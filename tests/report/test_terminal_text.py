@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId
 from runner.core.text.screen import cells
-from runner.report.document import document
+from runner.report.run_document import run_document
 from runner.report.terminal.plan import PlanRow, PlanView, plan_document, plan_text
 from runner.report.terminal.table import PLAIN, Cell, Column, Look, layout, look_for
 from runner.report.terminal.text import report, status
@@ -41,7 +41,7 @@ def mixed() -> RunSnapshot:
 
 def test_document_has_the_shared_shape() -> None:
     """Exactly the documented keys, every status counted, instants in UTC."""
-    data = document(mixed())
+    data = run_document(mixed())
     assert list(data) == [
         *("run_id", "state", "started_at", "ended_at", "base", "isolation", "enforcement", "tier", "window"),
         *("kill_switch", "counts", "usage", "stories", "decisions"),
@@ -74,12 +74,12 @@ def test_document_has_the_shared_shape() -> None:
 
 def test_document_of_an_interrupted_run_claims_nothing_runs() -> None:
     """Without a coordinator a running story has stopped, and the next command goes on with it."""
-    data = document(mixed(), alive=False)
+    data = run_document(mixed(), alive=False)
     assert (data["state"], data["ended_at"]) == ("ended", None)
     assert (data["counts"]["running"], data["counts"]["stopped"]) == (0, 1)
     docs = next(story for story in data["stories"] if story["id"] == "docs-2")
     assert (docs["status"], docs["next"]) == ("stopped", f"autopilot-multi resume {RUN}")
-    assert document(snapshot(ended_events()), alive=False)["stories"][0]["status"] == "done"
+    assert run_document(snapshot(ended_events()), alive=False)["stories"][0]["status"] == "done"
 
 
 def test_status_table_of_a_running_run() -> None:
@@ -314,7 +314,7 @@ def test_a_story_that_was_decided_since_waits_to_be_resumed() -> None:
     run = snapshot(past)
     text = status(run, look=PLAIN, now=START + 9, alive=False)
     assert f"    decided: A\n    next: autopilot-multi resume {RUN}\n" in text
-    (told,) = document(run, alive=False)["stories"]
+    (told,) = run_document(run, alive=False)["stories"]
     assert told["next"] == f"autopilot-multi resume {RUN}"
     unanswered = snapshot([started("a"), *asks("a", 1, COLOUR)])
-    assert document(unanswered, alive=False)["stories"][0]["next"] != told["next"]
+    assert run_document(unanswered, alive=False)["stories"][0]["next"] != told["next"]

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from isolation.git.diffstat import Change
 from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, label
-from runner.report.material import BAD, FileChange, Material, seconds, spent, telling
+from runner.report.report_data import BAD, ReportData, decisive_session, seconds, usage_text
 
 MOST_CHANGES = 40
 MOST_SESSIONS = 60
@@ -16,21 +17,21 @@ _BLOCKS = 20
 _TONES: Mapping[Outcome | None, str] = {Outcome.OK: "ok", Outcome.PARTIAL: "ok", Outcome.ASKS: "ask"}
 
 
-def card(material: Material, story: StorySnapshot, *, most_tail: int) -> str:
+def card(data: ReportData, story: StorySnapshot, *, most_tail: int) -> str:
     """Give the card, open where a person should look."""
     status = story.status
     more = [
-        span(material.lasted(story)) if story.started_at else "",
+        span(data.duration(story)) if story.started_at else "",
         count(len(story.sessions), "session") if story.sessions else "",
         count(story.commits, "commit") if story.commits else "",
-        spent(story.usage),
+        usage_text(story.usage),
     ]
     head = (
         f'<summary><span class="pill {status.value}">{SYMBOLS[status]} {label(status)}</span>'
         f'<span class="id">{_t(story.id)}</span><span class="title">{_t(story.title)}</span>'
         f'<span class="more">{" · ".join(_t(part) for part in more if part)}</span></summary>'
     )
-    body = "\n".join(part for part in _body(material, story, most_tail) if part)
+    body = "\n".join(part for part in _body(data, story, most_tail) if part)
     open_ = " open" if status in BAD else ""
     inside = f'{head}\n<div class="body">\n{body}\n</div>'
     return f'<details class="story" id="story-{_t(story.id)}"{open_}>{inside}</details>'
@@ -41,7 +42,7 @@ def _t(text: str, most: int = _LONGEST) -> str:
     return escape(plain if len(plain) <= most else plain[: most - 1] + "…")
 
 
-def _body(material: Material, story: StorySnapshot, most_tail: int) -> Iterable[str]:
+def _body(data: ReportData, story: StorySnapshot, most_tail: int) -> Iterable[str]:
     yield f'<p class="narrow">{_t(story.title)}</p>'
     yield f"<p>{_t(story.reason)}</p>" if story.reason else ""
     yield f"<p>Next: <code>{_t(story.next)}</code></p>" if story.next else ""
@@ -52,12 +53,12 @@ def _body(material: Material, story: StorySnapshot, most_tail: int) -> Iterable[
         yield f"<p>Branch <code>{_t(story.branch)}</code> {ends}</p>"
     if story.depends_on:
         yield f"<p>Depends on {_t(', '.join(story.depends_on))}</p>"
-    yield _sessions(material, story)
+    yield _sessions(data, story)
     yield _memories(story)
     yield _decisions(story)
-    yield _changes(material.changes.get(story.id, ()))
-    session = telling(story)
-    tail = material.tail(session, most_tail) if session else ""
+    yield _changes(data.changes.get(story.id, ()))
+    session = decisive_session(story)
+    tail = data.tail(session, most_tail) if session else ""
     if session and tail:
         number = story.sessions.index(session) + 1
         yield f"<h3>The end of what session {number} printed</h3>\n<pre>{_last_lines(tail, most_tail)}</pre>"
@@ -74,14 +75,12 @@ def _last_lines(tail: str, most: int) -> str:
     return "\n".join(reversed(kept))
 
 
-def _sessions(material: Material, story: StorySnapshot) -> str:
+def _sessions(data: ReportData, story: StorySnapshot) -> str:
     sessions = story.sessions
     if not sessions:
         return ""
     left_out = max(0, len(sessions) - MOST_SESSIONS)
-    rows = [
-        _session(material, story, number, one) for number, one in enumerate(sessions, 1) if number > left_out
-    ]
+    rows = [_session(data, story, number, one) for number, one in enumerate(sessions, 1) if number > left_out]
     note = f"<p>{count(left_out, 'earlier session')} left out</p>" if left_out else ""
     titles = ("#", "step", "attempt", "by", "started", "took", "ended", "spent", "")
     head = "".join(f"<th>{title}</th>" for title in titles)
@@ -89,9 +88,9 @@ def _sessions(material: Material, story: StorySnapshot) -> str:
     return f'<h3>Steps and sessions</h3>{note}<div class="scroll">{table}</div>'
 
 
-def _session(material: Material, story: StorySnapshot, number: int, session: SessionRecord) -> str:
-    running = material.is_running(story, session)
-    ended = material.until if running else session.ended_at
+def _session(data: ReportData, story: StorySnapshot, number: int, session: SessionRecord) -> str:
+    running = data.is_running(story, session)
+    ended = data.until if running else session.ended_at
     tone = "run" if running else _TONES.get(session.outcome, "bad")
     sign = {"ok": "✓", "ask": "?", "bad": "✗", "run": SYMBOLS[Status.RUNNING]}[tone]
     code = f" ({session.exit_code})" if session.exit_code else ""
@@ -102,8 +101,8 @@ def _session(material: Material, story: StorySnapshot, number: int, session: Ses
         _t(session.agent or session.kind.value),
         _t(iso(session.started_at)[11:19]),
         _t(span(seconds(session.started_at, ended))) if ended else "",
-        f'<span class="{tone}">{sign} {_t(material.outcome(story, session))}{code}</span>',
-        _t(spent(session.usage)),
+        f'<span class="{tone}">{sign} {_t(data.outcome(story, session))}{code}</span>',
+        _t(usage_text(session.usage)),
     )
     detail = "" if session.outcome is Outcome.OK else _t(session.detail)
     nowrap = "".join(f'<td class="nowrap">{cell}</td>' for cell in cells)
@@ -131,7 +130,7 @@ def _decision(decision: Decision) -> str:
     return f"<li>{title} <b>{answer}</b></li>"
 
 
-def _changes(changes: Sequence[FileChange]) -> str:
+def _changes(changes: Sequence[Change]) -> str:
     if not changes:
         return ""
     added = sum(change.added or 0 for change in changes)
@@ -144,7 +143,7 @@ def _changes(changes: Sequence[FileChange]) -> str:
     return f"<h3>{files} changed, +{added} -{removed}</h3><table>{rows}</table>{note}"
 
 
-def _change(change: FileChange, most: int) -> str:
+def _change(change: Change, most: int) -> str:
     if change.added is None or change.removed is None:
         counts, bars = "binary", ""
     else:

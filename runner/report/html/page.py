@@ -15,7 +15,7 @@ from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, label
 from runner.report.html.cards import card
 from runner.report.html.timeline import timeline
-from runner.report.material import Material, seconds, spent_in_all
+from runner.report.report_data import ReportData, seconds, total_usage
 
 TAILS = 1_000_000
 """How many bytes what sessions printed may take in a page, all together."""
@@ -46,24 +46,24 @@ _CODES = {
 }
 
 
-def html(material: Material) -> str:
+def html(data: ReportData) -> str:
     """Give the whole page."""
-    run = material.run
+    run = data.run
     style = resources.files("runner").joinpath("data", "templates", "report.css").read_text(encoding="utf-8")
     tail = min(MOST_TAIL, TAILS // max(1, len(run.stories)))
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{_t(_headline(material))} · {_t(run.run_id)}</title>",
+        f"<title>{_t(_headline(data))} · {_t(run.run_id)}</title>",
         f"<style>\n{style}</style>\n</head>\n<body>",
-        *_head(material),
+        *_head(data),
         "<main>",
-        *_notices(material),
+        *_notices(data),
         "<h2>Timeline</h2>",
-        f'<div class="panel">{timeline(material)}{_legend(material)}</div>' if run.stories else "",
+        f'<div class="panel">{timeline(data)}{_legend(data)}</div>' if run.stories else "",
         "<h2>Stories</h2>",
-        *(card(material, story, most_tail=tail) for story in _by_urgency(run)),
+        *(card(data, story, most_tail=tail) for story in _by_urgency(run)),
         "</main>",
         f"<footer>Written by autopilot-multi. Times are UTC. Run {_t(run.run_id)}.</footer>",
         "</body>\n</html>\n",
@@ -75,27 +75,27 @@ def _t(text: str) -> str:
     return escape(neutral(text))
 
 
-def _headline(material: Material) -> str:
-    run = material.run
+def _headline(data: ReportData) -> str:
+    run = data.run
     stories = len(run.stories)
     done = run.count(Status.DONE)
     if done == stories:
         return f"All {count(stories, 'story', 'stories')} done" if stories != 1 else "The story is done"
-    return f"{done} of {count(stories, 'story', 'stories')} done{' so far' * material.goes_on}"
+    return f"{done} of {count(stories, 'story', 'stories')} done{' so far' * data.in_progress}"
 
 
-def _head(material: Material) -> Iterable[str]:
-    run = material.run
+def _head(data: ReportData) -> Iterable[str]:
+    run = data.run
     code = "" if run.exit_code is None else f"{run.exit_code}{_CODES.get(run.exit_code, '')}"
     facts = {
         "run": f"<code>{_t(run.run_id)}</code>",
         "started": _t(iso(run.started_at).replace("T", " ").split(".")[0]),
-        "going on for" if material.goes_on else "took": _t(span(seconds(run.started_at, material.until))),
+        "going on for" if data.in_progress else "took": _t(span(seconds(run.started_at, data.until))),
         "base": f"<code>{_t(run.base[:12])}</code>" if run.base else "",
-        "spent": _t(spent_in_all(run.usage)),
+        "spent": _t(total_usage(run.usage)),
         "exit code": _t(code),
     }
-    yield f'<header>\n<p class="brand">autopilot-multi</p>\n<h1>{_t(_headline(material))}</h1>'
+    yield f'<header>\n<p class="brand">autopilot-multi</p>\n<h1>{_t(_headline(data))}</h1>'
     pills = (
         f'<span class="pill {status.value}">{SYMBOLS[status]} {run.count(status)} {label(status)}</span>'
         for status in SYMBOLS
@@ -106,12 +106,12 @@ def _head(material: Material) -> Iterable[str]:
     yield f'<dl class="facts">{"".join(shown)}</dl>\n</header>'
 
 
-def _notices(material: Material) -> Iterable[str]:
-    run = material.run
-    if material.goes_on:
-        looked = iso(material.until).replace("T", " ").split(".")[0]
-        yield f'<p class="notice"><b>The run is still going on.</b> This page shows it as of {looked}.</p>'
-    for problem in material.problems:
+def _notices(data: ReportData) -> Iterable[str]:
+    run = data.run
+    if data.in_progress:
+        looked = iso(data.until).replace("T", " ").split(".")[0]
+        yield f'<p class="notice"><b>The run is still in progress.</b> This page shows it as of {looked}.</p>'
+    for problem in data.problems:
         yield f'<p class="notice bad">{_t(problem)}</p>'
     if run.kill_switch:
         switch = run.kill_switch
@@ -129,8 +129,8 @@ def _notices(material: Material) -> Iterable[str]:
         yield f'<p class="notice">{f"<b>{_t(about)}</b>: " if about else ""}{_t(message)}</p>'
 
 
-def _legend(material: Material) -> str:
-    machine = any(isinstance(event.body, WindowChanged) for event in material.events)
+def _legend(data: ReportData) -> str:
+    machine = any(isinstance(event.body, WindowChanged) for event in data.events)
     entries = (*_LEGEND, *(_MACHINE if machine else ()))
     items = (f'<span><i class="i-{name}"></i>{text}</span>' for name, text in entries)
     return f'<div class="legend">{"".join(items)}</div>'

@@ -11,7 +11,7 @@ from runner.core.model import Outcome, SessionKind, StorySnapshot, Tier
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral, shorten
 from runner.core.text.words import SYMBOLS, label
-from runner.report.material import Material, seconds
+from runner.report.report_data import ReportData, seconds
 
 WIDTH, LEFT, RIGHT, ROW, BAR = 1120, 210, 24, 24, 12
 MACHINE, AXIS, GAP = 64, 26, 18
@@ -34,20 +34,20 @@ class _Scale:
         return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
 
 
-def timeline(material: Material) -> str:
+def timeline(data: ReportData) -> str:
     """Give the whole drawing as one `svg` element."""
-    run = material.run
-    scale = _Scale(run.started_at, material.until)
+    run = data.run
+    scale = _Scale(run.started_at, data.until)
     stories = list(run.stories.values())
     top = AXIS + MACHINE + GAP
     height = top + ROW * len(stories) + 8
     parts = [
         f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{_LABEL_OF_ALL}">',
         *_axis(scale, height),
-        *_machine(material, scale),
+        *_machine(data, scale),
     ]
     for number, story in enumerate(stories):
-        parts += _row(material, story, scale, top + number * ROW)
+        parts += _row(data, story, scale, top + number * ROW)
     return "\n".join([*parts, "</svg>"])
 
 
@@ -68,10 +68,10 @@ def _tick(seconds_: float) -> str:
     return f"{whole // 60}:{whole % 60:02}"
 
 
-def _machine(material: Material, scale: _Scale) -> Iterable[str]:
+def _machine(data: ReportData, scale: _Scale) -> Iterable[str]:
     """Draw how many stories ran, how many might have, and what the machine could bear."""
-    running = _running(material)
-    windows = [(event.at, event.body) for event in material.events if isinstance(event.body, WindowChanged)]
+    running = _running(data)
+    windows = [(event.at, event.body) for event in data.events if isinstance(event.body, WindowChanged)]
     most = max([1, *(number for _, number in running), *(body.window for _, body in windows)])
     floor, roof = AXIS + MACHINE - 8, AXIS + 4
 
@@ -82,11 +82,11 @@ def _machine(material: Material, scale: _Scale) -> Iterable[str]:
     yield f'<text class="small" x="0" y="{roof + 24}">{_range(running, windows)}</text>'
     yield f'<text class="small" x="{LEFT - 6}" y="{y(most) + 4}" text-anchor="end">{most}</text>'
     yield f'<text class="small" x="{LEFT - 6}" y="{floor + 2}" text-anchor="end">0</text>'
-    yield from _tiers(material, windows, scale, floor)
-    area = _stairs([(scale.x(at), y(number)) for at, number in running], scale.x(material.until))
+    yield from _tiers(data, windows, scale, floor)
+    area = _stairs([(scale.x(at), y(number)) for at, number in running], scale.x(data.until))
     yield f'<path class="running" d="M{LEFT},{floor} {area} V{floor} Z"><title>stories running</title></path>'
     if windows:
-        line = _stairs([(scale.x(at), y(body.window)) for at, body in windows], scale.x(material.until))
+        line = _stairs([(scale.x(at), y(body.window)) for at, body in windows], scale.x(data.until))
         yield f'<path class="window" d="M{line[1:]}"><title>window</title></path>'
 
 
@@ -99,9 +99,9 @@ def _range(running: Sequence[tuple[float, int]], windows: Sequence[tuple[float, 
 
 
 def _tiers(
-    material: Material, windows: Sequence[tuple[float, WindowChanged]], scale: _Scale, floor: int
+    data: ReportData, windows: Sequence[tuple[float, WindowChanged]], scale: _Scale, floor: int
 ) -> Iterable[str]:
-    ends = [at for at, _ in windows[1:]] + [material.until] * bool(windows)
+    ends = [at for at, _ in windows[1:]] + [data.until] * bool(windows)
     for (at, body), end in zip(windows, ends, strict=True):
         tier = Tier(body.tier)
         x, width = scale.x(at), max(1.0, round(scale.x(end) - scale.x(at), 1))
@@ -112,12 +112,12 @@ def _tiers(
         )
 
 
-def _running(material: Material) -> list[tuple[float, int]]:
+def _running(data: ReportData) -> list[tuple[float, int]]:
     """Count the stories that run, at every instant at which that changes."""
-    changes: dict[float, int] = {material.run.started_at: 0}
-    for story in material.run.stories.values():
+    changes: dict[float, int] = {data.run.started_at: 0}
+    for story in data.run.stories.values():
         if story.started_at is not None:
-            ended = story.ended_at or material.until
+            ended = story.ended_at or data.until
             changes[story.started_at] = changes.get(story.started_at, 0) + 1
             changes[ended] = changes.get(ended, 0) - 1
     total, series = 0, []
@@ -135,7 +135,7 @@ def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
     return f"{path} H{end}"
 
 
-def _row(material: Material, story: StorySnapshot, scale: _Scale, y: int) -> Iterable[str]:
+def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int) -> Iterable[str]:
     middle = y + ROW // 2
     name = escape(shorten(story.id, _LABEL))
     sign = SYMBOLS[story.status]
@@ -146,29 +146,29 @@ def _row(material: Material, story: StorySnapshot, scale: _Scale, y: int) -> Ite
     yield f'<text class="label" x="18" y="{middle + 4}">{name}</text>'
     if story.started_at is not None:
         x = scale.x(story.started_at)
-        end = scale.x(story.ended_at or material.until)
+        end = scale.x(story.ended_at or data.until)
         if x > LEFT:
             yield f'<line class="waits" x1="{LEFT}" y1="{middle}" x2="{x}" y2="{middle}"/>'
         yield f'<line class="life" x1="{x}" y1="{middle}" x2="{max(end, x + 2)}" y2="{middle}"/>'
     else:
-        said = label(story.status) if material.goes_on else f"{label(story.status)}, never started here"
+        said = label(story.status) if data.in_progress else f"{label(story.status)}, never started here"
         yield f'<text class="small" x="{LEFT + 6}" y="{middle + 4}">{escape(said)}</text>'
     for number in range(1, 1 + len(story.sessions)):
-        yield from _session(material, story, number, scale, middle)
+        yield from _session(data, story, number, scale, middle)
     yield "</g></a>"
 
 
 def _session(
-    material: Material, story: StorySnapshot, number: int, scale: _Scale, middle: int
+    data: ReportData, story: StorySnapshot, number: int, scale: _Scale, middle: int
 ) -> Iterable[str]:
     session = story.sessions[number - 1]
-    running = material.is_running(story, session)
+    running = data.is_running(story, session)
     x = scale.x(session.started_at)
-    width = max(2.0, round(scale.x(session.ended_at or material.until) - x - 0.5, 1))
+    width = max(2.0, round(scale.x(session.ended_at or data.until) - x - 0.5, 1))
     good = running or session.outcome in {Outcome.OK, Outcome.PARTIAL}
     kind = ("verify" if session.kind is SessionKind.VERIFY else "work") if good else "bad"
-    outcome = material.outcome(story, session)
-    took = span(seconds(session.started_at, material.until if running else session.ended_at))
+    outcome = data.outcome(story, session)
+    took = span(seconds(session.started_at, data.until if running else session.ended_at))
     told = f"session {number}, {session.step.name}, attempt {session.attempt}: {outcome} after {took}"
     yield (
         f'<rect class="session {kind}" x="{x}" y="{middle - BAR // 2}" width="{width}" height="{BAR}" rx="2">'

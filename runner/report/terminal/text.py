@@ -8,7 +8,7 @@ from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, elapsed, label, machine, tally
-from runner.report.document import as_it_stands
+from runner.report.run_document import settled
 from runner.report.terminal.table import Cell, Column, Look, layout
 
 SHARED = "none"
@@ -27,7 +27,7 @@ def report(run: RunSnapshot, *, look: Look) -> str:
 
 def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
     """Give the state of a run; without a living coordinator it is no longer running."""
-    shown = as_it_stands(run, alive=alive and not run.ended)
+    shown = settled(run, alive=alive and not run.ended)
     until = now if shown.ended_at is None else shown.ended_at
     if shown.ended:
         state = f"ended after {span(until - shown.started_at)}"

@@ -2,12 +2,6 @@
 
 RUN is the id of a run or its first characters (default: the newest run). DIR is a shard of a CI job,
 or a folder of shards, which are joined as `aggregate` does. Secrets from the environment are removed.
-
-html      one self-contained page: timeline, one card per story, the last output of the sessions
-markdown  a summary, for example for $GITHUB_STEP_SUMMARY
-github    annotations, as workflow commands
-gitlab    a code quality report
-junit     JUnit XML: one suite per story, one case per session
 """
 
 import argparse
@@ -20,17 +14,20 @@ from runner.cli.output import Output
 from runner.cli.parser import CommandLineError, common
 
 if TYPE_CHECKING:
-    from runner.report.material import Material
+    from runner.report.report_data import ReportData
 
 EXAMPLE = "autopilot-multi report --format html --output report.html"
-
-FORMATS = ("html", "markdown", "github", "gitlab", "junit")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `report`."""
+    from runner.report.formats import FORMATS, format_help
+
+    parser.description = f"{__doc__}\n{format_help()}\n"
     parser.add_argument("paths", nargs="*", metavar="RUN|DIR", help="a run, or folders that contain shards")
-    parser.add_argument("--format", choices=FORMATS, default="html", help="the output format (default: html)")
+    parser.add_argument(
+        "--format", choices=tuple(FORMATS), default="html", help="the output format (default: html)"
+    )
     parser.add_argument("--output", metavar="FILE", help="write to this file, replacing it (default: stdout)")
     parser.add_argument(
         "--matrix", metavar="FILE", help="with shards: every story in this matrix must have a shard"
@@ -44,16 +41,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Collect the data, render it, write it."""
     from runner.core.text.redaction import Redactor
+    from runner.report.formats import FORMATS
 
-    material = _material(arguments)
-    text = Redactor(os.environ).text(_rendered(material, arguments.format))
+    data = _load(arguments)
+    text = Redactor(os.environ).text(FORMATS[arguments.format].write(data))
     summary = {
-        "run_id": material.run.run_id,
+        "run_id": data.run.run_id,
         "format": arguments.format,
-        "state": "running" if material.goes_on else "ended",
+        "state": "running" if data.in_progress else "ended",
     }
-    if material.goes_on:
-        output.say(f"run {material.run.run_id} is still active; this report shows its current state")
+    if data.in_progress:
+        output.say(f"run {data.run.run_id} is still active; this report shows its current state")
     if arguments.output:
         path = Path(arguments.directory) / arguments.output
         _write(path, text)
@@ -65,50 +63,30 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _material(arguments: argparse.Namespace) -> "Material":
+def _load(arguments: argparse.Namespace) -> "ReportData":
     from runner.records.shards import find_shards
 
     here = Path(arguments.directory)
     if any(next(find_shards(here / path), None) for path in arguments.paths):
-        from runner.ci.report_material import of_shards
+        from runner.ci.report_data import load_from_shards
         from runner.cli.shards import load_joined
 
-        return of_shards(load_joined(arguments))
+        return load_from_shards(load_joined(arguments))
     if len(arguments.paths) > 1 or arguments.matrix or arguments.only:
         raise CommandLineError(
             f"no shards found in {', '.join(arguments.paths) or 'the command line'}",
             "pass one RUN, or the folders that contain the artifacts of the CI jobs.",
         )
     from isolation.git.repository import Repository
-    from runner.ci.report_material import of_repository
+    from runner.ci.report_data import load_from_repository
     from runner.cli.run_reader import RunReader
-    from runner.report.document import as_it_stands
+    from runner.report.run_document import settled
 
     with RunReader(arguments.directory, next(iter(arguments.paths), None)) as reader:
         current = reader.read()
         events = reader.journal.events(reader.run_id)
-    run = as_it_stands(current.run, alive=not current.over)
-    return of_repository(Repository.open(here), run, events, now=None if current.over else time.time())
-
-
-def _rendered(material: "Material", form: str) -> str:
-    match form:
-        case "html":
-            from runner.report.html.page import html
-
-            return html(material)
-        case "markdown":
-            from runner.report.markdown import markdown
-
-            return markdown(material)
-        case "junit":
-            from runner.report.junit import junit
-
-            return junit(material)
-        case _:
-            from runner.report import annotations
-
-            return annotations.github(material) if form == "github" else annotations.gitlab(material)
+    run = settled(current.run, alive=not current.over)
+    return load_from_repository(Repository.open(here), run, events, now=None if current.over else time.time())
 
 
 def _write(path: Path, text: str) -> None:

@@ -79,14 +79,14 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         )  # probes in the background while the rest of the program loads
     import trio
 
-    from runner.ci.handover import hand_over, prepare
+    from runner.ci.job import finish_job, prepare_job
     from runner.cli.desk import choose_desk
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.run.coordinator import nothing_to_do, start_run
 
     out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None
-    for line in prepare(plan, out):
+    for line in prepare_job(plan, out):
         output.say(line)
     if idle:
         output.say("nothing to do: every story is done; to run them again, add --again")
@@ -101,9 +101,9 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         desk = choose_desk(output, events=arguments.events)
         ended = trio.run(partial(start_run, plan, view, desk=desk, quiet=output.quiet))
         silent = arguments.events
-    trouble = hand_over(plan, ended, out=out, push=arguments.remote if arguments.push else None)
+    failures = finish_job(plan, ended, out=out, push=arguments.remote if arguments.push else None)
     code = print_final_report(ended, output, no_color=arguments.no_color, silent=silent)
     output.say_where(arguments.directory)
-    for line in trouble:
+    for line in failures:
         output.warn(line)
-    return EXIT_SYSTEM if trouble and code == 0 else code
+    return EXIT_SYSTEM if failures and code == 0 else code

@@ -44,12 +44,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
-    from runner.report.document import document
+    from runner.report.run_document import run_document
     from runner.report.terminal.table import look_for
     from runner.report.terminal.text import status
 
     current = reader.read()
-    output.document(document(current.run, alive=current.alive))
+    output.document(run_document(current.run, alive=current.alive))
     if not output.as_json:
         look = look_for(sys.stdout, no_color=arguments.no_color)
         run = reader.with_last_lines(current.run)

@@ -1,7 +1,7 @@
-"""A job's part of the run, written for the other jobs: complete under its name, or not there at all.
+"""Writes a shard, one job's part of a run: it appears complete under its name, or not at all.
 
-Everything is made in a folder beside the place, flushed to the disk, and moved there in one step.
-Secrets of the environment are left out of every text.
+Everything is written to a folder next to the target, flushed to disk, and renamed in one step. Values of
+secret environment variables are removed from every text.
 """
 
 import hashlib
@@ -41,11 +41,11 @@ from runner.records.shards import (
     STATE,
     ShardError,
 )
-from runner.report.document import document
+from runner.report.run_document import run_document
 
 
-class Handover(Struct, frozen=True, kw_only=True):
-    """What goes into a shard: the run as it ended, its events, whose it is, and what it is a part of."""
+class ShardContent(Struct, frozen=True, kw_only=True):
+    """What goes into a shard: the ended run, its events, the job's own stories, and the whole backlog."""
 
     repository: Repository
     run: RunSnapshot
@@ -56,27 +56,27 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 
 def require_free(out: Path) -> None:
-    """Refuse a place that is taken, before a long run would find that out."""
+    """Refuse a folder that is not empty, before a long run starts."""
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise ShardError(
-            f"{out} is there already, and a shard replaces nothing",
+            f"{out} already exists, and a shard never replaces anything",
             hint="name another folder, or remove it first.",
         )
 
 
-def write_shard(out: Path, handover: Handover) -> None:
+def write_shard(out: Path, content: ShardContent) -> None:
     """Write the shard to `out`."""
     require_free(out)
     draft = out.with_name(f".{out.name}.{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
     try:
         draft.mkdir(parents=True)
-        _fill(draft, handover)
+        _fill(draft, content)
         for folder, _, _ in os.walk(draft):
             _flush(Path(folder))
         draft.rename(out)
     except OSError as error:
         raise SystemFaultError(
-            f"the shard {out} cannot be written: {error.strerror or error}",
+            f"cannot write the shard {out}: {error.strerror or error}",
             hint="check the permissions and the free space there; the run itself is not affected.",
         ) from error
     finally:
@@ -84,12 +84,12 @@ def write_shard(out: Path, handover: Handover) -> None:
     _flush(out.parent)
 
 
-def _fill(draft: Path, handover: Handover) -> None:
-    run, redactor, repository = handover.run, handover.redactor, handover.repository
-    own = [run.stories[name] for name in handover.own]
+def _fill(draft: Path, content: ShardContent) -> None:
+    run, redactor, repository = content.run, content.redactor, content.repository
+    own = [run.stories[name] for name in content.own]
     files = _Files(draft)
-    files.write(STATE, _json(redactor.value(document(run))))
-    files.write(EVENTS, b"".join(_line(event, redactor) for event in handover.events))
+    files.write(STATE, _json(redactor.value(run_document(run))))
+    files.write(EVENTS, b"".join(_line(event, redactor) for event in content.events))
     loops = [telemetry.story_record(run, story, top=repository.top) for story in own]
     files.write(LOOPS, _lines([*loops, telemetry.run_record(run)], redactor))
     sessions = [(story, session) for story in own for session in story.sessions]
@@ -97,7 +97,7 @@ def _fill(draft: Path, handover: Handover) -> None:
     files.write(SESSIONS, _lines(records, redactor))
     backlog = [
         {"id": story.id, "title": story.title, "depends_on": list(story.depends_on)}
-        for story in handover.backlog
+        for story in content.backlog
     ]
     files.write(BACKLOG, _json(backlog))
     files.write(CHANGES, _json({story.id: _changes(repository, story) for story in own}))
@@ -105,7 +105,7 @@ def _fill(draft: Path, handover: Handover) -> None:
         with suppress(FileNotFoundError):
             log = (autopilot_dir(repository.common_dir) / name).read_bytes()
             files.write(f"{LOGS}/{name}", redactor.data(log))
-    branches = commits_since(repository, run.base, [branch_of(name) for name in handover.own])
+    branches = commits_since(repository, run.base, [branch_of(name) for name in content.own])
     if branches:
         write_bundle(repository, draft / BUNDLE, run.base, list(branches))
         files.add(BUNDLE)
@@ -115,7 +115,7 @@ def _fill(draft: Path, handover: Handover) -> None:
         "run_id": run.run_id,
         "base": run.base,
         "exit_code": run.exit_code,
-        "stories": list(handover.own),
+        "stories": list(content.own),
         "branches": branches,
         "files": dict(files.entries),
     }
@@ -123,16 +123,16 @@ def _fill(draft: Path, handover: Handover) -> None:
 
 
 class _Files:
-    """Writes the files of a shard and remembers what they are."""
+    """Writes the files of a shard and records their sizes and digests."""
 
     def __init__(self, draft: Path) -> None:
         self._draft = draft
         self.entries: dict[str, dict[str, Any]] = {}
 
     def write(self, name: str, data: bytes) -> None:
-        place = self._draft / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("xb") as file:
+        path = self._draft / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -1,9 +1,10 @@
-"""What a report is made of, wherever the run was: here, or in the shards of CI jobs."""
+"""What a report shows, whether the run was in this repository or in the shards of CI jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from isolation.git.diffstat import Change
 from runner.core.events.events import Event, RunStarted
 from runner.core.limits.prices import AS_OF
 from runner.core.model import (
@@ -20,65 +21,57 @@ from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
 
 
-class FileChange(Struct, frozen=True, kw_only=True):
-    """One path that a story changed; of a binary file nobody counts lines."""
-
-    path: str
-    added: int | None
-    removed: int | None
-
-
 def _no_log(_session: SessionRecord) -> bytes:
     return b""
 
 
-class Material(Struct, frozen=True, kw_only=True):
-    """A run with all that is known around it. `log` gives the last bytes that a session printed.
+class ReportData(Struct, frozen=True, kw_only=True):
+    """A run with everything a report needs. `log` returns the last bytes that a session printed.
 
-    `now` is when the run was looked at while it went on; None where nothing changes any more.
+    `now` is the time of the look while the run is in progress; None when nothing changes any more.
     """
 
     run: RunSnapshot
     events: Sequence[Event] = ()
-    changes: Mapping[StoryId, Sequence[FileChange]] = field(default_factory=dict)
+    changes: Mapping[StoryId, Sequence[Change]] = field(default_factory=dict)
     log: Callable[[SessionRecord], bytes] = _no_log
     problems: tuple[str, ...] = ()
     now: float | None = None
 
     @property
     def until(self) -> float:
-        """When the run ended; of one that goes on, now; of one that broke off, the newest thing known."""
+        """When the run ended; `now` while it is in progress; the newest event if it was interrupted."""
         newest = max([self.run.started_at, *(event.at for event in self.events)])
         return self.run.ended_at or max(newest, self.now or 0.0)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the run had not ended when it was looked at, and somebody carried it."""
+    def in_progress(self) -> bool:
+        """Whether a coordinator was still carrying the run when it was read."""
         return self.now is not None and not self.run.ended
 
-    def lasted(self, story: StorySnapshot) -> float:
-        """Give how long a story ran, in seconds, up to now if it does."""
+    def duration(self, story: StorySnapshot) -> float:
+        """Return how long a story ran, in seconds; up to now if it is running."""
         return seconds(story.started_at, story.ended_at or self.until)
 
     def is_running(self, story: StorySnapshot, session: SessionRecord) -> bool:
-        """Tell whether a session has only not ended yet; one before the last never will."""
-        return self.goes_on and session.outcome is None and session is story.sessions[-1]
+        """Return whether a session is still running; only a story's last session can be."""
+        return self.in_progress and session.outcome is None and session is story.sessions[-1]
 
     def outcome(self, story: StorySnapshot, session: SessionRecord) -> str:
-        """Say how a session ended."""
+        """Return how a session ended."""
         if session.outcome:
             return session.outcome.value
-        return "still running" if self.is_running(story, session) else "never ended"
+        return "still running" if self.is_running(story, session) else "interrupted"
 
     @property
     def sources(self) -> dict[StoryId, str]:
-        """The file that each story is written in, from the top of the repository; empty for a prompt."""
+        """The file that defines each story, relative to the repository; empty for a prompt."""
         plans = (event.body for event in self.events if isinstance(event.body, RunStarted))
-        told = {entry["id"]: str(entry.get("source") or "") for plan in plans for entry in plan.stories}
-        return {StoryId(name): _file(source) for name, source in told.items()}
+        paths = {entry["id"]: str(entry.get("source") or "") for plan in plans for entry in plan.stories}
+        return {StoryId(name): _file(source) for name, source in paths.items()}
 
     def tail(self, session: SessionRecord, most: int) -> str:
-        """Give the end of what a session printed as harmless lines, at most `most` characters of it."""
+        """Return the end of a session's output without control characters, at most `most` characters."""
         text = self.log(session)[-4 * most :].decode("utf-8", "replace")
         lines = [neutral(line) for line in text.split("\n")]
         tail = "\n".join(lines).strip("\n")
@@ -88,11 +81,11 @@ class Material(Struct, frozen=True, kw_only=True):
 
 
 BAD = frozenset({Status.FAILED, Status.STOPPED, Status.PARKED})
-"""The verdicts that a person must look at; skipped ones follow from them."""
+"""The results that need attention; skipped stories follow from them."""
 
 
-def telling(story: StorySnapshot) -> SessionRecord | None:
-    """Give the session that explains the verdict: the last work, or the last that did not end well."""
+def decisive_session(story: StorySnapshot) -> SessionRecord | None:
+    """Return the session that explains the result: the last work session, or the last that failed."""
     if story.status is Status.DONE:
         chosen = [one for one in story.sessions if one.kind is SessionKind.WORK]
     else:
@@ -101,12 +94,12 @@ def telling(story: StorySnapshot) -> SessionRecord | None:
 
 
 def seconds(started: float | None, ended: float | None) -> float:
-    """Return a duration; what never started or was never seen to end took none."""
+    """Return a duration; 0 if the start or the end is unknown."""
     return max(0.0, elapsed_seconds(started, ended) or 0.0)
 
 
-def spent(usage: Usage) -> str:
-    """Say what sessions have cost, as far as anybody knows: `12.3k tokens, $0.25`."""
+def usage_text(usage: Usage) -> str:
+    """Return the known usage as text, such as `12.3k tokens, $0.25`."""
     parts = []
     if usage.tokens is not None:
         parts.append(f"{_short(usage.tokens)} tokens")
@@ -115,14 +108,14 @@ def spent(usage: Usage) -> str:
     return ", ".join(parts)
 
 
-def spent_in_all(usage: Usage) -> str:
-    """Say the same of a whole run, and what an estimate goes by."""
+def total_usage(usage: Usage) -> str:
+    """Return the usage of a whole run as text, and what an estimate is based on."""
     note = f" (estimated: list prices of {AS_OF}, or your own)" if usage.estimated else ""
-    return spent(usage) + note
+    return usage_text(usage) + note
 
 
 def _file(source: str) -> str:
-    """Name the file of a source; what was typed, or lies elsewhere, has none."""
+    """Return the file of a source; empty for a prompt or a file outside the repository."""
     file = source.partition("#")[0]
     return "" if file == "command line" or file.startswith("/") else file
 

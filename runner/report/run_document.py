@@ -1,6 +1,6 @@
 """A run as the one JSON object that `run`, `resume`, `status` and `aggregate` share.
 
-Instants, never durations; every status is counted; null is unknown or not yet.
+It holds instants, never durations; every status has a count; null means unknown or not yet.
 """
 
 from typing import Any
@@ -24,9 +24,9 @@ _COUNTED = (
 )
 
 
-def document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
-    """Give the run as JSON values. `alive` tells whether a coordinator still carries it."""
-    shown = as_it_stands(run, alive=alive and not run.ended)
+def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
+    """Return the run as JSON values. `alive`: a coordinator is still working on it."""
+    shown = settled(run, alive=alive and not run.ended)
     return {
         "run_id": shown.run_id,
         "state": "running" if alive and not shown.ended else "ended",
@@ -49,15 +49,15 @@ def document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
     }
 
 
-def as_it_stands(run: RunSnapshot, *, alive: bool) -> RunSnapshot:
-    """Give the run as it stands without a coordinator, be it ended or interrupted: `resume` goes on."""
+def settled(run: RunSnapshot, *, alive: bool) -> RunSnapshot:
+    """Return the run as readers should see it: without a coordinator nothing in it is running."""
     if alive:
         return run
     return _decided(run if run.ended else _interrupted(run))
 
 
 def _decided(run: RunSnapshot) -> RunSnapshot:
-    """Say of stories whose question was answered since that they only wait to be resumed."""
+    """Mark stories whose question was answered since: they only wait for `resume`."""
     stories = {
         story.id: replace(
             story,
@@ -72,7 +72,7 @@ def _decided(run: RunSnapshot) -> RunSnapshot:
 
 
 def _interrupted(run: RunSnapshot) -> RunSnapshot:
-    """Nothing runs in a run whose coordinator died."""
+    """Stop what was running when the coordinator died."""
     stories = dict(run.stories)
     for story in run.stories.values():
         if story.status.final:
@@ -81,7 +81,7 @@ def _interrupted(run: RunSnapshot) -> RunSnapshot:
         stories[story.id] = replace(
             story,
             status=Status.STOPPED if ran else story.status,
-            reason="its coordinator ended before it did" if ran else story.reason,
+            reason="the run was interrupted" if ran else story.reason,
             next=f"autopilot-multi resume {run.run_id}",
             last_line="",
         )

@@ -1,0 +1,71 @@
+"""Loads the data of a report from where the run was: this repository, or the shards of CI jobs."""
+
+import json
+from pathlib import Path
+
+from isolation.files.disk import read_tail
+from isolation.git.diffstat import Change, changes
+from isolation.git.repository import Repository
+from isolation.paths import autopilot_dir
+from runner.ci.join import JoinedRun
+from runner.core.events.events import Event
+from runner.core.model import RunSnapshot, SessionRecord, StoryId
+from runner.records.shards import CHANGES, LOGS, Shard, ShardError
+from runner.report.report_data import ReportData
+
+_TAIL_BYTES = 1 << 16
+
+
+def load_from_repository(
+    repository: Repository, run: RunSnapshot, events: list[Event], *, now: float | None = None
+) -> ReportData:
+    """Load what this repository knows about a run; `now` only while the run is in progress."""
+    folder = autopilot_dir(repository.common_dir)
+
+    def log(session: SessionRecord) -> bytes:
+        return _end_of(folder / session.log)
+
+    found = {
+        story.id: changes(repository, story.base, story.commit)
+        for story in run.stories.values()
+        if story.base and story.commit
+    }
+    return ReportData(run=run, events=events, changes=found, log=log, now=now)
+
+
+def load_from_shards(joined: JoinedRun) -> ReportData:
+    """Load what shards hold; needs no repository. A single shard also has the events of its machine."""
+    owners = {f"{LOGS}/runs/{shard.run_id}/": shard for shard in joined.shards}
+
+    def log(session: SessionRecord) -> bytes:
+        name = f"{LOGS}/{session.log}"
+        shard = next((shard for start, shard in owners.items() if name.startswith(start)), None)
+        return shard.read(name)[-_TAIL_BYTES:] if shard else b""
+
+    found: dict[StoryId, list[Change]] = {}
+    for shard in joined.shards:
+        found |= {name: each for name, each in _changes(shard).items() if joined.sources.get(name) is shard}
+    events = joined.shards[0].events if len(joined.shards) == 1 else joined.events
+    return ReportData(run=joined.run, events=events, changes=found, log=log, problems=joined.problems)
+
+
+def _changes(shard: Shard) -> dict[StoryId, list[Change]]:
+    try:
+        loaded = json.loads(shard.read(CHANGES) or b"{}")
+        return {
+            StoryId(name): [
+                Change(path=str(one["path"]), added=one["added"], removed=one["removed"]) for one in entries
+            ]
+            for name, entries in loaded.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ShardError(
+            f"the shard {shard.path} is damaged: {CHANGES}: {error}", hint="run its job again."
+        ) from error
+
+
+def _end_of(path: Path) -> bytes:
+    try:
+        return read_tail(path, _TAIL_BYTES)
+    except OSError:
+        return b""
