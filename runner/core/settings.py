@@ -164,7 +164,8 @@ class Settings:
         float,
         Setting(
             help="stop a session that is silent for S seconds, twice in a row",
-            details="Silent means without any [sign of life](../explanation/the-loop.md#silence).",
+            details="Silent means without any "
+            "[sign of life](../explanation/kill-switches-and-retries.md#signs-of-life).",
             flag="--stall-seconds S",
             bounds=Bounds(low=60, high=3600, unit="s"),
         ),
@@ -217,7 +218,7 @@ class Settings:
         Setting(
             help="how many tokens a session is expected to use, until one has finished",
             details="Without it the first session of a run with a `token-budget` runs "
-            "[alone](../explanation/the-loop.md#budgets).",
+            "[alone](../explanation/kill-switches-and-retries.md#budgets).",
             example="80000",
         ),
     ] = None
