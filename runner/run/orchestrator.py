@@ -30,7 +30,7 @@ from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
 from runner.run.window import WindowKeeper
 from runner.story import results as verdicts
-from runner.story.context.context import RunContext
+from runner.story.context.context import RunContext, story_context
 from runner.story.context.stop import Level
 from runner.story.decisions import answer_event
 from runner.story.pipeline import Pipeline
@@ -208,8 +208,8 @@ class Orchestrator:
         """Run one story's pipeline; a bug in it becomes its verdict."""
         recorder = self._tools.recorder
         try:
-            agent, slot = self._agents[story.id], preparation.slot
-            pipeline = Pipeline(story=story, agent=agent, tools=self._tools, torn=torn, slot=slot)
+            context = story_context(story, self._agents[story.id], self._tools)
+            pipeline = Pipeline(context, torn=torn, slot=preparation.slot)
             # Cancelled only while it waits for its slot; its result is then recorded already.
             with preparation.scope:
                 await pipeline.run()

@@ -15,6 +15,7 @@ from runner.agents.protocol import Agent
 from runner.core.events import events as ev
 from runner.core.model import ResourceSample, Story, StoryId
 from runner.core.settings import Settings
+from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import crowding, frictions
 from runner.plan.plan import root_of
 from runner.plan.shared_tree import EnforcementPlan, Sharing
@@ -105,6 +106,7 @@ def make_context(
         populate=trio.CapacityLimiter(os.cpu_count() or 1),
         deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
         budget=BudgetLedger(settings, lambda: log.snapshot),
+        registry=Registry(assignment.repository.common_dir),
         retry_failed=assignment.retry_failed,
         past=past,
         sharing=sharing,

@@ -19,12 +19,12 @@ from runner.core.agent_question import from_result
 from runner.core.events import events as ev
 from runner.core.flow import QUICK, FlowStep, step, transition
 from runner.core.limits.stuck import Recovery, question_digest, recovery
-from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, Story, StorySnapshot
+from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, StorySnapshot
 from runner.plan.shared_tree import state_folder
 from runner.records.history import Past
 from runner.story import results as verdicts
 from runner.story.answers import Effect, concerns_session, effect_of, words_for
-from runner.story.context.context import RunContext
+from runner.story.context.context import StoryContext
 from runner.story.decisions import recommended
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ class Brief(Struct, frozen=True, kw_only=True):
     artifacts: Callable[[], tuple[Path, ...]] | None = None
 
 
-class Stepping:
+class FlowSteps:
     """One story's way through its flow."""
 
-    def __init__(self, workspace: Workspace, *, story: Story, tools: RunContext) -> None:
-        self._story = story
-        self._tools = tools
-        self._record = tools.recorder.record
+    def __init__(self, context: StoryContext, workspace: Workspace) -> None:
+        self._context = context
+        self._story = context.story
+        self._record = context.log.record
         self._workspace = workspace
-        self._state = None if story.flow == QUICK.name else _open_state(workspace, story, tools)
+        self._state = None if context.story.flow == QUICK.name else _open_state(context, workspace)
         self._flow = self._state.flow if self._state else QUICK
 
     @property
@@ -72,11 +72,11 @@ class Stepping:
 
     @property
     def _now(self) -> StorySnapshot:
-        return self._tools.recorder.snapshot.stories[self._story.id]
+        return self._context.now
 
     @property
     def _past(self) -> Past:
-        return self._tools.past.get(self._story.id, Past())
+        return self._context.run.past.get(self._story.id, Past())
 
     @property
     def _work_steps(self) -> tuple[FlowStep, ...]:
@@ -115,7 +115,7 @@ class Stepping:
             artifacts=partial(state.artifact_files, place.number) if state else None,
         )
 
-    async def find_place(self) -> None:
+    async def find_step(self) -> None:
         """Tell where the story stands, once a run; a question parks it."""
         if self._state is None:
             return
@@ -123,7 +123,7 @@ class Stepping:
             self._state.find,
             skipped=(*self._now.skipped_steps, *self._past.skipped),
             failure=self._past.reason,
-            threshold=self._tools.settings.confidence_threshold,
+            threshold=self._context.settings.confidence_threshold,
         )
         found = await offload(find)
         place = ev.PlaceFound(
@@ -150,7 +150,7 @@ class Stepping:
                 across_runs=True,
             )
         asked = found.question
-        if asked is not None and asked.kind is choose.QuestionKind.FAILURE and self._tools.retry_failed:
+        if asked is not None and asked.kind is choose.QuestionKind.FAILURE and self._context.run.retry_failed:
             return None  # --retry-failed is the person's word
         return asked
 
@@ -185,7 +185,7 @@ class Stepping:
             return
         place, following = self._now.place, self._following()
         moved = transition(self._flow, place.number, summary=self._summary())
-        asks = moved.question is not None and not self._tools.settings.cross_boundaries
+        asks = moved.question is not None and not self._context.settings.cross_boundaries
         outcome = f"attempt {self._now.attempt}"
         here = step(self._flow, place.number)
         if here is not None and here.tracker:
@@ -256,7 +256,7 @@ class Stepping:
         await self._record(noted)
         match recovery(failures):
             case Recovery.RE_READ:
-                await self.find_place()
+                await self.find_step()
             case Recovery.RETRY:
                 return
             case Recovery.ASK:
@@ -273,8 +273,8 @@ class Stepping:
             question=choose.to_json(question),
         )
         await self._record(asked)
-        if self._tools.settings.decide_default == "recommended":
-            answered = recommended(self._tools.recorder.snapshot, self._story.id)
+        if self._context.settings.decide_default == "recommended":
+            answered = recommended(self._context.run_now, self._story.id)
             if answered is not None:
                 await self._record(answered)
 
@@ -320,7 +320,7 @@ class Stepping:
     def _gate(self, state: "StoryState") -> "TrackerGate":
         from runner.story.tracker_gate import TrackerGate
 
-        return TrackerGate(self._workspace, story_id=self._story.id, state=state, tools=self._tools)
+        return TrackerGate(self._context, self._workspace, state)
 
     async def _keep(self, overflow: "Overflow") -> None:
         memories = self._memories(overflow)
@@ -338,21 +338,23 @@ class Stepping:
         return tuple(ev.Remembered(story_id=self._story.id, topic=topic, text=text) for topic, text in kept)
 
 
-async def open_stepping(workspace: Workspace, story: Story, tools: RunContext) -> Stepping:
+async def open_flow(context: StoryContext, workspace: Workspace) -> FlowSteps:
     """Begin a story's way through its flow; reads its state file, if the flow has one."""
-    begin = partial(Stepping, workspace, story=story, tools=tools)
-    return begin() if story.flow == QUICK.name else await offload(begin)
+    if context.story.flow == QUICK.name:
+        return FlowSteps(context, workspace)
+    return await offload(FlowSteps, context, workspace)
 
 
-def _open_state(workspace: Workspace, story: Story, tools: RunContext) -> "StoryState":
-    """Open the state file of a story that follows a flow; loaded here, since most stories do not."""
+def _open_state(context: StoryContext, workspace: Workspace) -> "StoryState":
+    """Open the state file of a story that follows a flow; imported here, since most stories do not."""
     from runner.flows.story_state import StoryState
 
+    story = context.story
     return StoryState(
         flow_name=story.flow,
-        dialect=story.dialect or tools.settings.dialect,
+        dialect=story.dialect or context.settings.dialect,
         workspace=workspace.path,
-        folder=state_folder(story.id) if tools.sharing else "_docs",
-        exchange=tools.exchange(workspace.path, story.id),
-        top=tools.repository.top,
+        folder=state_folder(story.id) if context.run.sharing else "_docs",
+        exchange=context.exchange(workspace),
+        top=context.repository.top,
     )

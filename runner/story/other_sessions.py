@@ -1,11 +1,12 @@
-"""A run among the other sessions of its repository: it shows itself, looks before it works, and asks.
+"""A run among the other sessions of its repository: it is listed for them and checks for them.
 
-What belongs to this run is never in its own way. Nothing of another's is ever ended from here: a
-person decides whether to wait. Who has chosen to wait is not asked again in the same story.
+Sessions of this run never block it. No other session is ever ended from here: the user decides whether to
+wait. A story whose user has chosen to wait does not ask again.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from enum import Enum, auto
 from functools import partial
 
 import trio
@@ -15,7 +16,7 @@ from isolation.model import IsolationMode
 from isolation.paths import current_branch
 from runner.core import choose
 from runner.core.events import events as ev
-from runner.core.model import MULTI_STORY, Story, StoryId
+from runner.core.model import MULTI_STORY, Story, StoryId, StorySnapshot
 from runner.core.schedule.exclusivity import (
     ActiveSession,
     Admission,
@@ -25,92 +26,93 @@ from runner.core.schedule.exclusivity import (
     runs_alone,
 )
 from runner.core.text.names import branch_of
-from runner.machine.registry import Registry, SessionEntry
-from runner.story.context.context import RunContext
-from runner.story.context.stop import Level
+from runner.records.event_log import EventLog
+from runner.story.context.context import RunContext, StoryContext
 from runner.story.presence import Presence, present
 
 LOOK_SECONDS = 2.0
-"""How often a story that waits for another session looks whether it has ended."""
+"""How often a story that waits for another session checks whether it has ended."""
 
 _KINDS = frozenset({choose.QuestionKind.BLOCKED, choose.QuestionKind.PROMOTION})
 
 
+class Others(Enum):
+    """What other sessions mean for the next session of a story, unless they lead to a question."""
+
+    CLEAR = auto()
+    WAITED = auto()
+
+
 @asynccontextmanager
-async def visible(tools: RunContext) -> AsyncIterator[None]:
-    """Let others see the run while the block goes on; what is long dead in the registry goes first."""
-    registry, run_id = _registry(tools), tools.recorder.snapshot.run_id
+async def visible(run: RunContext) -> AsyncIterator[None]:
+    """List the run for others while the block runs; dead entries of the registry are removed first."""
+    registry, log = run.registry, run.recorder
+    run_id = log.snapshot.run_id
     try:
-        await offload(registry.sweep, tools.recorder.now())
+        await offload(registry.sweep, log.now())
     except OSError as error:
-        _note(tools, f"the registry of sessions cannot be swept: {error}")
-    entry = registry.entry(
-        run_id,
-        mode=MULTI_STORY,
-        run_id=run_id,
-        branch=await offload(current_branch, tools.repository.top),
-        now=tools.recorder.now(),
-    )
-    async with _visible(entry, tools) as presence:
+        _note(log, f"the registry of sessions cannot be swept: {error}")
+    branch = await offload(current_branch, run.repository.top)
+    entry = registry.entry(run_id, mode=MULTI_STORY, run_id=run_id, branch=branch, now=log.now())
+    async with present(registry, entry, note=partial(_note, log), clock=log.now) as presence:
         await presence.seen()
         yield
 
 
-def session_visible(
-    session_id: str, story: Story, tools: RunContext
-) -> AbstractAsyncContextManager[Presence]:
-    """Let others see one session of a story while the block goes on."""
-    entry = _registry(tools).entry(
+def session_visible(session_id: str, context: StoryContext) -> AbstractAsyncContextManager[Presence]:
+    """List one session of a story for others while the block runs."""
+    registry, log, story = context.run.registry, context.log, context.story
+    entry = registry.entry(
         session_id,
-        mode=story.mode,
-        run_id=tools.recorder.snapshot.run_id,
+        mode=context.now.mode or story.mode,
+        run_id=log.snapshot.run_id,
         story_id=story.id,
         branch=branch_of(story.id),
-        now=tools.recorder.now(),
+        now=log.now(),
     )
-    return _visible(entry, tools)
+    return present(registry, entry, note=partial(_note, log), clock=log.now)
 
 
-async def held_up(story: Story, tools: RunContext, ask: Callable[[choose.Question], Awaitable[None]]) -> bool:
-    """Look who else is at work before a session starts; True when the story asked or waited instead.
+async def check_others(context: StoryContext) -> Others | choose.Question:
+    """Check which other sessions are active before one starts; a question is for the user to answer.
 
-    The caller then begins again from the top: an answer, a stop or a kill-switch may have come.
+    After a wait the caller starts over: an answer, a stop or a kill-switch may have come.
     """
-    found = await _outcome(story, tools)
+    found = await _admission(context)
     if found.verdict is Admission.PASS:
-        return False
+        return Others.CLEAR
+    story, log = context.story, context.log
     question = _question(story, found)
-    kind, letter = _chosen(story.id, tools)
+    kind, letter = _chosen(context.now)
     if letter == choose.GO_ON_ALL_THE_SAME and kind is question.kind is choose.QuestionKind.PROMOTION:
-        return False
+        return Others.CLEAR
     if letter != choose.WAIT_FOR_OTHERS:
-        await ask(question)
-        return True
+        return question
     for other in found.by:
-        _note(tools, f"waits until this has ended: {other.who}", story.id)
-    tools.recorder.touch()  # waiting for others is no silence
+        _note(log, f"waits until this has ended: {other.who}", story.id)
+    log.touch()  # waiting for others does not count as silence
     with trio.move_on_after(LOOK_SECONDS):
-        await tools.control.wait_for(story.id, Level.FINISH)
-    return True
+        await context.abort()
+    return Others.WAITED
 
 
-async def _outcome(story: Story, tools: RunContext) -> AdmissionResult:
-    """Ask the registry; one that cannot be read is noted, and holds nobody up."""
-    run_id = tools.recorder.snapshot.run_id
+async def _admission(context: StoryContext) -> AdmissionResult:
+    """Read the registry; one that cannot be read is noted, and blocks nothing."""
+    log, run_id = context.log, context.log.snapshot.run_id
     try:
-        active = await offload(partial(_registry(tools).active, tools.recorder.now(), but=run_id))
+        active = await offload(partial(context.run.registry.active, log.now(), but=run_id))
     except OSError as error:
-        _note(tools, f"the registry of sessions cannot be read: {error}")
+        _note(log, f"the registry of sessions cannot be read: {error}")
         return AdmissionResult(verdict=Admission.PASS)
     others = [entry for entry in active if entry.run_id != run_id]
     for entry in others:
         warning = entry.flaw or classify(entry.mode).warning
         if warning:
-            _note(tools, warning if entry.flaw else f"{entry.who}: {warning}")
+            _note(log, warning if entry.flaw else f"{entry.who}: {warning}")
     return admission(
-        story.mode,
+        context.story.mode,
         [ActiveSession(who=entry.who, mode=entry.mode) for entry in others],
-        own_workspace=tools.settings.bg_isolation == IsolationMode.WORKTREE,
+        own_workspace=context.settings.bg_isolation == IsolationMode.WORKTREE,
     )
 
 
@@ -121,28 +123,17 @@ def _question(story: Story, found: AdmissionResult) -> choose.Question:
     return choose.blocked(others=who, mode=story.mode if runs_alone(story.mode) else "")
 
 
-def _chosen(story_id: StoryId, tools: RunContext) -> tuple[choose.QuestionKind | None, str]:
-    """Give what a person last chose about other sessions, in this story."""
-    for decision in reversed(tools.recorder.snapshot.stories[story_id].decided):
+def _chosen(now: StorySnapshot) -> tuple[choose.QuestionKind | None, str]:
+    """Return what the user last chose about other sessions, in this story."""
+    for decision in reversed(now.decided):
         question = choose.from_json(decision.question)
         if question.kind in _KINDS:
             return question.kind, decision.letter
     return None, ""
 
 
-def _registry(tools: RunContext) -> Registry:
-    return Registry(tools.repository.common_dir)
-
-
-def _visible(entry: SessionEntry, tools: RunContext) -> AbstractAsyncContextManager[Presence]:
-    def note(message: str) -> None:
-        _note(tools, message)
-
-    return present(_registry(tools), entry, note=note, clock=tools.recorder.now)
-
-
-def _note(tools: RunContext, message: str, story_id: StoryId | None = None) -> None:
-    """Say something once a run."""
-    said = {(one.story_id, one.message) for one in tools.recorder.snapshot.notes}
-    if (story_id, message) not in said:
-        tools.recorder.defer(ev.Noted(story_id=story_id, message=message))
+def _note(log: EventLog, message: str, story_id: StoryId | None = None) -> None:
+    """Note something once per run."""
+    noted = {(one.story_id, one.message) for one in log.snapshot.notes}
+    if (story_id, message) not in noted:
+        log.defer(ev.Noted(story_id=story_id, message=message))

@@ -17,6 +17,7 @@ from runner.core.events.story_json import to_json
 from runner.core.limits.agent_output import AgentUpdate
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
+from runner.machine.registry import Registry
 from runner.plan.settings.json_form import to_json as settings_to_json
 from runner.records.event_log import EventLog
 from runner.run.orchestrator import Orchestrator, World
@@ -161,6 +162,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
         deadline=began + settings.max_hours * SECONDS_AN_HOUR,
         meter=MemoryMeter(),
         budget=BudgetLedger(settings, lambda: recorder.snapshot),
+        registry=Registry(repository.common_dir),
     )
     started = ev.RunStarted(
         base="0" * 40,

@@ -1,7 +1,7 @@
 """What a story does about other sessions where the whole program cannot show it yet: the shared tree."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import trio.testing
 
 from isolation.git.repository import Repository
 from isolation.paths import find_repository, sessions_dir
+from runner.agents.command import CommandAgent
 from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
@@ -21,10 +22,10 @@ from runner.machine.registry import Registry
 from runner.records.event_log import EventLog
 from runner.story import other_sessions as neighbours
 from runner.story.context.budget import BudgetLedger
-from runner.story.context.context import RunContext
+from runner.story.context.context import RunContext, story_context
 from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import Level, StopControl
-from runner.story.other_sessions import held_up
+from runner.story.other_sessions import Others, check_others
 from tests.machine.registering import another_session
 from tests.records.sample_runs import RUN
 
@@ -61,6 +62,7 @@ def _tools(repo: Path, *, isolation: str) -> RunContext:
         settings=settings,
         meter=MemoryMeter(),
         budget=BudgetLedger(settings, lambda: recorder.snapshot),
+        registry=Registry(find_repository(repo).common_dir),
         worktree_root=repo.parent / "trees",
         populate=trio.CapacityLimiter(1),
         deadline=0.0,
@@ -87,6 +89,14 @@ class Person:
             ev.DecisionAnswered(story_id=STORY.id, decision_id=name, letter=letter, by="person"),
             ev.DecisionApplied(story_id=STORY.id, decision_id=name),
         )
+
+
+async def held_up(story: Story, tools: RunContext, ask: Callable[[choose.Question], Awaitable[None]]) -> bool:
+    """Check for others as the pipeline does; False when nothing is in the way."""
+    found = await check_others(story_context(story, CommandAgent(), tools))
+    if isinstance(found, choose.Question):
+        await ask(found)
+    return found is not Others.CLEAR
 
 
 async def test_in_one_tree_a_parallel_session_is_a_reason_to_ask(repo: Path) -> None:

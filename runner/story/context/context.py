@@ -1,4 +1,4 @@
-"""What every story of a run shares, handed down from the composition root."""
+"""What the stories of a run share, and what the walk of one story needs of it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,30 +9,32 @@ from msgspec import Struct, field
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.model import Confinement, Workspace
-from isolation.paths import EXCHANGE, worktree_path
-from runner.core.model import ResourceSample, StoryId
+from isolation.paths import EXCHANGE, story_dir, worktree_path
+from runner.agents.protocol import Agent
+from runner.core.model import ResourceSample, RunSnapshot, Story, StoryId, StorySnapshot
 from runner.core.settings import Settings
+from runner.machine.registry import Registry
 from runner.plan.guard import Guarding
 from runner.plan.shared_tree import Sharing
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.story.context.budget import BudgetLedger
 from runner.story.context.memory import MemoryMeter
-from runner.story.context.stop import StopControl
+from runner.story.context.stop import Level, StopControl
 
 
 class Latest(Struct):
-    """The newest look at the machine; written by whoever keeps the window."""
+    """The newest sample of the machine; written by the task that keeps the window."""
 
     sample: ResourceSample = field(default_factory=ResourceSample)
 
 
 class RunContext(Struct, frozen=True, kw_only=True):
-    """The run's one repository, keeper, meter, recorder and stop control; `populate` limits checkouts.
+    """What every story of a run shares; put together once, where the run starts.
 
-    `deadline` is on trio's clock. `retry_failed` is a person's word that failed steps may be tried again;
-    `past` is what earlier runs say of stories that follow a flow. `sharing` is there when all stories work
-    in one tree.
+    `populate` limits simultaneous checkouts; `deadline` is on trio's clock. `retry_failed` says that the user
+    allows another try of failed steps; `past` is what earlier runs recorded about stories that follow a flow.
+    `sharing` is None unless all stories work in one tree.
     """
 
     repository: Repository
@@ -45,24 +47,83 @@ class RunContext(Struct, frozen=True, kw_only=True):
     populate: trio.CapacityLimiter
     deadline: float
     budget: BudgetLedger
+    registry: Registry
     latest: Latest = field(default_factory=Latest)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)
     guarding: Guarding = field(default_factory=Guarding)
     sharing: Sharing | None = None
 
-    def confinement(self, workspace: Workspace) -> Confinement | None:
-        """Say where a session in this workspace may not write; None when nothing guards it. Blocking.
-
-        Found out anew for each session: worktrees come and go, and git removes folders that it must find.
-        """
-        repository, root = self.repository, self.worktree_root
-        return self.guarding.around(workspace, repository=repository, root=root, settings=self.settings)
-
-    def place_of(self, story_id: StoryId) -> Path:
-        """Give where a story works: a worktree of its own, or the shared tree."""
+    def workspace_path(self, story_id: StoryId) -> Path:
+        """Return where a story works: in a worktree of its own, or in the shared tree."""
         return self.repository.top if self.sharing else worktree_path(self.worktree_root, story_id)
 
-    def exchange(self, workspace: Path, story_id: StoryId) -> Path:
-        """Give the folder for what is exchanged with a story's sessions."""
-        return workspace / EXCHANGE / story_id if self.sharing else workspace / EXCHANGE
+
+class StoryContext(Struct, frozen=True, kw_only=True):
+    """What the walk of one story needs: the story, its agent, its state, and the log of events.
+
+    `now` is the story's state after all that was published; a value of it that is kept grows old with every
+    event, so it is read again after each wait.
+    """
+
+    story: Story
+    agent: Agent
+    run: RunContext
+    log: EventLog
+    settings: Settings
+    repository: Repository
+    folder: Path
+    """Where the records of the story are kept: its logs, one for each session and hook."""
+
+    @property
+    def now(self) -> StorySnapshot:
+        """The state of the story."""
+        return self.log.snapshot.stories[self.story.id]
+
+    @property
+    def run_now(self) -> RunSnapshot:
+        """The state of the whole run."""
+        return self.log.snapshot
+
+    @property
+    def verify(self) -> tuple[str, ...]:
+        """The commands that decide about this story: its own, else those of the run."""
+        return self.story.verify or self.settings.verify
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the user wants nothing new to start for this story."""
+        return self.run.control.level(self.story.id) >= Level.FINISH
+
+    async def abort(self) -> None:
+        """Wait until `aborted` holds."""
+        await self.run.control.wait_for(self.story.id, Level.FINISH)
+
+    def exchange(self, workspace: Workspace) -> Path:
+        """Return the folder for files that are exchanged with the story's sessions."""
+        folder = workspace.path / EXCHANGE
+        return folder / self.story.id if self.run.sharing else folder
+
+    def confinement(self, workspace: Workspace) -> Confinement | None:
+        """Return where a session in this workspace may not write; None when nothing guards it. Blocking.
+
+        Computed for each session: worktrees come and go, and git removes folders that it must find.
+        """
+        run = self.run
+        return run.guarding.around(
+            workspace, repository=self.repository, root=run.worktree_root, settings=self.settings
+        )
+
+
+def story_context(story: Story, agent: Agent, run: RunContext) -> StoryContext:
+    """Return what one story needs of its run."""
+    log, repository = run.recorder, run.repository
+    return StoryContext(
+        story=story,
+        agent=agent,
+        run=run,
+        log=log,
+        settings=run.settings,
+        repository=repository,
+        folder=story_dir(repository.common_dir, log.snapshot.run_id, story.id),
+    )

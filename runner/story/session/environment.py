@@ -4,20 +4,19 @@ import os
 
 from isolation.git.repository import scrubbed
 from isolation.model import Workspace
-from runner.core.model import RunSnapshot, Step, StorySnapshot
+from runner.core.model import RunId, Step, StorySnapshot
 
 
 def environment_of(
-    story: StorySnapshot, workspace: Workspace, run: RunSnapshot, *, step: Step | None = None
+    story: StorySnapshot, workspace: Workspace, run_id: RunId, *, step: Step
 ) -> dict[str, str]:
-    """Give the user's environment without git's pointers, and the story's own variables."""
-    at = step or story.place
+    """Return the user's environment without git's pointers, and the story's own variables."""
     return scrubbed(os.environ) | {
-        # Some programs believe it rather than their working directory, and would work in the main checkout.
+        # Some programs trust it more than their working directory, and would work in the main checkout.
         "PWD": str(workspace.path),
-        "AUTOPILOT_RUN_ID": run.run_id,
+        "AUTOPILOT_RUN_ID": run_id,
         "AUTOPILOT_STORY_ID": story.id,
-        "AUTOPILOT_STEP": f"{at.number} {at.name}",
+        "AUTOPILOT_STEP": f"{step.number} {step.name}",
         "AUTOPILOT_ATTEMPT": str(story.attempt),
         "AUTOPILOT_BASE": workspace.base,
     }

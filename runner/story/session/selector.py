@@ -1,25 +1,24 @@
-"""Who says what comes next, and how sure it is: the flow's own place, or a command of the user's.
+"""What comes next by the user's `selector` command, and how sure it is.
 
 A command that crashes, takes too long or prints nonsense has said nothing, which is no confidence at
-all; the run says so aloud.
+all; the run notes it.
 """
 
 import json
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 from msgspec import Struct
 
 from isolation.git.repository import offload
-from isolation.model import SessionSpec, Workspace
-from isolation.paths import story_dir
+from isolation.model import Workspace
 from runner.core.events import events as ev
-from runner.core.model import MULTI_STORY, Outcome, StorySnapshot
-from runner.story.context.context import RunContext
+from runner.core.model import Outcome, StorySnapshot
+from runner.story.context.context import StoryContext
 from runner.story.session.environment import environment_of
 from runner.story.session.log import read_tail
-from runner.story.session.session import SessionOrder
+from runner.story.session.order import side_order
 from runner.story.session.shared_tree import run_watched
 
 LIMIT_SECONDS = 120.0
@@ -27,83 +26,60 @@ _TAIL_BYTES = 64 << 10
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What comes next: a mode for the session, and a confidence from 0 to 1."""
+    """What comes next: a mode for the session, and a confidence from 0 to 1; no mode is no selection."""
 
-    mode: str
     confidence: float
+    mode: str = ""
     rationale: str = ""
 
 
-class Selector(Protocol):
-    """Says before each work session what comes next."""
+async def ask_selector(command: str, context: StoryContext, workspace: Workspace) -> Selection:
+    """Run the command on the story's position as JSON; it prints `{"mode", "confidence", "rationale"}`.
 
-    async def select(self, story: StorySnapshot, workspace: Workspace) -> Selection:
-        """Choose; raises nothing for a choice that could not be made."""
-
-
-class FlowSelector:
-    """The built-in choice: the story's place in its flow, as sure as state file and folders agree."""
-
-    async def select(self, story: StorySnapshot, workspace: Workspace) -> Selection:  # noqa: ARG002  the place is known
-        """Take the place that was found."""
-        await trio.lowlevel.checkpoint()
-        return Selection(mode=MULTI_STORY, confidence=story.confidence)
-
-
-class CommandSelector:
-    """A command that reads the position as JSON and prints `{"mode", "confidence", "rationale"}`."""
-
-    def __init__(self, command: str, tools: RunContext) -> None:
-        self._command = command
-        self._tools = tools
-
-    async def select(self, story: StorySnapshot, workspace: Workspace) -> Selection:
-        """Ask the command; what it said, or that it said nothing, is recorded."""
-        selection = await self._ask(story, workspace)
-        bodies: list[ev.Body] = [
-            ev.SelectionMade(
-                story_id=story.id,
-                mode=selection.mode,
-                confidence=selection.confidence,
-                rationale=selection.rationale,
-            )
-        ]
-        if not selection.mode:
-            bodies.append(ev.Noted(story_id=story.id, message=f"no selection: {selection.rationale}"))
-        await self._tools.recorder.record(*bodies)
-        return selection
-
-    async def _ask(self, story: StorySnapshot, workspace: Workspace) -> Selection:
-        tools, run = self._tools, self._tools.recorder.snapshot
-        number = len(story.sessions) + 1
-        log = story_dir(tools.repository.common_dir, run.run_id, story.id) / f"selector-{number:02}.log"
-        position = tools.exchange(workspace.path, story.id) / f"{number:02}-position.json"
-        await trio.to_thread.run_sync(_write_position, position, story, log)
-        order = SessionOrder(
-            story_id=story.id,
-            spec=SessionSpec(
-                argv=("sh", "-c", self._command),
-                cwd=workspace.path,
-                env=environment_of(story, workspace, run),
-                prompt=position,
-                # What it runs may lie in the worktree, where sessions can change it.
-                confinement=await offload(tools.confinement, workspace),
-            ),
-            log=log,
-            log_cap=tools.settings.log_cap_mb << 20,
-            grace=tools.settings.grace_seconds,
-            stall_seconds=tools.settings.stall_seconds,
+    What it said, or that it said nothing, is recorded. Raises nothing for a choice that could not be made.
+    """
+    selection = await _ask(command, context, workspace)
+    story_id = context.story.id
+    bodies: list[ev.Body] = [
+        ev.SelectionMade(
+            story_id=story_id,
+            mode=selection.mode,
+            confidence=selection.confidence,
+            rationale=selection.rationale,
         )
-        with trio.move_on_after(LIMIT_SECONDS):
-            verdict = await run_watched(order, tools)
-            if verdict.outcome is not Outcome.OK:
-                return _nothing(f"the selector failed ({verdict.detail})")
-            return parsed(await trio.to_thread.run_sync(read_tail, log, _TAIL_BYTES))
-        return _nothing(f"the selector took longer than {LIMIT_SECONDS:g} s")
+    ]
+    if not selection.mode:
+        bodies.append(ev.Noted(story_id=story_id, message=f"no selection: {selection.rationale}"))
+    await context.log.record(*bodies)
+    return selection
+
+
+async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Selection:
+    story = context.now
+    number = len(story.sessions) + 1
+    log = context.folder / f"selector-{number:02}.log"
+    position = context.exchange(workspace) / f"{number:02}-position.json"
+    await trio.to_thread.run_sync(_write_position, position, story, log)
+    order = await offload(
+        lambda: side_order(
+            command,
+            context,
+            workspace,
+            env=environment_of(story, workspace, context.run_now.run_id, step=story.place),
+            log=log,
+            prompt=position,
+        )
+    )
+    with trio.move_on_after(LIMIT_SECONDS):
+        verdict = await run_watched(order, context.run)
+        if verdict.outcome is not Outcome.OK:
+            return _nothing(f"the selector failed ({verdict.detail})")
+        return parsed(await trio.to_thread.run_sync(read_tail, log, _TAIL_BYTES))
+    return _nothing(f"the selector took longer than {LIMIT_SECONDS:g} s")
 
 
 def parsed(output: str) -> Selection:
-    """Read what a selector printed; its last line that is a JSON object counts."""
+    """Read what a selector printed; the last line that is a JSON object counts."""
     for line in reversed(output.splitlines()):
         try:
             value = json.loads(line)
@@ -130,7 +106,7 @@ def _nothing(why: str) -> Selection:
 
 
 def _write_position(path: Path, story: StorySnapshot, log: Path) -> None:
-    """Write where the story stands; an earlier answer of the same number must not be read again."""
+    """Write the position of the story; an earlier answer of the same number must not be read again."""
     log.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     position = {
@@ -145,9 +121,3 @@ def _write_position(path: Path, story: StorySnapshot, log: Path) -> None:
         "last_failure": story.last_failure,
     }
     path.write_text(json.dumps(position) + "\n", encoding="utf-8", errors="replace")
-
-
-def selector_for(tools: RunContext) -> Selector:
-    """Give the selector that the settings name, else the built-in one."""
-    command = tools.settings.selector
-    return CommandSelector(command, tools) if command else FlowSelector()

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from isolation.errors import KeeperError
 from isolation.guard import refused
-from isolation.keeper.client import Keeper, Session
+from isolation.keeper.client import Session
 from isolation.model import Attempts, Exit, SessionSpec
 from runner.agents.listener import OutputListener
 from runner.agents.protocol import Agent
@@ -25,8 +25,8 @@ from runner.core.limits.stuck import Stuck
 from runner.core.model import Outcome, StoryId, Usage
 from runner.core.text.screen import LineTail
 from runner.records.event_log import EventLog
+from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
-from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import Level, StopControl
 from runner.story.session.activity import changed_since
 from runner.story.session.log import SessionLog, read_tail
@@ -106,20 +106,18 @@ class _Ear(Struct, frozen=True, kw_only=True):
         return self.hearing.line or ("" if self.hearing.traits.says_end else self.tail.line)
 
 
-async def run_session(
-    order: SessionOrder, *, keeper: Keeper, recorder: EventLog, control: StopControl, meter: MemoryMeter
-) -> SessionVerdict:
+async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
-    life = _Life()
+    life, recorder = _Life(), run.recorder
     with SessionLog(order.log, cap=order.log_cap, redactor=recorder.redactor) as log:
         ear = _Ear(log=log, tail=LineTail(), life=life, hearing=OutputListener(order.agent))
         try:
             with unwrapped():
-                async with keeper.start(order.spec) as session, trio.open_nursery() as nursery:
-                    nursery.start_soon(_obey, order, session, control, life)
+                async with run.keeper.start(order.spec) as session, trio.open_nursery() as nursery:
+                    nursery.start_soon(_obey, order, session, run.control, life)
                     nursery.start_soon(_watch, order, session, ear, recorder)
                     nursery.start_soon(_watch_progress, order, session, life)
-                    with meter.watching(order.story_id, session) as reading:
+                    with run.meter.watching(order.story_id, session) as reading:
                         await _drain(order, session, ear, recorder)
                         ended = await session.wait()
                     life.peak_memory = reading.peak

@@ -1,6 +1,6 @@
 """One session in whatever place its story has; in a shared tree with a look at what it did, or tried to."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from msgspec.structs import replace
 
@@ -18,32 +18,24 @@ from runner.story.session.session import SessionOrder, SessionVerdict, run_sessi
 _ENDED_BY_US = frozenset({Outcome.STOPPED, Outcome.STALLED})
 
 
-async def run_watched(order: SessionOrder, tools: RunContext) -> SessionVerdict:
+def run_watched(order: SessionOrder, run: RunContext) -> Awaitable[SessionVerdict]:
     """Run one session to its end; changes outside its story's claim, made or tried, make it a failed one."""
-    if tools.sharing is None:
-        return await _run(order, tools)
-    return await _run_shared(order, tools, tools.sharing)
+    return run_session(order, run) if run.sharing is None else _run_shared(order, run, run.sharing)
 
 
-async def _run(order: SessionOrder, tools: RunContext) -> SessionVerdict:
-    return await run_session(
-        order, keeper=tools.keeper, recorder=tools.recorder, control=tools.control, meter=tools.meter
-    )
-
-
-async def _run_shared(order: SessionOrder, tools: RunContext, sharing: Sharing) -> SessionVerdict:
+async def _run_shared(order: SessionOrder, run: RunContext, sharing: Sharing) -> SessionVerdict:
     async with sharing.watch.session(order.story_id) as watched:
         confinement = await offload(sharing.confine, order.story_id)
         spec = replace(order.spec, env={**order.spec.env, **sharing.refusal}, confinement=confinement)
         places = sharing.places(spec.cwd, order.story_id)
-        verdict = await _run(replace(order, spec=spec, places=places), tools)
+        verdict = await run_session(replace(order, spec=spec, places=places), run)
     refused = await _refused(order, verdict, sharing)
     witness_lost = confinement is not None and confinement.witnessed and verdict.attempts is None
     notes = (*(finding.words for finding in watched.findings), refused.words, refused.note)
     notes += (UNSEEN,) if witness_lost and verdict.exit_code is not None else ()
-    told = [Noted(story_id=order.story_id, message=words) for words in notes if words]
-    if told:
-        await tools.recorder.record(*told)
+    noted = [Noted(story_id=order.story_id, message=words) for words in notes if words]
+    if noted:
+        await run.recorder.record(*noted)
     return _judged(verdict, watched.findings, refused)
 
 

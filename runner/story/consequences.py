@@ -1,0 +1,154 @@
+"""What follows from the end of a session: from what happened to the events that are recorded with it. Pure.
+
+The end of a session and its consequences go into one transaction, so that a resume never finds an end
+without its consequence.
+"""
+
+from functools import partial
+
+from msgspec import Struct
+
+from runner.core.events import agent_events as ae
+from runner.core.events import events as ev
+from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
+from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
+from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
+from runner.core.model import MAX_RETRIES, Outcome, Story, StorySnapshot
+from runner.story.session.session import SessionVerdict
+
+_BY_HAND = (
+    "make sure that `{}` works here by hand (its sign-in, its key, the model), then "
+    "`autopilot-multi resume --retry-failed`."
+)
+_LATER = "once the service of `{}` works again: `autopilot-multi resume --retry-failed`."
+
+
+class EndFacts(Struct, frozen=True, kw_only=True):
+    """What is known when a session ends; `cohort_spirals` counts those of all stories before it.
+
+    `chance` is a random number from 0 to 1, so that stories do not return to a service all at the same time.
+    """
+
+    story: Story
+    now: StorySnapshot
+    agent: str
+    cohort_spirals: int
+    aborted: bool
+    at: float
+    chance: float
+
+
+def consequences(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
+    """Return what follows from the end of a work session; nothing means that the story just continues."""
+    outage = _outage(ended, facts)
+    if outage:
+        return outage  # the service failed, not the work
+    judged = _judged(ended, facts)
+    ends = any(isinstance(body, ev.LoopEnded) for body in judged)
+    if judged and not ends:
+        return judged  # the session is retried, so its work is not committed
+    if ended.outcome in {Outcome.OK, Outcome.PARTIAL}:
+        return (ev.CheckpointPlanned(story_id=facts.story.id), *judged)
+    if ended.outcome is Outcome.FAILED and not ends:
+        return failed_attempt(f"session: {ended.detail}", ended.output, facts)
+    return judged
+
+
+def verify_consequences(ended: SessionVerdict, command: str, facts: EndFacts) -> tuple[ev.Body, ...]:
+    """Return what follows from the end of a verify command: a failed one is a failed attempt."""
+    if ended.outcome is not Outcome.FAILED:
+        return ()
+    return failed_attempt(f"verify `{command}`: {ended.detail}", f"$ {command}\n{ended.output}", facts)
+
+
+def failed_attempt(reason: str, output: str, facts: EndFacts) -> tuple[ev.Body, ...]:
+    """Return a failed attempt; the same failure again and again is also a spiral.
+
+    A plain command repeats itself by nature, and the last attempt is not retried in any case.
+    """
+    story, now = facts.story, facts.now
+    failure = ev.AttemptFailed(story_id=story.id, attempt=now.attempt, reason=reason, output=output)
+    digests = (*now.failures, failure_digest(reason, output))
+    if story.command or now.attempt > MAX_RETRIES or not same_failure(digests):
+        return (failure,)
+    return failure, *_spiral(f"the same failure {len(digests)} times: {reason}", facts)
+
+
+def undone_change(trees: tuple[str, ...], facts: EndFacts) -> tuple[ev.Body, ...]:
+    """Return a spiral if a change was undone and made again, as the trees of the step's commits show."""
+    return _spiral("the same change was undone and made again", facts) if undone_and_redone(trees) else ()
+
+
+def said_to_spiral(ended: SessionVerdict) -> bool:
+    """Whether the session itself reported a spiral, which is not a failed attempt."""
+    return ended.result.summary.get("spiral", 0) > 0
+
+
+def _judged(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
+    """Judge a work session that ran to its end by what it reports about itself."""
+    if ended.outcome in {Outcome.STOPPED, Outcome.STALLED}:
+        return ()
+    effect = ended.result.effectiveness
+    return _recorded(
+        AfterFacts(
+            spiral="the session reported a spiral" if said_to_spiral(ended) else "",
+            spirals_before=facts.cohort_spirals,
+            failed_agents=ended.result.summary.get("failed"),
+            planned=effect.get("planned_issues"),
+            carryover=effect.get("carryover"),
+            aborted=ended.outcome is not Outcome.OK and facts.aborted,
+        ),
+        facts,
+    )
+
+
+def _spiral(words: str, facts: EndFacts) -> tuple[ev.Body, ...]:
+    return _recorded(AfterFacts(spiral=words, spirals_before=facts.cohort_spirals), facts)
+
+
+def _recorded(after_facts: AfterFacts, facts: EndFacts) -> tuple[ev.Body, ...]:
+    after, story_id = after_session(after_facts), facts.story.id
+    bodies: list[ev.Body] = []
+    if after_facts.spiral:
+        bodies.append(ev.SpiralSeen(story_id=story_id, reason=after_facts.spiral, retries=after.retries))
+    found = after.switch
+    if found is not None:
+        bodies.append(ev.LoopEnded(story_id=story_id, name=found.name, detail=found.detail, hint=found.hint))
+        if after.ends_cohort:
+            detail = f"{story_id}: {found.detail}"
+            bodies.append(ev.AdmissionEnded(name=str(Switch.SPIRAL), detail=detail, hint=found.hint))
+    return tuple(bodies)
+
+
+def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
+    """Return what follows when the agent's service failed the session; nothing when it did not."""
+    said, now = ended.said, facts.now
+    if ended.outcome is not Outcome.FAILED or said is None or said.fault is None:
+        return ()
+    found = after_outage(
+        OutageFacts(
+            fault=said.fault,
+            at=facts.at,
+            outages=now.outages,
+            since=now.outage_since,
+            until=said.until,
+            chance=facts.chance,
+            resumed=_continued_conversation(now),
+        )
+    )
+    paused = partial(ae.AgentPaused, story_id=facts.story.id, agent=facts.agent, reason=said.words)
+    match found:
+        case Pause(until=until, everyone=everyone, fresh=fresh):
+            return (paused(until=until, everyone=everyone, fresh=fresh),)
+        case Refusal(because=because):
+            words = f"{said.words} ({because})" if because else said.words
+            hint = (_LATER if because else _BY_HAND).format(facts.agent)
+            return (ae.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
+        case None:
+            return ()
+
+
+def _continued_conversation(now: StorySnapshot) -> bool:
+    """Whether the newest session continued the conversation of an earlier one."""
+    *earlier, last = now.sessions
+    return any(session.conversation == last.conversation for session in earlier if last.conversation)
