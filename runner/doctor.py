@@ -31,8 +31,8 @@ from runner.core.text.instants import clock, span
 from runner.core.text.words import count, window
 from runner.machine import probe
 from runner.machine.registry import Registry
-from runner.plan.agent_conflicts import frictions
-from runner.plan.guard import guarding_of
+from runner.plan.agent_conflicts import agent_conflicts
+from runner.plan.guard import write_guard_of
 from runner.plan.settings.load import load_settings
 from runner.plan.shared_tree import enforcement_of
 from runner.records.journal import Journal
@@ -89,7 +89,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
     if paths:
         if settings.bg_isolation == IsolationMode.WORKTREE:
             yield _guard(paths, settings, root)
-        yield from _frictions(start, settings, root, environ)
+        yield from _agent_conflicts(start, settings, root, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
         yield from _sessions(paths.common_dir)
@@ -157,11 +157,11 @@ def _sandbox() -> Check:
 
 
 def _guard(paths: RepositoryPaths, settings: Settings, root: Path) -> Check:
-    guarding = guarding_of(paths, settings, root)
-    if guarding.means is None:
+    write_guard = write_guard_of(paths, settings, root)
+    if write_guard.means is None:
         hint = "`guard = true` switches it on." if not settings.guard else "run agents in a container."
-        return Check(name="guard", level=Severity.WARN, detail=guarding.note, hint=hint)
-    detail = f"{guarding.enforcement}: the main checkout and other worktrees are read-only to a session"
+        return Check(name="guard", level=Severity.WARN, detail=write_guard.note, hint=hint)
+    detail = f"{write_guard.enforcement}: the main checkout and other worktrees are read-only to a session"
     return Check(name="guard", level=Severity.OK, detail=detail)
 
 
@@ -193,7 +193,7 @@ def _agents(settings: Settings, environ: dict[str, str]) -> Check:
     )
 
 
-def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Check]:
+def _agent_conflicts(start: Path, settings: Settings, root: Path, environ: dict[str, str]) -> Iterator[Check]:
     """Yield the installed agents that would not work here as they are configured."""
     from isolation.git.repository import Repository
 
@@ -203,15 +203,15 @@ def _frictions(start: Path, settings: Settings, root: Path, environ: dict[str, s
     agents = [KNOWN[name](agent) for name, agent in described.items() if not agent.argv]
     try:
         repository = Repository.open(start)
-        found = frictions(agents, repository, enforcement_of(repository, settings, root).means)
+        found = agent_conflicts(agents, repository, enforcement_of(repository, settings, root).means)
     except (IsolationError, RunnerError):
         return  # a run with these settings is refused, with an error of its own
-    for friction in found:
+    for conflict in found:
         yield Check(
-            name=f"agent {friction.agent}",
+            name=f"agent {conflict.agent}",
             level=Severity.WARN,
-            detail=friction.detail,
-            hint=f"{friction.hint}.",
+            detail=conflict.detail,
+            hint=f"{conflict.hint}.",
         )
 
 

@@ -1,6 +1,6 @@
-"""Where an agent and its surroundings get in each other's way: said before anything starts, with the way out.
+"""Conflicts of an agent with the run's enforcement or with git, reported before anything starts.
 
-Nothing is switched off to make them fit. Only a person does that.
+Nothing is switched off to avoid a conflict; the message says what the user can change.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 
 
-class Friction(Struct, frozen=True, kw_only=True):
-    """What will go wrong with an agent here, and what to do about it."""
+class AgentConflict(Struct, frozen=True, kw_only=True):
+    """What will go wrong with an agent here, and what the user can do about it."""
 
     agent: str
     detail: str
@@ -26,44 +26,47 @@ class Friction(Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """Say it in one line."""
+        """The conflict in one line."""
         return f"{self.agent}: {self.detail}; {self.hint}"
 
 
-def frictions(agents: Iterable[Agent], repository: Repository, means: Means | None) -> tuple[Friction, ...]:
+def agent_conflicts(
+    agents: Iterable[Agent], repository: Repository, means: Means | None
+) -> tuple[AgentConflict, ...]:
     """Find what will go wrong with these agents in a repository whose sessions are confined by `means`."""
     by_name = {agent.name: agent for agent in agents}
     found = []
     for name, agent in by_name.items():
         if agent.traits.own_sandbox and means is Means.LANDLOCK:
             found.append(
-                Friction(
+                AgentConflict(
                     agent=name,
                     detail="its own sandbox cannot be set up under the Landlock guard, so every command that "
                     "it runs will fail",
-                    hint=f'`permissions = "bypass"` under [agents.{name}] does without its sandbox and '
-                    "leaves the guard; or name another agent",
+                    hint=f'`permissions = "bypass"` under [agents.{name}] turns its sandbox off '
+                    "and keeps the guard; or use another agent",
                 )
             )
         if agent.traits.names_user and not repository.names_user:
             found.append(
-                Friction(
+                AgentConflict(
                     agent=name,
-                    detail="git's configuration names no user, so it will write one there itself, which the "
-                    "guard refuses",
-                    hint="`git config --global user.name NAME`, and the same with user.email",
+                    detail="git's configuration names no user, so the agent will try to write one, which "
+                    "the guard refuses",
+                    hint="set one: `git config --global user.name NAME`, and the same with user.email",
                 )
             )
     return tuple(found)
 
 
-def crowding(
+def sandbox_conflicts(
     stories: Iterable[Story], agents: Mapping[StoryId, Agent], settings: Settings
-) -> tuple[Friction, ...]:
-    """Find agents whose sandboxes would get in each other's way at the top of a shared tree."""
+) -> tuple[AgentConflict, ...]:
+    """Find agents whose sandboxes would conflict with each other at the top of a shared tree."""
     if settings.bg_isolation != IsolationMode.NONE or settings.max_stories == 1:
         return ()
-    strewn = Counter(
+    # A story whose claim has no folder of its own lets the sandbox work at the top of the tree.
+    at_top = Counter(
         agents[story.id].name
         for story in stories
         if story.id in agents
@@ -71,13 +74,13 @@ def crowding(
         and not folders_around(claims.compile(story.owns))
     )
     return tuple(
-        Friction(
+        AgentConflict(
             agent=name,
-            detail=f"{count} of its stories may own paths all over the tree, so that its sandboxes mark the "
-            "top of it and take each other's marks for used; those that stay will fail stories",
-            hint=f'begin their globs with a folder, run one at a time, or `permissions = "bypass"` under '
-            f"[agents.{name}]",
+            detail=f"{count} of its stories may own paths anywhere in the tree, so that its sandboxes put "
+            "their marker files at the top and reuse each other's; a marker left behind fails a story",
+            hint="start their globs with a folder, run one story at a time, or set "
+            f'`permissions = "bypass"` under [agents.{name}]',
         )
-        for name, count in strewn.items()
+        for name, count in at_top.items()
         if count > 1
     )

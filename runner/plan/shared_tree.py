@@ -1,7 +1,7 @@
-"""Several stories in one working tree: who owns what there, and at which level that is enforced.
+"""Several stories in one working tree: which paths each owns, and at which level that is enforced.
 
-The coordinator alone commits. A session that tries to is refused by git itself, through a hook that only
-sessions get to see; what it wrote stays in the tree and is committed for it.
+Only the coordinator commits. If a session tries to, git itself refuses, through a hook that only sessions
+see. What the session wrote stays in the tree, and the coordinator commits it.
 """
 
 import os
@@ -28,15 +28,15 @@ from runner.core.errors import SettingsError
 from runner.core.flow import QUICK
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
-from runner.plan.guard import Guarding, guarding_of
+from runner.plan.guard import WriteGuard, write_guard_of
 
 AUTO = "auto"
 STATE_FOLDER = "_docs/stories"
 _OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
-"""What this program itself writes into the tree while stories run."""
+"""Files that this program itself writes into the tree while stories run."""
 
 _MOST_SHARED = 500
-"""How many shared folders a session is given as they are; each is a mount. Others go through its overlay."""
+"""How many shared folders a session gets directly, each as a mount. Others go through its overlay."""
 
 _REFUSAL = """#!/bin/sh
 # Sessions in a shared working tree find this hook; the coordinator and people do not.
@@ -48,11 +48,12 @@ fi
 """
 
 
-class Sharing(Struct, frozen=True, kw_only=True):
-    """The shared tree of one run: its claims, who watches it, what sessions may write to and are told.
+class OpenSharedTree(Struct, frozen=True, kw_only=True):
+    """The shared tree during one run: its claims, its watch, and what sessions may write to.
 
-    `confine` gives the confinement of a story's sessions, None where the system does not help; `judge` tells
-    what to make of writes that it refused. Both block. `shared` are folders that all may write to.
+    `confine` returns the confinement of a story's sessions, None where the system offers none; `judge` judges
+    the writes that the confinement refused. Both block. `refusal` are environment variables that make git
+    refuse commits in sessions. `shared` are folders that every story may write to.
     """
 
     claims: Mapping[str, Claim]
@@ -64,28 +65,28 @@ class Sharing(Struct, frozen=True, kw_only=True):
     shared: Sequence[str] = ()
 
     def folders(self, top: Path, story_id: str) -> tuple[Path, ...]:
-        """Give the folders that a story may write to, and make them: a sandbox opens only what is there."""
+        """Create and return the folders that a story may write to: a sandbox only opens existing ones."""
         own = (f"{EXCHANGE}/{story_id}", *(folders_around(self.claims[story_id]) or (".",)))
         for folder in own:
             (top / folder).mkdir(parents=True, exist_ok=True)
         return tuple(top / folder for folder in (*own, *self.shared))
 
-    def places(self, top: Path, story_id: str) -> tuple[Path, ...]:
-        """Give where a story's own changes appear, so that those of others are no sign of its life."""
+    def activity_paths(self, top: Path, story_id: str) -> tuple[Path, ...]:
+        """Return where a story's own changes appear: changes of other stories are not its activity."""
         own = (*roots(self.claims[story_id]), f"{EXCHANGE}/{story_id}")
-        whole = not roots(self.claims[story_id])
-        return (*((top,) if whole else (top / place for place in own)), self.overlays / story_id / "upper")
+        anywhere = not roots(self.claims[story_id])
+        return (*((top,) if anywhere else (top / path for path in own)), self.overlays / story_id / "upper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcementPlan:
-    """How the stories of a run are kept within their paths: asked of the machine once, then handed down.
+    """How the stories of a run are kept within their paths: asked of the machine once, then passed down.
 
-    `guarding` is for worktrees, `level` for a shared tree. `means` is what confines sessions, if anything
+    `write_guard` is for worktrees, `level` for a shared tree. `means` is what confines sessions, if anything
     does; `warning` says what is not prevented or not seen, and why.
     """
 
-    guarding: Guarding = field(default_factory=Guarding)
+    write_guard: WriteGuard = field(default_factory=WriteGuard)
     level: Level | None = None
     means: Means | None = None
     warning: str = ""
@@ -93,14 +94,14 @@ class EnforcementPlan:
     @property
     def name(self) -> str:
         """The enforcement level, for plans and reports."""
-        return self.guarding.enforcement if self.level is None else self.level.name
+        return self.write_guard.enforcement if self.level is None else self.level.name
 
 
 def enforcement_of(repository: Repository, settings: Settings, root: Path) -> EnforcementPlan:
-    """Find out how stories are kept within their paths; blocks for a moment at the first call."""
+    """Find out how stories are kept within their paths. Blocks for a moment at the first call."""
     if settings.bg_isolation != IsolationMode.NONE:
-        guarding = guarding_of(repository.paths, settings, root)
-        return EnforcementPlan(guarding=guarding, means=guarding.means, warning=guarding.note)
+        write_guard = write_guard_of(repository.paths, settings, root)
+        return EnforcementPlan(write_guard=write_guard, means=write_guard.means, warning=write_guard.note)
     supports = _supports(settings, root, repository.top)
     level = _best(settings, supports)
     why = "" if level.prevents else f" ({_why_unprevented(settings, supports)})"
@@ -139,8 +140,8 @@ def _best(settings: Settings, supports: Mapping[Level, Support]) -> Level:
         )
     if settings.enforce == AUTO and not best.prevents and settings.max_stories > 1:
         raise SettingsError(
-            "nothing here keeps stories in one tree from writing into each other's paths; "
-            f"it can only be found afterwards ({_why_unprevented(settings, supports)})",
+            "nothing on this machine keeps stories in one tree from writing into each other's paths; "
+            f"such writes can only be found afterwards ({_why_unprevented(settings, supports)})",
             hint="consent with `--enforce detect`, or run one story at a time: --max-stories 1.",
         )
     return best
@@ -168,13 +169,13 @@ def _levels(settings: Settings) -> tuple[Level, ...]:
 
 
 def _probed(root: Path) -> Path | None:
-    """Give an existing folder on the disk that overlays will be on; None for any."""
-    there = next(folder for folder in root.parents if folder.is_dir())
-    return there if os.access(there, os.W_OK) else None
+    """Return an existing folder on the disk that overlays will be on; None for any disk."""
+    nearest = next(folder for folder in root.parents if folder.is_dir())
+    return nearest if os.access(nearest, os.W_OK) else None
 
 
 def require_shareable(settings: Settings, repository: Repository, base: str) -> None:
-    """Refuse globs that cannot be used, and another base than what is checked out and worked on."""
+    """Refuse unusable globs, and a base other than the commit that is checked out."""
     if settings.bg_isolation != IsolationMode.NONE:
         return
     try:
@@ -183,13 +184,13 @@ def require_shareable(settings: Settings, repository: Repository, base: str) -> 
         raise SettingsError(f"shared-writable: {error.message}", hint=error.hint) from error
     if base != repository.head():
         raise SettingsError(
-            f"base {settings.base!r} is not what is checked out, and bg-isolation 'none' works on that",
-            hint="leave --base out, or check that commit out first.",
+            f"base {settings.base!r} is not checked out, and bg-isolation 'none' works on the checkout",
+            hint="omit --base, or check that commit out first.",
         )
 
 
 @asynccontextmanager
-async def sharing(
+async def open_shared_tree(
     repository: Repository,
     run_id: RunId,
     stories: Sequence[Story],
@@ -197,24 +198,24 @@ async def sharing(
     root: Path,
     *,
     level: Level | None,
-    litter: Iterable[str] = (),
-) -> AsyncIterator[Sharing | None]:
-    """Make a shared tree ready for a run at a level; None in worktrees, which have no level.
+    byproducts: Iterable[str] = (),
+) -> AsyncIterator[OpenSharedTree | None]:
+    """Prepare a shared tree for a run at a level; None in worktrees, which have no level.
 
-    `litter` is what agents leave at its top.
+    `byproducts` are names of what agents leave at its top.
     """
     if level is None:
         yield None
         return
-    names = [pattern.strip("/") for pattern in litter]
+    names = [pattern.strip("/") for pattern in byproducts]
     opened = await offload(
-        partial(_opened, level=level, litter=names), repository, run_id, stories, settings, root
+        partial(_opened, level=level, byproducts=names), repository, run_id, stories, settings, root
     )
     try:
         yield opened
     finally:
         for folder in (opened.overlays, opened.overlays.parent):
-            with suppress(OSError):  # an overlay that was not settled stays
+            with suppress(OSError):  # one that still holds something is kept
                 folder.rmdir()
 
 
@@ -226,13 +227,13 @@ def _opened(
     root: Path,
     *,
     level: Level,
-    litter: Sequence[str],
-) -> Sharing:
+    byproducts: Sequence[str],
+) -> OpenSharedTree:
     folding = folds_case(repository.top)
     owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
     overlays = overlays_path(root, run_id)
     writable = claims.compile(settings.shared_writable, folding=folding)
-    left = tuple(glob for name in litter for glob in (name, f"{name}/**"))
+    left = tuple(glob for name in byproducts for glob in (name, f"{name}/**"))
     open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES, *left), folding=folding)
     shared = _shared_folders(repository.top, writable)
     tree = SharedTree(
@@ -246,7 +247,7 @@ def _opened(
         byproducts=claims.compile(left, folding=folding) if left else None,
     )
     enforcement = level.open(tree)
-    return Sharing(
+    return OpenSharedTree(
         claims=owned,
         watch=enforcement.watch,
         confine=enforcement.confine,
@@ -258,7 +259,7 @@ def _opened(
 
 
 def _shared_folders(top: Path, writable: Claim) -> tuple[str, ...]:
-    """Find the folders that are open to all, so that sessions can be given them as they are."""
+    """Find the folders that every story may write to, so that sessions can get them directly."""
     found: list[str] = []
     for folder, names, _ in os.walk(top):
         inside = os.path.relpath(folder, top)
@@ -273,19 +274,19 @@ def _shared_folders(top: Path, writable: Claim) -> tuple[str, ...]:
 
 
 def _globs_of(story: Story) -> tuple[str, ...]:
-    """Give what a story owns; one that follows a flow also owns the folder of its state file."""
+    """Return what a story owns; if it follows a flow, also the folder of its state file."""
     if story.flow == QUICK.name:
         return story.owns
     return (*story.owns, f"{state_folder(story.id)}/**")
 
 
 def state_folder(story_id: StoryId) -> str:
-    """Give the folder of a story's state file in a shared tree."""
+    """Return the folder of a story's state file in a shared tree."""
     return f"{STATE_FOLDER}/{story_id}"
 
 
 def _refusal(repository: Repository) -> dict[str, str]:
-    """Have git refuse, in sessions only and for this repository only, to move any ref."""
+    """Return the environment in which git refuses to move any ref of this repository."""
     folder = autopilot_dir(repository.common_dir) / "refusing"
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / "reference-transaction", _REFUSAL.encode(), mode=0o755)
@@ -294,12 +295,12 @@ def _refusal(repository: Repository) -> dict[str, str]:
     already = os.environ.get("GIT_CONFIG_COUNT", "")
     number = int(already) if already.isdigit() else 0
     pattern = "".join(f"\\{char}" if char in "\\*?[" else char for char in str(repository.common_dir))
-    told = {"GIT_CONFIG_COUNT": str(number + 2)}
-    for place in (pattern, f"{pattern}/"):  # the checkout's own git directory, and those of worktrees
-        told[f"GIT_CONFIG_KEY_{number}"] = f"includeIf.gitdir:{place}.path"
-        told[f"GIT_CONFIG_VALUE_{number}"] = str(config)
+    environment = {"GIT_CONFIG_COUNT": str(number + 2)}
+    for git_dir in (pattern, f"{pattern}/"):  # the checkout's own git directory, and those of worktrees
+        environment[f"GIT_CONFIG_KEY_{number}"] = f"includeIf.gitdir:{git_dir}.path"
+        environment[f"GIT_CONFIG_VALUE_{number}"] = str(config)
         number += 1
-    return told
+    return environment
 
 
 def _quoted(path: Path) -> bytes:

@@ -30,7 +30,7 @@ async def sweep(root: Path, say: Callable[[str], None]) -> None:
 async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
     """Close the worktrees of finished stories and empty the trash; what is of value stays."""
     await sweep(context.worktree_root, say)
-    if context.sharing:
+    if context.shared_tree:
         return  # the tree is the user's
     for story in context.recorder.snapshot.stories.values():
         if story.workspace is None or story.status not in {Status.DONE, Status.NO_WORK}:

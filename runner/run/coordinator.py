@@ -32,11 +32,11 @@ from runner.core.events.story_json import from_json
 from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.tiers import evaluate
 from runner.machine.probe import Probe
-from runner.plan.guard import Guarding
+from runner.plan.guard import WriteGuard
 from runner.plan.plan import Plan, root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
-from runner.plan.shared_tree import enforcement_of, require_enforcement, sharing
+from runner.plan.shared_tree import enforcement_of, open_shared_tree, require_enforcement
 from runner.records.event_log import EventLog
 from runner.records.history import past_of
 from runner.records.journal import Journal
@@ -125,7 +125,7 @@ def _starting_with(sampled: ResourceSample, sample: Sampler) -> Sampler:
 def nothing_to_do(plan: Plan) -> Ended:
     """Return the result of a backlog that earlier runs have finished; writes nothing."""
     run_id, at = new_run_id(), time.time()
-    first = beginning(plan, Tier.UNKNOWN, Guarding().enforcement)
+    first = beginning(plan, Tier.UNKNOWN, WriteGuard().enforcement)
     events = [ev.Event(run_id=run_id, at=at, body=body) for body in first]
     code = exit_code(fold(run_id, events))
     events.append(ev.Event(run_id=run_id, at=at, body=ev.RunEnded(exit_code=code)))
@@ -263,16 +263,16 @@ async def _context(
 ) -> AsyncIterator[RunContext]:
     """Open what the stories share, for as long as the orchestrator works."""
     past = await offload(past_of, journal, assignment.stories)
-    async with sharing(
+    async with open_shared_tree(
         assignment.repository,
         log.snapshot.run_id,
         assignment.stories,
         assignment.settings,
         assignment.worktree_root,
         level=assignment.enforcement.level,
-        litter=assignment.byproducts,
+        byproducts=assignment.byproducts,
     ) as tree:
-        yield make_context(assignment, log=log, keeper=keeper, control=control, sharing=tree, past=past)
+        yield make_context(assignment, log=log, keeper=keeper, control=control, shared_tree=tree, past=past)
 
 
 async def _orchestrate(

@@ -188,7 +188,7 @@ class Orchestrator:
         run = self._tools.recorder.snapshot
         room = min(MOST_AHEAD, run.window) - len(self._ahead)
         opening = any(story.status is Status.RUNNING and story.torn for story in run.stories.values())
-        if self._tools.sharing or decision.start or opening or not self._disk_is_ample:
+        if self._tools.shared_tree or decision.start or opening or not self._disk_is_ample:
             return ()
         fresh = [name for name in decision.next if name not in self._ahead and not run.stories[name].sessions]
         return tuple(fresh[: max(0, room)])

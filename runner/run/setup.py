@@ -16,9 +16,9 @@ from runner.core.events import events as ev
 from runner.core.model import ResourceSample, Story, StoryId
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
-from runner.plan.agent_conflicts import crowding, frictions
+from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
 from runner.plan.plan import root_of
-from runner.plan.shared_tree import EnforcementPlan, Sharing
+from runner.plan.shared_tree import EnforcementPlan, OpenSharedTree
 from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
 from runner.records.history import Past
@@ -72,8 +72,8 @@ def exclude_byproducts(assignment: Assignment) -> None:
 def opening_notes(journal: Journal, assignment: Assignment) -> tuple[ev.Noted, ...]:
     """Return what the user should know about the surroundings before anything starts."""
     repository, enforcement = assignment.repository, assignment.enforcement
-    conflicts = frictions(assignment.agents.values(), repository, enforcement.means)
-    conflicts += crowding(assignment.stories, assignment.agents, assignment.settings)
+    conflicts = agent_conflicts(assignment.agents.values(), repository, enforcement.means)
+    conflicts += sandbox_conflicts(assignment.stories, assignment.agents, assignment.settings)
     lines = (
         *journal.notes,
         "" if repository.has_identity else NO_IDENTITY,
@@ -89,7 +89,7 @@ def make_context(
     log: EventLog,
     keeper: Keeper,
     control: StopControl,
-    sharing: Sharing | None,
+    shared_tree: OpenSharedTree | None,
     past: Mapping[StoryId, Past],
 ) -> RunContext:
     """Put together what every story of the run shares; the run's time starts to count."""
@@ -102,14 +102,14 @@ def make_context(
         control=control,
         settings=settings,
         worktree_root=assignment.worktree_root,
-        guarding=assignment.enforcement.guarding,
+        write_guard=assignment.enforcement.write_guard,
         populate=trio.CapacityLimiter(os.cpu_count() or 1),
         deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
         budget=BudgetLedger(settings, lambda: log.snapshot),
         registry=Registry(assignment.repository.common_dir),
         retry_failed=assignment.retry_failed,
         past=past,
-        sharing=sharing,
+        shared_tree=shared_tree,
     )
 
 

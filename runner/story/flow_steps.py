@@ -354,7 +354,7 @@ def _open_state(context: StoryContext, workspace: Workspace) -> "StoryState":
         flow_name=story.flow,
         dialect=story.dialect or context.settings.dialect,
         workspace=workspace.path,
-        folder=state_folder(story.id) if context.run.sharing else "_docs",
+        folder=state_folder(story.id) if context.run.shared_tree else "_docs",
         exchange=context.exchange(workspace),
         top=context.repository.top,
     )

@@ -72,7 +72,7 @@ class Pipeline:
                 result = await self._walk(workspace, await open_flow(context, workspace))
                 await self._finish(result)
                 opened.finished = result.verdict in {Status.DONE, Status.NO_WORK}
-                if opened.finished and not context.run.sharing:
+                if opened.finished and not context.run.shared_tree:
                     await self._hook("before_remove", workspace)
         except JournalError:
             raise
@@ -80,7 +80,7 @@ class Pipeline:
             await self._slot.wait()
             if not context.now.status.final:
                 await self._finish(results.failed(story_id, error.message, next_=error.hint))
-            if not context.run.sharing and not context.run.workspace_path(story_id).exists():
+            if not context.run.shared_tree and not context.run.workspace_path(story_id).exists():
                 reason = "its folder is gone"
                 await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=True, reason=reason))
             return
@@ -317,19 +317,19 @@ class Pipeline:
             reason = f"no change was needed, {proof}"
         else:
             return results.no_work(now.id, commit=commit)
-        if self._place.branch_name and not context.run.sharing:
+        if self._place.branch_name and not context.run.shared_tree:
             return self._done(workspace, commit, commits, reason)
         return await offload(self._done, workspace, commit, commits, reason)
 
     def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> ev.StoryFinished:
-        sharing, repository = self._context.run.sharing, self._context.repository
+        shared_tree, repository = self._context.run.shared_tree, self._context.repository
         return results.done(
             self._story.id,
             branch=self._place.branch_name or repository.name_of_branch(workspace.branch),
             commit=commit,
             commits=commits,
             reason=reason,
-            owned=self._touched(workspace, commit) if sharing else (),
+            owned=self._touched(workspace, commit) if shared_tree else (),
         )
 
     def _touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ async def prepare_work(
         result_file=result_file,
         last_failure=now.last_failure,
         interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
-        shared=context.run.sharing is not None,
+        shared=context.run.shared_tree is not None,
     )
     access = await offload(_prepare_disk, context, workspace, prompt, facts, agent)
     known = now.conversation
@@ -188,16 +188,16 @@ def _prepare_disk(
     context: StoryContext, workspace: Workspace, prompt: Path, facts: PromptFacts, agent: Agent
 ) -> _DiskAccess:
     """Do all that a work session needs of the disk, in one thread."""
-    sharing = context.run.sharing
+    shared_tree = context.run.shared_tree
     context.folder.mkdir(parents=True, exist_ok=True)
     _write_prompt(context, prompt, facts)
     plain = isinstance(agent, CommandAgent)
     return _DiskAccess(
         # In a shared tree a session makes no commit.
-        git_dirs=() if plain or sharing else commit_folders(context.repository, workspace),
+        git_dirs=() if plain or shared_tree else commit_folders(context.repository, workspace),
         # All of a worktree is open.
-        folders=sharing.folders(workspace.path, context.story.id)
-        if sharing and agent.traits.own_sandbox
+        folders=shared_tree.folders(workspace.path, context.story.id)
+        if shared_tree and agent.traits.own_sandbox
         else (),
         confinement=context.confinement(workspace),
     )

@@ -40,8 +40,8 @@ class StoryWorkspace:
         self._context = context
         self._torn = torn
         self._repository = context.repository
-        sharing = context.run.sharing
-        self._claim = sharing.claims[context.story.id] if sharing else None
+        shared_tree = context.run.shared_tree
+        self._claim = shared_tree.claims[context.story.id] if shared_tree else None
         self._opened_at = -math.inf
         self.branch_name = ""
         """What git resolves to the story's branch; known with its first commit here."""

@@ -122,7 +122,7 @@ def test_a_machine_without_any_means_runs_and_says_so(repo: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert '"enforcement": "none"' in done.stdout
-        assert "there is no write guard here, so sessions can write into the main checkout" in done.stderr
+        assert "no write guard is available here, so sessions can write into the main checkout" in done.stderr
         assert "Landlock: " in done.stderr
 
 

@@ -264,7 +264,7 @@ def test_a_machine_without_any_means_says_so(who: str) -> None:
             person.story(root, name, f"echo new > packages/{name}/x")
         for verb in ("plan", "run"):
             message = _refused(person, root, verb, *SHARED)
-            assert "it can only be found afterwards (divert: " in message
+            assert "such writes can only be found afterwards (divert: " in message
             assert "Landlock: " in message
         assert "is not available on this machine" in _refused(
             person, root, "run", *SHARED, "--enforce", "deny"
@@ -276,7 +276,7 @@ def test_a_machine_without_any_means_says_so(who: str) -> None:
         for verb in ("plan", "run"):
             ran = person.run(root, verb, "--again", "--json")
             assert (ran.code, ran.data["enforcement"]) == (0, "none"), ran.err
-            assert "there is no write guard here" in ran.err
+            assert "no write guard is available here" in ran.err
         checks = person.run(root, "doctor", "--json").data["checks"]
         assert {check["name"]: check["level"] for check in checks}["guard"] == "warn"
 

@@ -131,7 +131,7 @@ def test_sandboxes_that_would_meet_at_the_top_are_told_of(tree: Path) -> None:
     for name, glob in (("a", "**/*.md"), ("b", "**/*.txt")):
         write_story(tree, name, agent="codex", owns=[glob])
     shared = ("--bg-isolation", "none", "--deconflict-paths", "**", "--enforce", "detect", "--max-stories")
-    words = "codex: 2 of its stories may own paths all over the tree"
+    words = "codex: 2 of its stories may own paths anywhere in the tree"
     two = run(tree, "plan", *shared, "2")
     assert (two.code, f"warning: {words}" in two.err) == (0, True), two.err
     assert f"note: {words}" in run(tree, "run", *shared, "2").err

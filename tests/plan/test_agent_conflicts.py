@@ -11,7 +11,7 @@ from runner.agents.known.codex import CodexAgent
 from runner.agents.protocol import Agent
 from runner.core.agent_settings import AgentSettings
 from runner.core.settings import Settings
-from runner.plan.agent_conflicts import crowding
+from runner.plan.agent_conflicts import sandbox_conflicts
 from tests.core.test_graph import story
 
 CODEX, AIDER = CodexAgent(AgentSettings()), AiderAgent(AgentSettings())
@@ -21,7 +21,7 @@ SHARED = Settings(bg_isolation=IsolationMode.NONE, max_stories=3)
 def _told(agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings) -> list[str]:
     stories = [structs.replace(story(name), owns=(glob,)) for name, glob in zip("abc", globs, strict=False)]
     chosen = {each.id: agent for each, agent in zip(stories, agents, strict=False)}
-    return [friction.line for friction in crowding(stories, chosen, settings)]
+    return [conflict.line for conflict in sandbox_conflicts(stories, chosen, settings)]
 
 
 def test_two_that_own_no_folder_are_told_of() -> None:

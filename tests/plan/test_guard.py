@@ -9,7 +9,7 @@ import pytest
 from isolation.guard import for_worktree
 from isolation.model import Confinement, EnforcementLevel, Means
 from runner.core.model import Status
-from runner.plan import guard as guarding
+from runner.plan import guard
 from tests.acceptance.program import write_story
 from tests.conftest import git
 from tests.isolation.guard_scenes import require
@@ -27,7 +27,7 @@ async def test_finding_out_what_is_closed_holds_up_nobody(
         threads.append(threading.current_thread())
         return for_worktree(*args, **named)
 
-    monkeypatch.setattr(guarding, "for_worktree", seen)
+    monkeypatch.setattr(guard, "for_worktree", seen)
     (repo / "autopilot-multi.toml").write_text('[hooks]\nbefore_run = "true"\n')
     write_story(repo, "a", command="echo x > a", verify=["true"])
     assert story(await carry(repo), "a").status is Status.DONE

@@ -15,7 +15,7 @@ from isolation.shared_tree.levels import LEVELS, Level
 from runner.core.errors import SettingsError
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
-from runner.plan import shared_tree as sharing
+from runner.plan import shared_tree
 from runner.story import results as verdicts
 from tests.conftest import git
 
@@ -56,7 +56,7 @@ def test_the_best_level_is_taken_or_the_one_asked_for(
     """Automatic means the best that the machine can do."""
     machine(*offers)
     settings = replace(ONE_TREE, enforce=asked)
-    chosen = sharing.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
+    chosen = shared_tree.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
     assert chosen.name == level
 
 
@@ -67,8 +67,8 @@ def test_the_best_level_is_taken_or_the_one_asked_for(
             replace(ONE_TREE, enforce="divert"),
             "level 'divert' is not available on this machine: the test says so",
         ),
-        (ONE_TREE, "it can only be found afterwards"),
-        (replace(ONE_TREE, guard=False), "it can only be found afterwards"),
+        (ONE_TREE, "such writes can only be found afterwards"),
+        (replace(ONE_TREE, guard=False), "such writes can only be found afterwards"),
     ],
 )
 def test_a_level_is_never_lowered_silently(
@@ -77,7 +77,7 @@ def test_a_level_is_never_lowered_silently(
     """Open case 27: an unavailable level is an error that names the consent."""
     machine("detect")
     with pytest.raises(SettingsError, match=words) as caught:
-        sharing.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
+        shared_tree.require_level(settings, tmp_path / "x.worktrees", tmp_path / "x")
     assert "--enforce detect" in caught.value.hint
 
 
@@ -85,7 +85,7 @@ def test_one_story_at_a_time_needs_no_consent(machine: Callable[..., None], tmp_
     """Then it is clear whose write it was."""
     machine("detect")
     alone = replace(ONE_TREE, max_stories=1)
-    chosen = sharing.require_level(alone, tmp_path / "x.worktrees", tmp_path / "x")
+    chosen = shared_tree.require_level(alone, tmp_path / "x.worktrees", tmp_path / "x")
     assert chosen.name is EnforcementLevel.DETECT
 
 
@@ -93,7 +93,9 @@ def test_a_claim_all_over_the_tree_cannot_be_closed_around(machine: Callable[...
     """At `deny` folders are closed, so a claim must begin with one."""
     machine("deny", "detect")
     with pytest.raises(SettingsError, match="story docs may own paths all over the tree"):
-        sharing.require_enforcement(Repository.open(repo), ONE_TREE, repo / "w", [_story("docs", "**/*.md")])
+        shared_tree.require_enforcement(
+            Repository.open(repo), ONE_TREE, repo / "w", [_story("docs", "**/*.md")]
+        )
 
 
 def test_no_folder_can_be_closed_where_it_has_many_spellings(
@@ -103,7 +105,7 @@ def test_no_folder_can_be_closed_where_it_has_many_spellings(
     machine("deny", "detect")
     monkeypatch.setattr(levels, "folds_case", lambda _top: True)
     with pytest.raises(SettingsError, match="treats `A` and `a` as one name"):
-        sharing.require_enforcement(Repository.open(repo), ONE_TREE, repo / "w", [_story("a", "src/**")])
+        shared_tree.require_enforcement(Repository.open(repo), ONE_TREE, repo / "w", [_story("a", "src/**")])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_a_shared_glob_that_cannot_be_used_is_named(repo: Path, glob: str, words
     settings = replace(ONE_TREE, shared_writable=(glob,))
     repository = Repository.open(repo)
     with pytest.raises(SettingsError, match=f"shared-writable: .*{words}"):
-        sharing.require_shareable(settings, repository, repository.resolve("HEAD"))
+        shared_tree.require_shareable(settings, repository, repository.resolve("HEAD"))
 
 
 async def test_the_files_of_others_are_no_sign_of_a_storys_life(repo: Path, tmp_path: Path) -> None:
@@ -122,19 +124,19 @@ async def test_the_files_of_others_are_no_sign_of_a_storys_life(repo: Path, tmp_
     settings = replace(ONE_TREE, enforce="detect")
     stories = [_story("a", "pkg/a/**"), _story("b", "**/*.md")]
     root = tmp_path / "x.worktrees"
-    level = sharing.require_level(settings, root, repo)
+    level = shared_tree.require_level(settings, root, repo)
     with trio.fail_after(30):
-        async with sharing.sharing(
+        async with shared_tree.open_shared_tree(
             Repository.open(repo), RunId("run-1"), stories, settings, root, level=level
         ) as shared:
             assert shared is not None
             layer = tmp_path / "x.layers" / "run-1"
-            assert shared.places(repo, "a") == (
+            assert shared.activity_paths(repo, "a") == (
                 repo / "pkg/a",
                 repo / ".orchestrator/a",
                 layer / "a/upper",
             )
-            assert shared.places(repo, "b") == (repo, layer / "b/upper")
+            assert shared.activity_paths(repo, "b") == (repo, layer / "b/upper")
     assert not layer.parent.exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from isolation.model import EnforcementLevel, Means
 from tests.acceptance.program import Ran, write_story
-from tests.acceptance.test_frictions import SANDBOX, under_landlock
+from tests.acceptance.test_agent_conflicts import SANDBOX, under_landlock
 from tests.conftest import git
 from tests.isolation.guard_scenes import require
 from tests.real_agents.conftest import Stage

@@ -10,7 +10,7 @@ import pytest
 from runner.agents.catalogue import KNOWN
 from tests.acceptance.people import USERS
 from tests.acceptance.program import processes_with, started, wait_until
-from tests.acceptance.test_frictions import SANDBOX
+from tests.acceptance.test_agent_conflicts import SANDBOX
 from tests.real_agents.shared_trees import NAMES, Tree, shared_tree
 from tests.real_agents.stories import PATIENCE, alive, work_sessions
 

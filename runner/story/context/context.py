@@ -14,8 +14,8 @@ from runner.agents.protocol import Agent
 from runner.core.model import ResourceSample, RunSnapshot, Story, StoryId, StorySnapshot
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
-from runner.plan.guard import Guarding
-from runner.plan.shared_tree import Sharing
+from runner.plan.guard import WriteGuard
+from runner.plan.shared_tree import OpenSharedTree
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.story.context.budget import BudgetLedger
@@ -34,7 +34,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
 
     `populate` limits simultaneous checkouts; `deadline` is on trio's clock. `retry_failed` says that the user
     allows another try of failed steps; `past` is what earlier runs recorded about stories that follow a flow.
-    `sharing` is None unless all stories work in one tree.
+    `shared_tree` is None unless all stories work in one tree.
     """
 
     repository: Repository
@@ -51,12 +51,12 @@ class RunContext(Struct, frozen=True, kw_only=True):
     latest: Latest = field(default_factory=Latest)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)
-    guarding: Guarding = field(default_factory=Guarding)
-    sharing: Sharing | None = None
+    write_guard: WriteGuard = field(default_factory=WriteGuard)
+    shared_tree: OpenSharedTree | None = None
 
     def workspace_path(self, story_id: StoryId) -> Path:
         """Return where a story works: in a worktree of its own, or in the shared tree."""
-        return self.repository.top if self.sharing else worktree_path(self.worktree_root, story_id)
+        return self.repository.top if self.shared_tree else worktree_path(self.worktree_root, story_id)
 
 
 class StoryContext(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     def exchange(self, workspace: Workspace) -> Path:
         """Return the folder for files that are exchanged with the story's sessions."""
         folder = workspace.path / EXCHANGE
-        return folder / self.story.id if self.run.sharing else folder
+        return folder / self.story.id if self.run.shared_tree else folder
 
     def confinement(self, workspace: Workspace) -> Confinement | None:
         """Return where a session in this workspace may not write; None when nothing guards it. Blocking.
@@ -110,7 +110,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         Computed for each session: worktrees come and go, and git removes folders that it must find.
         """
         run = self.run
-        return run.guarding.around(
+        return run.write_guard.around(
             workspace, repository=self.repository, root=run.worktree_root, settings=self.settings
         )
 

@@ -10,7 +10,7 @@ from isolation.guard import UNSEEN
 from isolation.shared_tree.findings import Finding, Refusals
 from runner.core.events.events import Noted
 from runner.core.model import Outcome
-from runner.plan.shared_tree import Sharing
+from runner.plan.shared_tree import OpenSharedTree
 from runner.story.context.context import RunContext
 from runner.story.session.log import SessionLog
 from runner.story.session.session import SessionOrder, SessionVerdict, run_session
@@ -20,16 +20,16 @@ _ENDED_BY_US = frozenset({Outcome.STOPPED, Outcome.STALLED})
 
 def run_watched(order: SessionOrder, run: RunContext) -> Awaitable[SessionVerdict]:
     """Run one session to its end; changes outside its story's claim, made or tried, make it a failed one."""
-    return run_session(order, run) if run.sharing is None else _run_shared(order, run, run.sharing)
+    return run_session(order, run) if run.shared_tree is None else _run_shared(order, run, run.shared_tree)
 
 
-async def _run_shared(order: SessionOrder, run: RunContext, sharing: Sharing) -> SessionVerdict:
-    async with sharing.watch.session(order.story_id) as watched:
-        confinement = await offload(sharing.confine, order.story_id)
-        spec = replace(order.spec, env={**order.spec.env, **sharing.refusal}, confinement=confinement)
-        places = sharing.places(spec.cwd, order.story_id)
+async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSharedTree) -> SessionVerdict:
+    async with shared_tree.watch.session(order.story_id) as watched:
+        confinement = await offload(shared_tree.confine, order.story_id)
+        spec = replace(order.spec, env={**order.spec.env, **shared_tree.refusal}, confinement=confinement)
+        places = shared_tree.activity_paths(spec.cwd, order.story_id)
         verdict = await run_session(replace(order, spec=spec, places=places), run)
-    refused = await _refused(order, verdict, sharing)
+    refused = await _refused(order, verdict, shared_tree)
     witness_lost = confinement is not None and confinement.witnessed and verdict.attempts is None
     notes = (*(finding.words for finding in watched.findings), refused.words, refused.note)
     notes += (UNSEEN,) if witness_lost and verdict.exit_code is not None else ()
@@ -39,11 +39,11 @@ async def _run_shared(order: SessionOrder, run: RunContext, sharing: Sharing) ->
     return _judged(verdict, watched.findings, refused)
 
 
-async def _refused(order: SessionOrder, verdict: SessionVerdict, sharing: Sharing) -> Refusals:
+async def _refused(order: SessionOrder, verdict: SessionVerdict, shared_tree: OpenSharedTree) -> Refusals:
     """Judge what the session tried in vain, and name all of it in its log: it may have said nothing."""
     if verdict.attempts is None:
         return Refusals()
-    refused = await offload(sharing.judge, order.story_id, verdict.attempts)
+    refused = await offload(shared_tree.judge, order.story_id, verdict.attempts)
     with SessionLog(order.log, cap=order.log_cap) as log:
         for path in (*refused.foreign, *refused.forgiven):
             log.write(f"autopilot-multi: refused outside its claim: {named([path])}\n".encode())

@@ -51,7 +51,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
-    from runner.plan.agent_conflicts import crowding, frictions
+    from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
     from runner.plan.plan import view
     from runner.plan.shared_tree import require_enforcement
     from runner.report.terminal.plan import plan_document, plan_text
@@ -61,20 +61,20 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     shown = view(plan, enforcement.name)
     if enforcement.warning:
         output.warn(enforcement.warning)
-    rubs = frictions(plan.agents.values(), plan.repository, enforcement.means)
-    for friction in (*rubs, *crowding(plan.stories, plan.agents, plan.settings)):
-        output.warn(friction.line)
+    conflicts = agent_conflicts(plan.agents.values(), plan.repository, enforcement.means)
+    for conflict in (*conflicts, *sandbox_conflicts(plan.stories, plan.agents, plan.settings)):
+        output.warn(conflict.line)
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
     return 0
 
 
 def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
-    from runner.plan.guard import ask_ahead
+    from runner.plan.guard import probe_ahead
 
     idle = all(story.id in plan.finished for story in plan.own)
     if not idle:
-        ask_ahead(
+        probe_ahead(
             plan.repository, plan.settings
         )  # probes in the background while the rest of the program loads
     import trio
