@@ -63,7 +63,7 @@ def test_history_for_people(past: Path) -> None:
     assert "1 done, 1 failed, 1 skipped" in second
     assert empty == ""
     assert rest[0] == "2 runs: 2 of 3 stories done (67 %)"
-    assert rest[1].startswith("median time of a story ")
+    assert rest[1].startswith("median time per story ")
     assert rest[1].endswith(" · 3,000 tokens · $0.50")
     assert rest[2:] == ["kill-switches: none"]
 

@@ -56,7 +56,7 @@ def test_two_gibibytes_on_one_line(repo: Path) -> None:
 
 
 def test_escapes_never_reach_the_screen_but_stay_in_the_log(repo: Path) -> None:
-    """Colours, titles and cursor movements of a session are neutralised; the log has the raw bytes."""
+    """Colors, titles and cursor movements of a session are neutralised; the log has the raw bytes."""
     noise = r"printf '\033]0;pwned\007\033[2J\033[31mred\033[0m \377\376 end\n'"
     write_story(repo, "a", command=f"{noise}; false")
     ran = run(repo)

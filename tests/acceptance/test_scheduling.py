@@ -37,7 +37,7 @@ def test_a_plan_puts_the_critical_path_first(repo: Path) -> None:
     assert [row["minutes_to_the_end"] for row in rows] == [None, 45, 40, None]
     text = run(repo, "plan", "--max-stories=1").out
     assert text.count("on the critical path") == 2
-    assert "on the critical path: 45 min 00 s to its end" in text
+    assert "on the critical path: 45 min 00 s to the end" in text
     again = run(repo, "plan", "--max-stories=1", "--json").data["stories"]
     assert again == rows, "the same input gives the same plan"
 

@@ -103,7 +103,7 @@ def test_kill_switch_and_decisions_are_told() -> None:
     parked = ev.StoryFinished(story_id=StoryId("a"), verdict="parked", reason="which colour?")
     switch = ev.AdmissionEnded(name="user-abort", detail="stopped by you (Ctrl-C or `stop`)", hint="")
     lines = drawn(snapshot([started("a"), event(1, parked), event(2, switch)]))
-    assert "ending: user-abort: stopped by you (Ctrl-C or `stop`)" in lines[-2]
+    assert "stopping: user-abort: stopped by you (Ctrl-C or `stop`)" in lines[-2]
     assert lines[-1].rstrip().endswith("· 1 open decision")
 
 

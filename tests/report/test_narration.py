@@ -34,14 +34,14 @@ def told(events: list[ev.Event]) -> list[str]:
 def test_whole_run_is_told() -> None:
     """Every line names its time and its story, in columns."""
     assert told(ended_events()) == [
-        "12:03:11 run 20260102-120311-ab12 started: 3 stories, at most 3 at once",
+        "12:03:11 run 20260102-120311-ab12 started: 3 stories, up to 3 in parallel",
         "12:03:12 api-3        started: The work of api-3",
-        "12:03:12 api-3        works on autopilot/api-3, from 0123456789",
+        "12:03:12 api-3        branch autopilot/api-3 from 0123456789",
         "12:03:12 api-3        session 1 started (Implement, attempt 1)",
         "12:03:12 checkout-17  started: The work of checkout-17",
-        "12:03:12 checkout-17  works on autopilot/checkout-17, from 0123456789",
+        "12:03:12 checkout-17  branch autopilot/checkout-17 from 0123456789",
         "12:03:12 checkout-17  session 1 started (Implement, attempt 1)",
-        "12:03:24 api-3        session 1 ended well after 11.8 s",
+        "12:03:24 api-3        session 1 succeeded in 11.8 s",
         "12:03:24 api-3        committed 89abcdef01 (2 commits)",
         "12:03:24 api-3        done: 2 commits, verified; next: git merge autopilot/api-3",
         "12:03:57 checkout-17  session 1 failed after 44.5 s: exit code 1",
@@ -50,7 +50,7 @@ def test_whole_run_is_told() -> None:
             "12:03:57 checkout-17  failed: verify failed: `pytest -q` exited with 1;"
             " next: autopilot-multi logs checkout-17"
         ),
-        "12:03:57 checkout-17  its worktree is kept: 2 uncommitted files",
+        "12:03:57 checkout-17  worktree kept: 2 uncommitted files",
         (
             "12:03:57 web-1        skipped: checkout-17 failed, and this story depends on it;"
             " next: autopilot-multi logs checkout-17"
@@ -68,9 +68,9 @@ def test_whole_run_is_told() -> None:
         ),
         (
             ev.AdmissionEnded(name="user-abort", detail="asked", hint=""),
-            "nothing new starts: user-abort: asked",
+            "no new stories will start: user-abort: asked",
         ),
-        (ev.RunResumed(), f"run {RUN} goes on: 1 queued"),
+        (ev.RunResumed(), f"run {RUN} resumed: 1 queued"),
         (ev.Noted(message="careful"), "note: careful"),
         (ev.Noted(message="careful", story_id=A), "a  note: careful"),
     ],

@@ -33,7 +33,7 @@ RUN = PastRun(
 @pytest.mark.parametrize("width", [80, 139, 140, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """What there is no room for is left out, the stories last of all."""
-    look = Look(width=width, colour=False, marks=True)
+    look = Look(width=width, color=False, marks=True)
     parts = of_story([RUN], "a")
     text = runs_text([RUN], summary([RUN]), left_out=3, look=look)
     text += story_text(parts, summary_of_story(parts), left_out=0, look=look)
@@ -50,7 +50,7 @@ def test_everything_is_there_off_a_terminal() -> None:
     assert rest == [
         "",
         "1 run: 1 of 1 story done (100 %)",
-        "median time of a story 10 h 00 min · 123,456,789 tokens · $1,234.50",
+        "median time per story 10 h 00 min · 123,456,789 tokens · $1,234.50",
         "kill-switches: stall-timeout",
-        "3 older runs not shown; --limit shows more.",
+        "3 older runs not shown; use --limit to show more.",
     ]

@@ -31,8 +31,8 @@ from tests.records.sample_runs import (
 )
 from tests.report.asking import COLOUR, answered, asks
 
-NARROW = Look(width=80, colour=False, marks=True)
-WIDE = Look(width=120, colour=False, marks=True)
+NARROW = Look(width=80, color=False, marks=True)
+WIDE = Look(width=120, color=False, marks=True)
 
 
 def mixed() -> RunSnapshot:
@@ -119,7 +119,7 @@ def test_status_of_an_interrupted_run_says_how_to_go_on() -> None:
     assert "running" not in text
     row = next(line for line in text.splitlines() if line.startswith("docs-2"))
     assert row.split() == ["docs-2", "stopped", "1", "of", "4"]
-    assert f"hint: `autopilot-multi resume {RUN}` goes on with it." in text
+    assert f"hint: continue with `autopilot-multi resume {RUN}`." in text
 
 
 def test_report_tells_verdict_branch_time_reason_and_next_command() -> None:
@@ -204,27 +204,27 @@ def test_hostile_reasons_and_notes_are_neutralised() -> None:
         assert "bad" in text
 
 
-def test_colours_only_where_they_are_wanted() -> None:
-    """Every status is coloured on a terminal, and the plain text is the same without."""
+def test_colors_only_where_they_are_wanted() -> None:
+    """Every status is colored on a terminal, and the plain text is the same without."""
     run = snapshot(ended_events())
-    coloured = report(run, look=Look(width=80, colour=True, marks=True))
-    assert "\x1b[32mdone\x1b[0m" in coloured
-    assert "\x1b[31mfailed\x1b[0m" in coloured
+    colored = report(run, look=Look(width=80, color=True, marks=True))
+    assert "\x1b[32mdone\x1b[0m" in colored
+    assert "\x1b[31mfailed\x1b[0m" in colored
     plain = report(run, look=NARROW)
     assert "\x1b" not in plain
-    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+    assert re.sub(r"\x1b\[\d+m", "", colored) == plain
 
 
 def test_look_follows_the_stream_and_the_environment() -> None:
-    """Pipes are plain; terminals are coloured unless NO_COLOR, --no-color or a dumb one says no."""
+    """Pipes are plain; terminals are colored unless NO_COLOR, --no-color or a dumb one says no."""
     assert look_for(io.StringIO(), environ={}) == PLAIN
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w") as terminal:
-        assert look_for(terminal, environ={}).colour
+        assert look_for(terminal, environ={}).color
         assert look_for(terminal, environ={}).marks
-        assert not look_for(terminal, environ={"NO_COLOR": "1"}).colour
-        assert not look_for(terminal, environ={"TERM": "dumb"}).colour
-        assert not look_for(terminal, environ={}, no_color=True).colour
+        assert not look_for(terminal, environ={"NO_COLOR": "1"}).color
+        assert not look_for(terminal, environ={"TERM": "dumb"}).color
+        assert not look_for(terminal, environ={}, no_color=True).color
     os.close(leader)
 
 
@@ -280,7 +280,7 @@ def test_plan_tells_order_waves_and_why() -> None:
         "",
         "#  WAVE  STORY  AGENT    STARTS",
         "1     1  api-3  claude   at once",
-        "    on the critical path: 12 min 30 s to its end",
+        "    on the critical path: 12 min 30 s to the end",
         "    branch autopilot/api-3 from main",
         "2     2  web-1  command  after api-3, from its commits",
         "    on the critical path",
@@ -300,7 +300,7 @@ def test_plan_as_json_holds_the_same() -> None:
 
 
 def test_every_status_can_be_shown() -> None:
-    """No status is without a mark, a colour and a word."""
+    """No status is without a mark, a color and a word."""
     run = snapshot([started("a")])
     story = run.stories[StoryId("a")]
     for item in Status:

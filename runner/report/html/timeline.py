@@ -1,6 +1,6 @@
 """A run drawn over time: what ran when, what the machine allowed, and each story's sessions.
 
-SVG as text, for a page that has the colours; readable without them: every mark has a title and a sign.
+SVG as text, for a page that has the colors; readable without them: every mark has a title and a sign.
 """
 
 from collections.abc import Iterable, Sequence

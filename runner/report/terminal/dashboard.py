@@ -1,7 +1,7 @@
-"""The live view of a run: a snapshot, a clock and a size in; a renderable out.
+"""The live view of a run: takes a snapshot, a clock and a size, and returns a renderable.
 
-It fits its width and height whatever they are, shows running stories before all others, and
-lets nothing an agent printed reach the terminal as more than text.
+It fits any width and height, shows running stories first, and removes control characters from
+whatever agents printed.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _ORDER = {Status.RUNNING: 0, Status.QUEUED: 2, Status.WAITING: 3}
 
 
 def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) -> RenderableType:
-    """Draw a run. `hint` says what Ctrl-C would do now."""
+    """Draw a run. `hint` says what Ctrl-C does now."""
     stories = list(run.stories.values())
     room = max(1, height - _FRAME_LINES - (1 if run.kill_switch else 0))
     shown = stories if len(stories) <= room else sorted(stories, key=_urgency)[:room]
@@ -37,7 +37,7 @@ def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) 
         parts.append(_line(_more(hidden), "dim"))
     parts.append(Text())
     if run.kill_switch:
-        parts.append(_line(f"ending: {run.kill_switch.name}: {neutral(run.kill_switch.detail)}", "yellow"))
+        parts.append(_line(f"stopping: {run.kill_switch.name}: {neutral(run.kill_switch.detail)}", "yellow"))
     parked = run.count(Status.PARKED)
     open_ones = count(parked, "open decision") if parked else "no open decisions"
     parts.append(_line(f"{hint} · {open_ones}", "dim"))
@@ -45,9 +45,9 @@ def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) 
 
 
 class Dashboard:
-    """The live view on a terminal; `update` is free, `refresh` draws.
+    """The live view on a terminal; `update` only stores the snapshot, `refresh` draws it.
 
-    What is written to `sys.stderr` meanwhile appears above it. On leaving it is wiped away.
+    Lines written to `sys.stderr` meanwhile appear above it. It disappears on exit.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Dashboard:
         console: Console | None = None,
         hint: str,
     ) -> None:
-        # None, not False: NO_COLOR in the environment must still count.
+        # None, not False, so that rich still respects NO_COLOR.
         self._console = console or Console(stderr=True, no_color=no_color or None, highlight=False)
         self._run = run
         self._now = run.started_at
@@ -75,11 +75,11 @@ class Dashboard:
         self._frame.stop()
 
     def update(self, run: RunSnapshot) -> None:
-        """Take the newest snapshot, to be drawn at the next refresh."""
+        """Store the newest snapshot, which the next refresh draws."""
         self._run = run
 
     def refresh(self, now: float) -> None:
-        """Draw, at the terminal's present size."""
+        """Draw at the current size of the terminal."""
         self._now = now
         self._frame.refresh()
 
@@ -88,7 +88,7 @@ class Dashboard:
 
 
 def _urgency(story: StorySnapshot) -> tuple[int, float]:
-    """Order for a small terminal: running, then what finished last, then what comes next."""
+    """Order stories for a small terminal: running, then last finished, then next."""
     return _ORDER.get(story.status, 1), -(story.ended_at or 0.0)
 
 
@@ -108,16 +108,16 @@ def _head(run: RunSnapshot, now: float) -> RenderableType:
 def _bar(run: RunSnapshot, width: int) -> RenderableType:
     total = len(run.stories)
     finished = sum(1 for story in run.stories.values() if story.status.final)
-    told = f"{finished} of {total} finished"
+    progress = f"{finished} of {total} finished"
     grid = Table.grid(padding=(0, 2))
     bar = ProgressBar(
         total=max(1, total),
         completed=finished,
-        width=max(4, width - len(told) - 2),
+        width=max(4, width - len(progress) - 2),
         complete_style="green",
         finished_style="green",
     )
-    grid.add_row(bar, told)
+    grid.add_row(bar, progress)
     return grid
 
 
@@ -136,12 +136,12 @@ def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
     table.add_column(no_wrap=True, justify="right")
     table.add_column(no_wrap=True, ratio=1)
     for story in stories:
-        colour = COLORS[story.status]
+        color = COLORS[story.status]
         ran = elapsed(story, now)
         cells = [
-            _line(f"{SYMBOLS[story.status]} {story.id}", colour),
+            _line(f"{SYMBOLS[story.status]} {story.id}", color),
             *([_line(neutral(story.title))] if titled else []),
-            _line(label(story.status), colour),
+            _line(label(story.status), color),
             _line(attempt(story)),
             _line("" if ran is None else stopwatch(ran)),
             _line(_detail(story), "" if story.status is Status.RUNNING else "dim"),
@@ -151,10 +151,9 @@ def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
 
 
 def _detail(story: StorySnapshot) -> str:
-    told = doing(story)
     if story.status.final and story.status is not Status.DONE and story.reason:
         return neutral(story.reason)
-    return told
+    return doing(story)
 
 
 def _more(hidden: Sequence[StorySnapshot]) -> str:

@@ -1,4 +1,4 @@
-"""Past runs for people and as JSON: a row for each, and below them what they come to together."""
+"""Past runs as text and as JSON: one row per run, and their totals below."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _SPENT = (Column(title="TOKENS", right=True), Column(title="COST", right=True))
 
 
 def runs_document(runs: Sequence[PastRun], total: Summary) -> dict[str, Any]:
-    """Give runs and their summary as JSON values."""
+    """Return runs and their totals as JSON values."""
     rows = [
         {
             "run_id": run.id,
@@ -35,7 +35,7 @@ def runs_document(runs: Sequence[PastRun], total: Summary) -> dict[str, Any]:
 
 
 def story_document(story_id: str, parts: Sequence[PastStory], total: Summary) -> dict[str, Any]:
-    """Give one story's part of several runs and their summary as JSON values."""
+    """Return one story's part of several runs and their totals as JSON values."""
     rows = [
         {
             "run_id": part.run_id,
@@ -51,7 +51,7 @@ def story_document(story_id: str, parts: Sequence[PastStory], total: Summary) ->
 
 
 def runs_text(runs: Sequence[PastRun], total: Summary, *, left_out: int, look: Look) -> str:
-    """Give runs for people, newest first."""
+    """Return runs as text, newest first."""
     columns = [
         *_FIRST,
         Column(title="SUCCESS", right=True),
@@ -62,9 +62,9 @@ def runs_text(runs: Sequence[PastRun], total: Summary, *, left_out: int, look: L
     rows = [
         [
             *_beginning(run.id, run.started_at, run.seconds),
-            Cell(text=_share(run.success_rate), colour=_mood(run.success_rate)),
+            Cell(text=_share(run.success_rate), color=_mood(run.success_rate)),
             *_spending(run),
-            Cell(text=neutral(_ending(run)), colour="yellow" if run.kills else "dim"),
+            Cell(text=neutral(_ending(run)), color="yellow" if run.kills else "dim"),
             Cell(text=_tally(run.counts)),
         ]
         for run in runs
@@ -73,7 +73,7 @@ def runs_text(runs: Sequence[PastRun], total: Summary, *, left_out: int, look: L
 
 
 def story_text(parts: Sequence[PastStory], total: Summary, *, left_out: int, look: Look) -> str:
-    """Give one story's part of several runs for people, newest first."""
+    """Return one story's part of several runs as text, newest first."""
     columns = [
         *_FIRST,
         Column(title="SESSIONS", right=True),
@@ -86,8 +86,8 @@ def story_text(parts: Sequence[PastStory], total: Summary, *, left_out: int, loo
             *_beginning(part.run_id, part.started_at, part.seconds),
             Cell(text=str(part.sessions)),
             *_spending(part),
-            Cell(text=neutral(part.kill_switch or ""), colour="yellow"),
-            Cell(text=neutral(part.verdict.replace("_", " ")), colour=_mood(part.verdict == Status.DONE)),
+            Cell(text=neutral(part.kill_switch or ""), color="yellow"),
+            Cell(text=neutral(part.verdict.replace("_", " ")), color=_mood(part.verdict == Status.DONE)),
         ]
         for part in parts
     ]
@@ -97,7 +97,7 @@ def story_text(parts: Sequence[PastStory], total: Summary, *, left_out: int, loo
 def _text(
     columns: Sequence[Column], rows: Sequence[Sequence[Cell]], total: Summary, *, left_out: int, look: Look
 ) -> str:
-    """Lay the table out, without what a narrow terminal has no room for, and add the summary."""
+    """Lay out the table, without columns that a narrow terminal has no room for, and add the totals."""
     narrow = look.width is not None and look.width < _WIDE_FROM
     kept = [place for place, column in enumerate(columns) if not (narrow and column.title in _WIDE_ONLY)]
     table = layout([columns[place] for place in kept], [[row[place] for place in kept] for row in rows], look)
@@ -130,7 +130,7 @@ def _summary_document(total: Summary) -> dict[str, Any]:
 
 def _beginning(run_id: str, started_at: float | None, seconds: float | None) -> list[Cell]:
     return [
-        Cell(text=neutral(run_id), colour="bold"),
+        Cell(text=neutral(run_id), color="bold"),
         Cell(text=_UNKNOWN if started_at is None else date_and_time(started_at)),
         Cell(text=_UNKNOWN if seconds is None else span(seconds)),
     ]
@@ -157,20 +157,20 @@ def _listed(kills: Mapping[str, int]) -> str:
 def _summary_lines(total: Summary, look: Look) -> list[str]:
     runs, stories = count(total.runs, "run"), count(total.started, "story", "stories")
     head = f"{runs}: {total.done} of {stories} done ({_share(total.success_rate)})"
-    told = []
+    facts = []
     if total.median_seconds is not None:
-        told.append(f"median time of a story {span(total.median_seconds)}")
+        facts.append(f"median time per story {span(total.median_seconds)}")
     if total.tokens is not None:
-        told.append(f"{_tokens(total.tokens)} tokens")
+        facts.append(f"{_tokens(total.tokens)} tokens")
     if total.cost_usd is not None:
-        told.append(_cost(total.cost_usd))
-    lines = look.wrapped(head, colour="bold")
-    lines += look.wrapped(" · ".join(told)) if told else []
+        facts.append(_cost(total.cost_usd))
+    lines = look.wrapped(head, color="bold")
+    lines += look.wrapped(" · ".join(facts)) if facts else []
     return lines + look.wrapped(f"kill-switches: {neutral(_listed(total.kills)) or 'none'}")
 
 
 def _older(left_out: int) -> list[str]:
-    return [f"{count(left_out, 'older run')} not shown; --limit shows more."] if left_out else []
+    return [f"{count(left_out, 'older run')} not shown; use --limit to show more."] if left_out else []
 
 
 def _share(rate: float | None) -> str:
@@ -186,5 +186,5 @@ def _cost(number: float | None) -> str:
 
 
 def _mood(rate: float | None) -> str:
-    """Colour what went wholly well or wholly wrong."""
+    """Return the color of a complete success or a complete failure."""
     return {1.0: "green", 0.0: "red"}.get(-1.0 if rate is None else float(rate), "")

@@ -1,6 +1,6 @@
-"""A run told line by line, where no dashboard can be drawn: one event, at most one line.
+"""A run as lines of text, for output without a dashboard: at most one line per event.
 
-Whatever an agent or a file name brought along is made harmless.
+Control characters from agents or file names are removed.
 """
 
 from functools import lru_cache
@@ -18,13 +18,13 @@ _SHORT = 10
 
 
 def line_for(event: ev.Event, run: RunSnapshot) -> str | None:
-    """Tell an event, or None when it is not worth a line. `run` is the snapshot after it."""
-    text = _told(event, run)
+    """Return the line for an event, or None if it is not worth one. `run` is the snapshot after it."""
+    text = _message(event, run)
     if text is None:
         return None
     story = ev.story_of(event.body)
-    who = "" if story is None else f"{story}{' ' * (_column(run) - cells(story))}  "
-    return f"{clock(event.at)} {who}{neutral(text)}"
+    prefix = "" if story is None else f"{story}{' ' * (_column(run) - cells(story))}  "
+    return f"{clock(event.at)} {prefix}{neutral(text)}"
 
 
 def _column(run: RunSnapshot) -> int:
@@ -36,26 +36,26 @@ def _widest(names: tuple[StoryId, ...]) -> int:
     return min(_WIDEST_ID, max(map(cells, names), default=0))
 
 
-def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR0911, PLR0912  one arm an event
+def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR0911, PLR0912  one arm per event
     body = event.body
     match body:
         case ev.RunStarted():
             stories = count(len(body.stories), "story", "stories")
-            return f"run {run.run_id} started: {stories}, at most {body.max_stories} at once"
+            return f"run {run.run_id} started: {stories}, up to {body.max_stories} in parallel"
         case ev.RunResumed():
-            return f"run {run.run_id} goes on: {tally(run)}"
+            return f"run {run.run_id} resumed: {tally(run)}"
         case ev.RunEnded():
             return f"run {run.run_id} ended: {tally(run)} in {span(event.at - run.started_at)}"
         case ev.AdmissionEnded():
-            return f"nothing new starts: {body.name}: {body.detail}"
+            return f"no new stories will start: {body.name}: {body.detail}"
         case ev.WindowChanged():
             return window(body.window, run.max_stories, body.tier, body.reason)
         case ev.StoryStarted():
             return f"started: {run.stories[body.story_id].title}"
         case ev.WorkspaceOpened():
-            return f"works on {body.branch}, from {body.base[:_SHORT]}"
+            return f"branch {body.branch} from {body.base[:_SHORT]}"
         case ev.WorkspaceClosed():
-            return None if body.removed else f"its worktree is kept: {body.reason}"
+            return None if body.removed else f"worktree kept: {body.reason}"
         case ev.SessionStarted():
             number = _number(run, body.story_id, body.session_id)
             return f"session {number} started ({body.step_name}, attempt {body.attempt})"
@@ -66,7 +66,7 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
         case ev.AttemptFailed():
             return f"attempt {body.attempt} of {ATTEMPTS} failed: {body.reason}"
         case ev.SpiralSeen() | ev.StallSeen() | ev.SelectionMade() | ev.LoopEnded():
-            return _looped(body)
+            return _loop(body)
         case ev.StoryFinished():
             return f"{label(Status(body.verdict))}: {body.reason}" + (
                 f"; next: {body.next}" if body.next else ""
@@ -80,7 +80,7 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
         case ev.DecisionAnswered():
             return f"decided by {body.by}: {body.letter}"
         case ev.StoryRequeued():
-            return "goes on"
+            return "continues"
         case ev.Remembered():
             return f"{body.topic}: {body.text}"
         case ae.AgentPaused() | ae.AgentRefused():
@@ -100,7 +100,7 @@ def _told(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR09
 
 def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
     if isinstance(body, ev.PlaceFound):
-        return body.correction or f"stands at step {body.step_number} ({body.step_name})"
+        return body.correction or f"at step {body.step_number} ({body.step_name})"
     how = "skipped" if body.skipped else "finished"
     return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
 
@@ -108,22 +108,22 @@ def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
 def _agent(body: ae.AgentPaused | ae.AgentRefused) -> str:
     match body:
         case ae.AgentRefused():
-            return f"{body.agent} cannot go on: {body.reason}"
+            return f"{body.agent} cannot continue: {body.reason}"
         case ae.AgentPaused(fresh=True):
-            return f"{body.agent} begins a new conversation: {body.reason}"
+            return f"{body.agent} starts a new conversation: {body.reason}"
         case ae.AgentPaused():
-            who = f"all sessions of {body.agent} wait" if body.everyone else f"waits for {body.agent}"
-            return f"{who} until {clock(body.until)}, which costs no attempt: {body.reason}"
+            waits = f"all sessions of {body.agent} wait" if body.everyone else f"waits for {body.agent}"
+            return f"{waits} until {clock(body.until)} (does not count as an attempt): {body.reason}"
         case _:
             assert_never(body)
 
 
-def _looped(body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded) -> str:
+def _loop(body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded) -> str:
     match body:
         case ev.SpiralSeen():
-            return f"goes round in circles: {body.reason}" + ("; begins anew" if body.retries else "")
+            return f"repeats itself: {body.reason}" + ("; starts over" if body.retries else "")
         case ev.StallSeen():
-            return f"no sign of life for {span(body.seconds)}; ended after as long again"
+            return f"no activity for {span(body.seconds)}; the session is stopped after as long again"
         case ev.SelectionMade():
             because = f": {body.rationale}" if body.rationale else ""
             return f"next: {body.mode or 'nothing'}, confidence {body.confidence:.2f}{because}"
@@ -136,12 +136,16 @@ def _looped(body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded
 def _session_ended(run: RunSnapshot, body: ev.SessionEnded) -> str:
     number = _number(run, body.story_id, body.session_id)
     session = _session(run, body.story_id, body.session_id)
-    after = f" after {span(session.ended_at - session.started_at)}" if session and session.ended_at else ""
+    took = span(session.ended_at - session.started_at) if session and session.ended_at else ""
     outcome = Outcome(body.outcome)
     if outcome is Outcome.OK:
-        return f"session {number} ended well{after}"
+        return f"session {number} succeeded" + (f" in {took}" if took else "")
     detail = body.detail or ("" if body.exit_code is None else f"exit code {body.exit_code}")
-    return f"session {number} {outcome.value}{after}" + (f": {detail}" if detail else "")
+    return (
+        f"session {number} {outcome.value}"
+        + (f" after {took}" if took else "")
+        + (f": {detail}" if detail else "")
+    )
 
 
 def _session(run: RunSnapshot, story_id: StoryId, session_id: str) -> SessionRecord | None:

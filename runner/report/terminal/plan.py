@@ -1,4 +1,4 @@
-"""What would run, in which order and why: a plan for people, and as JSON."""
+"""What would run, in which order and why: a plan as text, and as JSON."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ _TITLES_FROM = 100
 class PlanRow(Struct, frozen=True, kw_only=True):
     """One story of a plan. `reason` says why it starts when it does; `base` what it starts from.
 
-    `critical` tells that it is on the longest chain, which takes `minutes_to_the_end` from its start;
-    minutes are None where nothing is known of them.
+    `critical`: it is on the longest chain, which takes `minutes_to_the_end` from its start. Minutes are
+    None when unknown.
     """
 
     position: int
@@ -40,7 +40,7 @@ class PlanRow(Struct, frozen=True, kw_only=True):
 class PlanView(Struct, frozen=True, kw_only=True):
     """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
 
-    `disjoint` tells whether the claims were proven to share no path; None is not known, or no question.
+    `disjoint`: the claims were proven to share no path; None when unknown or when it does not matter.
     """
 
     base: str
@@ -57,22 +57,22 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
-    """Give the plan as JSON values."""
+    """Return the plan as JSON values."""
     document = {**structs.asdict(plan), "stories": [structs.asdict(row) for row in plan.rows]}
     del document["rows"]
     return document
 
 
 def plan_text(plan: PlanView, *, look: Look) -> str:
-    """Give the plan for people."""
+    """Return the plan as text."""
     if not plan.rows:
         return "nothing to do\n"
     waves = max(row.wave for row in plan.rows)
     stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
-    lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", colour="bold")
-    lines += look.wrapped(_machine(plan), colour="dim")
+    lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", color="bold")
+    lines += look.wrapped(_machine(plan), color="dim")
     if plan.disjoint or plan.fence:
-        lines += look.wrapped(_claims(plan), colour="dim")
+        lines += look.wrapped(_claims(plan), color="dim")
     titled = look.width is not None and look.width >= _TITLES_FROM
     columns = [
         Column(title="#", right=True),
@@ -90,8 +90,8 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
 
 
 def _machine(plan: PlanView) -> str:
-    bears = window(plan.window, plan.max_stories, plan.tier, plan.tier_reason)
-    return f"{bears} · isolation {plan.isolation}, enforcement {plan.enforcement}"
+    slots = window(plan.window, plan.max_stories, plan.tier, plan.tier_reason)
+    return f"{slots} · isolation {plan.isolation}, enforcement {plan.enforcement}"
 
 
 def _claims(plan: PlanView) -> str:
@@ -102,23 +102,23 @@ def _claims(plan: PlanView) -> str:
 def _row(row: PlanRow, *, titled: bool) -> list[Cell]:
     starts = f"after {', '.join(row.waits_for)}" if row.waits_for else "at once"
     return [
-        Cell(text=str(row.position), colour="dim"),
+        Cell(text=str(row.position), color="dim"),
         Cell(text=str(row.wave)),
-        Cell(text=row.id, colour="bold"),
+        Cell(text=row.id, color="bold"),
         *([Cell(text=neutral(row.title))] if titled else []),
         Cell(text=neutral(row.agent)),
-        Cell(text=neutral(row.reason) or starts, colour="" if row.waits_for else "green"),
+        Cell(text=neutral(row.reason) or starts, color="" if row.waits_for else "green"),
     ]
 
 
 def _details(row: PlanRow, look: Look) -> list[str]:
-    told = []
+    details = []
     if row.critical:
         left = row.minutes_to_the_end
-        told.append("on the critical path" + ("" if left is None else f": {span(left * 60)} to its end"))
+        details.append("on the critical path" + ("" if left is None else f": {span(left * 60)} to the end"))
     if row.branch:
-        told.append(f"branch {row.branch}" + (f" from {neutral(row.base)}" if row.base else ""))
+        details.append(f"branch {row.branch}" + (f" from {neutral(row.base)}" if row.base else ""))
     if row.claim:
-        told.append(f"owns {' '.join(neutral(glob) for glob in row.claim)}")
-    told += [f"verify {neutral(command)}" for command in row.verify]
-    return [line for text in told for line in look.wrapped(text, _INDENT, "dim")]
+        details.append(f"owns {' '.join(neutral(glob) for glob in row.claim)}")
+    details += [f"verify {neutral(command)}" for command in row.verify]
+    return [line for text in details for line in look.wrapped(text, _INDENT, "dim")]

@@ -1,7 +1,7 @@
-"""Aligned columns and colours for people, without a terminal library: `status` must feel instant.
+"""Aligned columns and colors without a terminal library, so that `status` starts fast.
 
-Plain output has no colours and cuts nothing; on a terminal no line is wider
-than the terminal, but for a path.
+Plain output has no colors and truncates nothing; on a terminal no line is wider than the terminal,
+except for a path.
 """
 
 import os
@@ -19,36 +19,36 @@ _NARROWEST = 40
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """How output may look: its width in cells (None: unlimited), and whether it is a terminal's."""
+    """How output may look: its width in cells (None: unlimited), its colors and its status marks."""
 
     width: int | None = None
-    colour: bool = False
+    color: bool = False
     marks: bool = False
 
-    def paint(self, text: str, colour: str) -> str:
-        """Colour harmless text, where colours are wanted."""
-        if not (self.colour and colour and text):
+    def paint(self, text: str, color: str) -> str:
+        """Color text that has no control characters, if colors are enabled."""
+        if not (self.color and color and text):
             return text
-        return f"\x1b[{_SGR[colour]}m{text}\x1b[0m"
+        return f"\x1b[{_SGR[color]}m{text}\x1b[0m"
 
-    def wrapped(self, text: str, indent: int = 0, colour: str = "") -> list[str]:
-        """Break harmless text into lines that fit, each painted; a path stays whole, to be copied."""
+    def wrapped(self, text: str, indent: int = 0, color: str = "") -> list[str]:
+        """Wrap text into colored lines that fit; a path stays in one piece so that it can be copied."""
         space = " " * indent
         if self.width is None:
-            return [space + self.paint(text, colour)]
+            return [space + self.paint(text, color)]
         lines = wrap(text, max(_NARROWEST, self.width) - indent)
-        return [space + self.paint(line, colour) for line in lines]
+        return [space + self.paint(line, color) for line in lines]
 
 
 PLAIN = Look()
 
 
 def look_for(stream: TextIO, *, no_color: bool = False, environ: Mapping[str, str] = os.environ) -> Look:
-    """Tell how output to `stream` may look."""
+    """Return how output to `stream` may look."""
     if not stream.isatty():
         return PLAIN
     plain = no_color or environ.get("NO_COLOR") or environ.get("TERM") == "dumb"
-    return Look(width=shutil.get_terminal_size().columns, colour=not plain, marks=True)
+    return Look(width=shutil.get_terminal_size().columns, color=not plain, marks=True)
 
 
 class Column(Struct, frozen=True, kw_only=True):
@@ -60,15 +60,15 @@ class Column(Struct, frozen=True, kw_only=True):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """Harmless text, and its colour."""
+    """Text without control characters, and its color."""
 
     text: str
-    colour: str = ""
+    color: str = ""
 
 
 def layout(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], look: Look) -> list[str]:
-    """Align rows under their columns; the first line holds the titles. The last column takes what is left."""
-    titles = [Cell(text=column.title, colour="dim") for column in columns]
+    """Align rows under their columns; the first line holds the titles. The last column takes the rest."""
+    titles = [Cell(text=column.title, color="dim") for column in columns]
     table = [titles, *rows]
     widths = []
     for number, column in enumerate(columns):
@@ -86,6 +86,6 @@ def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int],
     for column, cell, width in zip(columns, row, widths, strict=True):
         text = shorten(cell.text, width)
         space = " " * (width - cells(text))
-        painted = look.paint(text, cell.colour)
+        painted = look.paint(text, cell.color)
         parts.append(space + painted if column.right else painted + space)
     return _GAP.join(parts).rstrip()

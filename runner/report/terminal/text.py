@@ -1,7 +1,7 @@
-"""A run for people: the status table, and the report at its end.
+"""A run as text: the status table, and the report at its end.
 
-Each story has a row, then, where they matter, its reason and the next command to type. Whatever
-agents wrote into reasons and notes is made harmless first.
+Each story has a row and, where it helps, the reason and the next command to type. Control characters
+in reasons and notes are removed.
 """
 
 from runner.core.model import RunSnapshot, Status, StorySnapshot
@@ -18,7 +18,7 @@ _FEW = 5
 
 
 def report(run: RunSnapshot, *, look: Look) -> str:
-    """Give the report of a run that has come to its end."""
+    """Return the report of a run that has ended."""
     ended = run.started_at if run.ended_at is None else run.ended_at
     lines = _stories(run, look, now=ended)
     lines += ["", look.paint(f"{tally(run)} in {span(ended - run.started_at)}", "bold")]
@@ -26,7 +26,7 @@ def report(run: RunSnapshot, *, look: Look) -> str:
 
 
 def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
-    """Give the state of a run; without a living coordinator it is no longer running."""
+    """Return the state of a run; `alive`: its coordinator is still running."""
     shown = settled(run, alive=alive and not run.ended)
     until = now if shown.ended_at is None else shown.ended_at
     if shown.ended:
@@ -36,38 +36,38 @@ def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
     else:
         state = "interrupted"
     head = f"run {shown.run_id} · {state} · {tally(shown)}"
-    lines = look.wrapped(head, colour="bold")
+    lines = look.wrapped(head, color="bold")
     if alive and not shown.ended:
         lines += look.wrapped(
             f"{count(shown.count(Status.RUNNING), 'story', 'stories')} running · {machine(shown)}",
-            colour="dim",
+            color="dim",
         )
-    urgent = _needs_a_person(shown, look)
+    urgent = _needs_attention(shown, look)
     lines += [*(["", *urgent] if urgent else []), "", *_stories(shown, look, now=now)]
     tail = _ending(shown, look)
     if not shown.ended and not alive:
-        tail.append(f"hint: `autopilot-multi resume {shown.run_id}` goes on with it.")
+        tail.append(f"hint: continue with `autopilot-multi resume {shown.run_id}`.")
     return "\n".join([*lines, *(["", *tail] if tail else [])]) + "\n"
 
 
-def _needs_a_person(run: RunSnapshot, look: Look) -> list[str]:
-    """Give what a person should see first: open questions, blockers, and what was retried before them."""
+def _needs_attention(run: RunSnapshot, look: Look) -> list[str]:
+    """Return what comes first: open decisions, blockers, and the retries before them."""
     lines = []
     for story in run.open_decisions:
         title = neutral(str(story.decision.question.get("title", ""))) if story.decision else ""
         lines += look.wrapped(
-            f"decision: {story.id}: {title} (autopilot-multi decide {story.id})", colour="yellow"
+            f"decision: {story.id}: {title} (autopilot-multi decide {story.id})", color="yellow"
         )
     for story in run.stories.values():
         if story.status is Status.FAILED:
-            told = [memory for memory in story.memories if memory.topic in {"blocker", "retry"}]
-            for memory in sorted(told, key=lambda memory: memory.topic):
-                lines += look.wrapped(f"{memory.topic}: {story.id}: {neutral(memory.text)}", colour="yellow")
+            relevant = [memory for memory in story.memories if memory.topic in {"blocker", "retry"}]
+            for memory in sorted(relevant, key=lambda memory: memory.topic):
+                lines += look.wrapped(f"{memory.topic}: {story.id}: {neutral(memory.text)}", color="yellow")
     return lines
 
 
 def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
-    """Give the table of stories, each with the lines that explain it."""
+    """Return the table of stories, each followed by the lines that explain it."""
     titled = look.width is not None and look.width >= _TITLES_FROM
     columns = [
         Column(title="STORY", limit=28),
@@ -87,16 +87,16 @@ def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
 
 
 def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
-    colour = COLORS[story.status]
+    color = COLORS[story.status]
     mark = f"{SYMBOLS[story.status]} " if look.marks else ""
     ran = elapsed(story, now)
     return [
-        Cell(text=mark + story.id, colour=colour),
+        Cell(text=mark + story.id, color=color),
         *([Cell(text=neutral(story.title))] if titled else []),
-        Cell(text=label(story.status), colour=colour),
+        Cell(text=label(story.status), color=color),
         Cell(text=attempt(story)),
         Cell(text="" if ran is None else span(ran)),
-        Cell(text=doing(story), colour="dim" if story.status is Status.WAITING else ""),
+        Cell(text=doing(story), color="dim" if story.status is Status.WAITING else ""),
     ]
 
 
@@ -112,11 +112,11 @@ def _explained(story: StorySnapshot, look: Look, *, brief: bool) -> list[str]:
 
 
 def _ending(run: RunSnapshot, look: Look) -> list[str]:
-    """Give what is told once, after the table."""
+    """Return what follows the table."""
     lines = []
     if run.kill_switch:
         switch = run.kill_switch
-        lines += look.wrapped(f"ended by {switch.name}: {neutral(switch.detail)}", colour="yellow")
+        lines += look.wrapped(f"ended by {switch.name}: {neutral(switch.detail)}", color="yellow")
         lines += look.wrapped(f"hint: {neutral(switch.hint)}") if switch.hint else []
     done = [story for story in run.stories.values() if story.status is Status.DONE and story.next]
     if len(done) > _FEW:
@@ -124,10 +124,10 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
     for story in run.stories.values():
         if story.status.final and story.workspace and run.isolation != SHARED:
             lines.append(f"kept: {neutral(story.workspace)} ({story.id})")
-    told: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for note in run.notes:
-        told.setdefault(note.message, []).append(note.story_id or "")
-    for message, about in told.items():
+        notes.setdefault(note.message, []).append(note.story_id or "")
+    for message, about in notes.items():
         names = ", ".join(dict.fromkeys(name for name in about if name))
         lines += look.wrapped(f"note: {names + ': ' if names else ''}{neutral(message)}")
     return lines

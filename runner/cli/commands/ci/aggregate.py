@@ -180,11 +180,11 @@ def _text(rows: "Sequence[Row]", look: "Look") -> str:
     lines: list[str] = []
     for row in readable:
         for text in row.all_blockers():
-            lines += look.wrapped(neutral(f"blocker: {row.story}: {text}"), colour="red")
+            lines += look.wrapped(neutral(f"blocker: {row.story}: {text}"), color="red")
     for row in readable:
         for entry in row.all_retries():
             tried = f"attempt {entry.attempt} at step {entry.step} failed: {entry.reason}"
-            lines += look.wrapped(neutral(f"retry: {row.story}: {tried}"), colour="yellow")
+            lines += look.wrapped(neutral(f"retry: {row.story}: {tried}"), color="yellow")
     if readable:
         titles = ("STORY", "DIALECT", "FLOW", "STEP", "STATUS", "RETRIES", "FILE")
         columns = [Column(title=title, limit=None if title == "FILE" else 28) for title in titles]

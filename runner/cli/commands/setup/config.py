@@ -42,8 +42,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         table = [
             [
                 Cell(text=key),
-                Cell(text=neutral(_shown(value)), colour="dim" if origin == "default" else "bold"),
-                Cell(text=neutral(origin), colour="dim" if origin == "default" else ""),
+                Cell(text=neutral(_shown(value)), color="dim" if origin == "default" else "bold"),
+                Cell(text=neutral(origin), color="dim" if origin == "default" else ""),
             ]
             for key, value, origin in rows
         ]

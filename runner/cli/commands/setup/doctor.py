@@ -48,8 +48,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 def _lines(finding: "Check", look: "Look") -> list[str]:
     from runner.core.text.screen import neutral
 
-    colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
-    level = look.paint(finding.level, colour) + " " * (_LEVEL_WIDTH - len(finding.level))
+    color = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
+    level = look.paint(finding.level, color) + " " * (_LEVEL_WIDTH - len(finding.level))
     name = finding.name.ljust(_INDENT - _LEVEL_WIDTH)
     first, *rest = look.wrapped(neutral(finding.detail), _INDENT) or [" " * _INDENT]
     hint = look.wrapped(f"hint: {neutral(finding.hint)}", _INDENT) if finding.hint else []

@@ -82,9 +82,9 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
         return 0
     rows = [
         [
-            Cell(text=neutral(one.name), colour="bold"),
-            Cell(text=_counts(one) if one.flows else "invalid", colour="" if one.flows else "red"),
-            Cell(text=neutral(_note(one)), colour="dim"),
+            Cell(text=neutral(one.name), color="bold"),
+            Cell(text=_counts(one) if one.flows else "invalid", color="" if one.flows else "red"),
+            Cell(text=neutral(_note(one)), color="dim"),
         ]
         for one in listed
     ]
@@ -144,9 +144,9 @@ def _table(flow: "Flow", look: "Look") -> list[str]:
     rows = [
         [
             Cell(text=step.number),
-            Cell(text=neutral(step.name), colour="bold"),
-            Cell(text=_marks(step.kind, optional=step.optional, tracker=step.tracker), colour="dim"),
-            Cell(text=neutral(", ".join(step.artifacts)) or "—", colour="dim"),
+            Cell(text=neutral(step.name), color="bold"),
+            Cell(text=_marks(step.kind, optional=step.optional, tracker=step.tracker), color="dim"),
+            Cell(text=neutral(", ".join(step.artifacts)) or "—", color="dim"),
         ]
         for step in flow.steps
     ]
