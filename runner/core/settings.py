@@ -407,7 +407,7 @@ class Settings:
         str,
         Setting(
             help="a shell command that runs for each question, with the question on standard input",
-            details="See [notifications](../how-to/answer-decisions.md#be-told).",
+            details="See [notifications](../how-to/answer-decisions.md#get-notified).",
             example="mail -s question you@example.org",
         ),
     ] = ""
