@@ -35,7 +35,7 @@ def rows(heading: str) -> dict[str, list[str]]:
     return {name.strip("| "): rest for name, *rest in cells if name.strip("| ") in KNOWN}
 
 
-@pytest.mark.parametrize("heading", ["What was tried", "Starting", "What they may do", "What they tell"])
+@pytest.mark.parametrize("heading", ["Tested versions", "Starting", "Permissions", "What they report"])
 def test_every_agent_has_its_row(heading: str) -> None:
     """None is left out of a table."""
     assert list(rows(heading)) == list(KNOWN)
@@ -44,7 +44,7 @@ def test_every_agent_has_its_row(heading: str) -> None:
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_version_is_the_one_that_the_tests_install(name: str) -> None:
     """The page names no version that nobody has tried."""
-    assert VERSIONS[name].endswith(rows("What was tried")[name][0])
+    assert VERSIONS[name].endswith(rows("Tested versions")[name][0])
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -66,7 +66,7 @@ def test_starts_and_resumes_as_the_page_says(name: str) -> None:
 @pytest.mark.parametrize("name", KNOWN)
 def test_permissions_are_as_the_page_says(name: str) -> None:
     """What is quoted stands among the arguments, each for its own permission."""
-    for cell, permission in zip(rows("What they may do")[name][:2], Permissions, strict=True):
+    for cell, permission in zip(rows("Permissions")[name][:2], Permissions, strict=True):
         argv = KNOWN[name](AgentSettings(permissions=permission)).launch(job()).argv
         assert set(re.findall(r"`([\w-]+)`", cell)) <= set(argv)
 
@@ -75,8 +75,8 @@ def test_permissions_are_as_the_page_says(name: str) -> None:
 def test_what_an_agent_tells_is_as_the_page_says(name: str) -> None:
     """How its figures add up, and how long it may be silent."""
     traits = KNOWN[name](AgentSettings()).traits
-    *_, counted, silent = rows("What they tell")[name]
+    *_, counted, silent = rows("What they report")[name]
     assert traits.whole_thread is ("subtracted" in counted)
     assert traits.sums is ("added" in counted)
     assert (f"{traits.quiet_seconds:.0f} s" if traits.quiet_seconds else "") == silent.strip("| ")
-    assert traits.own_sandbox is ("with `edit`" in rows("What they may do")[name][2])
+    assert traits.own_sandbox is ("with `edit`" in rows("Permissions")[name][2])
