@@ -118,13 +118,12 @@ def _held(holder: Holder | None) -> IsolationError:
     hint = "`autopilot-multi status` shows what it does, `autopilot-multi stop` ends it"
     if holder is None:
         return LeaseHeldError(
-            "another autopilot-multi coordinates this repository (holder unknown: its lease file"
-            " cannot be read)",
+            "another run is active in this repository (which one is unknown: its lease file cannot be read)",
             hint=hint,
         )
     since = datetime.fromtimestamp(holder.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return LeaseHeldError(
-        f"run {holder.run_id} (pid {holder.pid} on {holder.host}) coordinates this repository since {since}",
+        f"another run {holder.run_id} (pid {holder.pid} on {holder.host}) has been active here since {since}",
         hint=hint,
     )
 

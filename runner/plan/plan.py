@@ -29,7 +29,7 @@ from runner.plan.shared_tree import require_shareable
 from runner.plan.stories.sources import load_stories
 from runner.records.history import Earlier, Finished, earlier, unfinished_of_newest
 from runner.records.journal import Journal
-from runner.records.shards import Shard, load_shards, told_by, unfinished_in
+from runner.records.shards import Shard, load_shards, results_in, unfinished_in
 from runner.report.terminal.plan import PlanRow, PlanView
 
 AUTO = "auto"
@@ -131,7 +131,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     told: dict[StoryId, StoryFinished] = {}
     if request.shard_in is not None:
         others = [story for story in order if story.id not in only and story.id not in finished]
-        told = told_by(shards, others, base=base, go_on=not only)
+        told = results_in(shards, others, base=base, rerun_unfinished=not only)
     return Backlog(
         repository=repository,
         loaded=loaded,

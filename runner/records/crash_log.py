@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_crash_log(error: BaseException, folder: Path | None = None) -> Path:
-    """Write the traceback to a new file, in `folder` or among the temporary files, and give its path."""
+    """Write the traceback to a new file, in `folder` or among the temporary files, and return its path."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(

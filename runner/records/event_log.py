@@ -149,7 +149,7 @@ class EventLog:
         """Wait until some transaction, this caller's or another's, has settled the request."""
         self._waiting.append(request)
         try:
-            # Whoever held the lock before may have settled this request along with its own.
+            # The task that held the lock before may have settled this request along with its own.
             async with self._lock:
                 while not request.settled:
                     await self._write_next()
@@ -174,7 +174,7 @@ class EventLog:
             self._deferred[:0] = deferred
             self._waiting[:0] = [request for request in requests if not request.abandoned]
             raise
-        # No checkpoint from here on: nobody can see a request recorded and its events unpublished.
+        # No checkpoint from here on: no task can see a request recorded while its events are unpublished.
         for request in requests:
             request.recorded = True
         for event in [event for request in requests for event in request.events]:

@@ -1,4 +1,4 @@
-"""What earlier runs in this repository have already brought to its end, and how long that took."""
+"""What earlier runs in this repository have already finished, and how long that took."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -26,10 +26,10 @@ class Finished(Struct, frozen=True, kw_only=True):
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """What earlier runs say of a story's flow, besides its state file.
+    """What earlier runs left of a story's flow, besides its state file.
 
-    `failures` counts by step in how many runs after another, up to the newest, it failed; `reason` is the
-    newest of them. `skipped` are the steps that a person chose to leave out.
+    `failures` counts by step in how many consecutive runs, up to the newest, it failed; `reason` is the
+    newest failure. `skipped` are the steps that the user chose to leave out.
     """
 
     failures: Mapping[str, int] = field(default_factory=dict)
@@ -38,14 +38,14 @@ class Past(Struct, frozen=True, kw_only=True):
 
 
 class Earlier(Struct, frozen=True, kw_only=True):
-    """What earlier runs tell of a backlog: what they finished, and how many minutes each story took them."""
+    """What earlier runs left of a backlog: what they finished, and how many minutes each story took."""
 
     finished: Mapping[StoryId, Finished] = field(default_factory=dict)
     minutes: Mapping[StoryId, Sequence[float]] = field(default_factory=dict)
 
 
 def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
-    """Name the stories whose same text was done in an earlier run, and what stories of these names took.
+    """Return which stories an earlier run finished, word for word the same, and how long they took.
 
     The newest run counts; once it is found for every story, older ones are not read.
     """
@@ -58,7 +58,7 @@ def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
             break
         run = fold(run_id, journal.events(run_id))
         for story in run.stories.values():
-            # One without sessions was done already: that run only took notice of an older one.
+            # One without sessions was done before: that run only repeated the result of an older one.
             if story.id not in wanted or story.status is not Status.DONE or not story.sessions:
                 continue
             if (took := _minutes(story)) > 0:
@@ -79,7 +79,7 @@ def _minutes(story: StorySnapshot) -> float:
 
 
 def past_of(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Past]:
-    """Tell what earlier runs left behind for stories that follow a flow; others have no such past."""
+    """Return what earlier runs left for stories that follow a flow; others have no such past."""
     wanted = {story.id for story in stories if story.flow != QUICK.name}
     found: dict[StoryId, Past] = {}
     broken: set[tuple[StoryId, str]] = set()
@@ -101,7 +101,7 @@ def past_of(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Past]:
 
 
 def unfinished_of_newest(journal: Journal) -> tuple[StoryId, ...]:
-    """Name the stories of the newest run that failed, and those that were skipped because of them."""
+    """Return the stories of the newest run that failed, and those that were skipped because of them."""
     run_id = journal.newest_run()
     run = fold(run_id, journal.events(run_id))
     wanted = {Status.FAILED, Status.SKIPPED}

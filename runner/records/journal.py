@@ -45,7 +45,7 @@ class Request(Struct, frozen=True, kw_only=True):
 class Journal:
     """An open journal. Calls may come from any thread; each is one transaction.
 
-    `notes` tells what a person should know about its opening.
+    `notes` is what the user should know about its opening.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, notes: Sequence[str] = ()) -> None:
@@ -69,7 +69,7 @@ class Journal:
 
     @classmethod
     def open_readonly(cls, path: Path) -> Self:
-        """Open to look, also while the coordinator writes; changes nothing when nobody does."""
+        """Open for reading, also while the coordinator writes; changes nothing if it does not."""
         require_journal(path)
         state = quiet_state(path)
         journal = cls(path, connect_readonly(path))
@@ -77,7 +77,7 @@ class Journal:
         return journal
 
     def append(self, events: Sequence[Event]) -> None:
-        """Make events durable, all or none. What is only for the eye is left out."""
+        """Make events durable, all or none. What is only shown is left out."""
         rows = [_row(event) for event in events if not isinstance(event.body, OutputSeen)]
         if rows:
             with self._transaction() as connection:
@@ -86,11 +86,11 @@ class Journal:
                 )
 
     def events(self, run_id: RunId) -> list[Event]:
-        """Give a run's events, oldest first."""
+        """Return a run's events, oldest first."""
         return self.events_after(run_id, 0)[0]
 
     def events_after(self, run_id: RunId, seq: int) -> tuple[list[Event], int]:
-        """Give a run's events after a place in the journal, and the place to ask from next."""
+        """Return a run's events after a position in the journal, and the position to continue from."""
         rows = self._select(
             "SELECT seq, at, kind, data FROM events WHERE run_id = ? AND seq > ? ORDER BY seq", run_id, seq
         )
@@ -103,24 +103,24 @@ class Journal:
         return [RunId(row[0]) for row in rows]
 
     def newest_run(self) -> RunId:
-        """Give the run that started last."""
+        """Return the run that started last."""
         runs = self.runs()
         if not runs:
-            raise NotFoundError("there is no run yet in this repository", hint=NO_RUN_HINT)
+            raise NotFoundError("this repository has no runs yet", hint=NO_RUN_HINT)
         return runs[0]
 
     def find_run(self, prefix: str) -> RunId:
-        """Give the one run whose id begins with `prefix`."""
+        """Return the one run whose id begins with `prefix`."""
         runs = self.runs()
         found = [run for run in runs if run == prefix] or [run for run in runs if run.startswith(prefix)]
         if len(found) == 1:
             return found[0]
         if not runs:
-            raise NotFoundError(f"there is no run '{prefix}', nor any other", hint=NO_RUN_HINT)
+            raise NotFoundError(f"no run '{prefix}': this repository has no runs yet", hint=NO_RUN_HINT)
         if not found:
-            raise NotFoundError(f"there is no run '{prefix}'", hint=f"runs: {_some(runs)}.")
+            raise NotFoundError(f"no run begins with '{prefix}'", hint=f"runs: {_some(runs)}.")
         raise NotFoundError(
-            f"'{prefix}' is the beginning of {len(found)} runs", hint=f"write more of one of: {_some(found)}."
+            f"{len(found)} runs begin with '{prefix}'", hint=f"write more of one of: {_some(found)}."
         )
 
     def add_request(
@@ -138,7 +138,7 @@ class Journal:
             )
 
     def requests_after(self, run_id: RunId, request_id: int = 0) -> list[Request]:
-        """Give what was asked of a run's coordinator after a request, oldest first."""
+        """Return what was asked of a run's coordinator after a request, oldest first."""
         rows = self._select(
             "SELECT id, at, kind, story_id, data FROM requests WHERE run_id = ? AND id > ? ORDER BY id",
             run_id,
@@ -150,7 +150,7 @@ class Journal:
         ]
 
     def close(self) -> None:
-        """Let go of the file; the last writer to leave folds the write-ahead log into it."""
+        """Close the file; the last writer to do so merges the write-ahead log into it."""
         with self._lock:
             self._connection.close()
 
@@ -184,13 +184,13 @@ class Journal:
             try:
                 return self._connection.execute(query, values).fetchall()
             except sqlite3.Error as error:
-                # A writer that came this very moment makes a frozen view look damaged.
+                # A writer that started just now makes a frozen view look damaged.
                 if self._catch_up():
                     return self._connection.execute(query, values).fetchall()
                 raise explain(self.path, error) from error
 
     def _catch_up(self) -> bool:
-        """Leave the frozen view of a quiet journal once somebody writes, or has written, to it."""
+        """Leave the frozen view of a quiet journal once a process writes, or has written, to it."""
         if self._frozen is None or self._frozen == (state := quiet_state(self.path)):
             return False
         self._connection.close()

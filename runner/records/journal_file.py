@@ -35,11 +35,11 @@ COMMIT;
 
 
 class CorruptJournalError(JournalError):
-    """The file is no journal any more."""
+    """The file is not a journal, or no longer one."""
 
 
 def begin(path: Path) -> tuple[sqlite3.Connection, tuple[str, ...]]:
-    """Open for the coordinator, creating or replacing what is needed; tell what a person should know."""
+    """Open for the coordinator, creating or replacing what is needed; also return notes for the user."""
     notes: tuple[str, ...] = ()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def begin(path: Path) -> tuple[sqlite3.Connection, tuple[str, ...]]:
                 require_sound(path)
             except CorruptJournalError as error:
                 kept = _set_aside(path)
-                notes = (f"{error.message}; it was kept as {kept.name} and a new journal begun",)
+                notes = (f"{error.message}; it was kept as {kept.name}, and a new journal was started",)
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
     connection = connect(path, create=True)
@@ -76,7 +76,7 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
     """Open for reading; a write-ahead log in a folder that denies writing is read from a copy."""
     try:
         if quiet_state(path) is not None:
-            # Such a connection never looks whether the file has changed: its user must.
+            # Such a connection never notices that the file has changed: its user must check.
             return _probed(_open(path, "mode=ro&immutable=1"))
         try:
             connection = _probed(_open(path, "mode=ro"))
@@ -89,22 +89,22 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
 
 
 def quiet_state(path: Path) -> tuple[int, ...] | None:
-    """Tell which state the file is in when it alone is the whole journal; None while somebody writes."""
+    """Return the state of a file that alone is the whole journal; None while a process writes to it."""
     with contextlib.suppress(OSError):
         if _beside(path, "-wal").stat().st_size > 0 or _beside(path, "-shm").exists():
             return None
     try:
         status = path.stat()
     except OSError:
-        # Whoever opens it next is told what is wrong.
+        # Opening it next reports what is wrong.
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def require_journal(path: Path) -> None:
-    """Raise unless a journal that this version can read stands at `path`."""
+    """Raise unless `path` is a journal that this version can read."""
     if not path.exists() or _ask(path, "PRAGMA user_version") == 0:
-        raise NotFoundError("there is no run yet in this repository", hint=NO_RUN_HINT)
+        raise NotFoundError("this repository has no runs yet", hint=NO_RUN_HINT)
     _require_version(path)
 
 
@@ -126,7 +126,7 @@ def _require_version(path: Path) -> None:
 
 
 def _ask(path: Path, pragma: str) -> object:
-    # Asked without the right to write: what cannot be trusted must stay as it is.
+    # Asked through a read-only connection: a file that cannot be trusted must stay as it is.
     with contextlib.closing(connect_readonly(path)) as connection:
         try:
             return connection.execute(pragma).fetchone()[0]
@@ -135,14 +135,14 @@ def _ask(path: Path, pragma: str) -> object:
 
 
 def explain(path: Path, error: sqlite3.Error) -> JournalError:
-    """Turn SQLite's error into ours."""
+    """Turn an error of SQLite into one of ours."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _UNTRUSTED:
         return CorruptJournalError(f"the journal {path} is damaged ({error})", hint=_CORRUPT_HINT)
     match code:
         case sqlite3.SQLITE_FULL:
             return JournalError(
-                f"no space is left on the disk for the journal {path}",
+                f"no space left on the disk for the journal {path}",
                 hint="free some space, then `autopilot-multi resume`; what was written before is intact.",
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -156,7 +156,7 @@ def explain(path: Path, error: sqlite3.Error) -> JournalError:
 
 def _unusable(path: Path, why: str) -> JournalError:
     return JournalError(
-        f"the journal {path} cannot be used: {why}",
+        f"cannot open the journal {path}: {why}",
         hint="check the permissions and the free space of its folder, then try again.",
     )
 

@@ -30,7 +30,7 @@ LOGS = "logs"
 PARTIAL = ".partial"
 _NOT_SEARCHED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 _UNFINISHED = frozenset({Status.FAILED, Status.SKIPPED})
-_GO_ON = frozenset({Status.STOPPED, Status.PARKED, Status.SKIPPED})
+_RESUMABLE = frozenset({Status.STOPPED, Status.PARKED, Status.SKIPPED})
 NO_SHARD = "its job left no shard"
 
 
@@ -41,7 +41,7 @@ class ShardError(RunnerError):
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One file of a shard as its manifest tells it."""
+    """One file of a shard according to its manifest."""
 
     size: int
     sha256: str
@@ -65,28 +65,28 @@ class Shard(Struct, frozen=True, kw_only=True):
 
     @property
     def ended_at(self) -> float:
-        """When the job's run came to its end."""
+        """When the job's run ended."""
         return self.events[-1].at
 
     @property
     def exit_code(self) -> int | None:
-        """How the job's run ended; None when nobody saw it."""
+        """How the job's run ended; None when it was cut off."""
         codes = [event.body.exit_code for event in self.events if isinstance(event.body, RunEnded)]
         return codes[-1] if codes else None
 
     @property
     def verdicts(self) -> dict[StoryId, StoryFinished]:
-        """The newest verdict of every story that the job knows of."""
+        """The newest result of every story that the job knows of."""
         bodies = (event.body for event in self.events)
         return {body.story_id: body for body in bodies if isinstance(body, StoryFinished)}
 
     def digest_of(self, story_id: StoryId) -> str | None:
-        """Tell which work a story was in that job."""
+        """Return the digest of a story's work in that job."""
         digests = self.started.options.get("digests")
         return digests.get(story_id) if isinstance(digests, Mapping) else None
 
     def read(self, name: str) -> bytes:
-        """Read one of its files, whole and unharmed; one that it has not is empty."""
+        """Read one of its files and check it; a file that the shard lacks is empty."""
         entry = self.files.get(name)
         return b"" if entry is None else _checked(self.path, name, entry)
 
@@ -103,7 +103,7 @@ def find_shards(path: Path) -> Iterator[Path]:
 
 
 def _is_manifest(path: Path) -> bool:
-    """Tell our manifest from another's file of that name, by its first words."""
+    """Return whether a file of that name is a manifest of ours, by its first bytes."""
     try:
         with path.open("rb") as file:
             return KIND.encode() in file.read(len(KIND) + 64)
@@ -117,8 +117,8 @@ def load_shards(paths: Sequence[Path]) -> tuple[Shard, ...]:
     for path in paths:
         if not path.is_dir():
             raise ShardError(
-                f"there is no folder {path} with shards",
-                hint="give the folder that the artifacts of the jobs were put into.",
+                f"no folder {path} to read shards from",
+                hint="name the folder that holds the artifacts of the jobs.",
             )
         for one in find_shards(path):
             there = one.stat()
@@ -144,7 +144,7 @@ def load_shard(path: Path) -> Shard:
             files=files,
             events=_events(_checked(path, EVENTS, files[EVENTS])),
         )
-        shard.started  # noqa: B018  a shard without its plan is none
+        shard.started  # noqa: B018  a shard needs its plan
     except UnknownEventError as error:
         raise ShardError(
             f"{path} holds an event '{error}', which a newer version of autopilot-multi wrote",
@@ -156,7 +156,7 @@ def load_shard(path: Path) -> Shard:
 
 
 def backlog_of(shards: Iterable[Shard]) -> dict[StoryId, Mapping[str, Any]]:
-    """Give all that the whole run may be about; the same list is read once, however many shards hold it."""
+    """Return the backlog of the whole run; a list that several shards hold is read once."""
     found: dict[StoryId, Mapping[str, Any]] = {}
     seen: set[str] = set()
     for shard in shards:
@@ -172,7 +172,7 @@ def backlog_of(shards: Iterable[Shard]) -> dict[StoryId, Mapping[str, Any]]:
 
 
 def newest(shards: Iterable[Shard]) -> dict[StoryId, Shard]:
-    """Give of every story the shard that counts: a job that was run again replaces what it left before."""
+    """Return the shard that counts for every story: a job that ran again replaces what it left before."""
     found: dict[StoryId, Shard] = {}
     for shard in sorted(shards, key=lambda shard: (shard.ended_at, shard.run_id)):
         found.update(dict.fromkeys(shard.stories, shard))
@@ -180,7 +180,7 @@ def newest(shards: Iterable[Shard]) -> dict[StoryId, Shard]:
 
 
 def unfinished_in(shards: Sequence[Shard]) -> tuple[StoryId, ...]:
-    """Name the stories that failed in these shards, and those that were skipped because of them."""
+    """Return the stories that failed in these shards, and those that were skipped because of them."""
     found = tuple(
         name
         for name, shard in newest(shards).items()
@@ -191,27 +191,27 @@ def unfinished_in(shards: Sequence[Shard]) -> tuple[StoryId, ...]:
     return found
 
 
-def told_by(
-    shards: Sequence[Shard], stories: Iterable[Story], *, base: str, go_on: bool
+def results_in(
+    shards: Sequence[Shard], stories: Iterable[Story], *, base: str, rerun_unfinished: bool
 ) -> dict[StoryId, StoryFinished]:
-    """Give the verdicts that other jobs came to about `stories`.
+    """Return the results that other jobs have for `stories`.
 
-    With `go_on`, what they left unfinished is not told of, so that it runs; else a story that no shard
-    tells of was stopped, since nobody can say more.
+    With `rerun_unfinished`, stories that they left unfinished are left out, so that they run; without it, a
+    story that no shard has counts as stopped.
     """
     sources = newest(shards)
-    told: dict[StoryId, StoryFinished] = {}
+    results: dict[StoryId, StoryFinished] = {}
     for story in stories:
         shard = sources.get(story.id)
         if shard is None or story.id not in shard.verdicts:
-            if not go_on:
-                told[story.id] = StoryFinished(story_id=story.id, verdict=Status.STOPPED, reason=NO_SHARD)
+            if not rerun_unfinished:
+                results[story.id] = StoryFinished(story_id=story.id, verdict=Status.STOPPED, reason=NO_SHARD)
             continue
         _require_same(shard, story, base)
         verdict = shard.verdicts[story.id]
-        if not (go_on and verdict.verdict in _GO_ON):
-            told[story.id] = verdict
-    return told
+        if not (rerun_unfinished and verdict.verdict in _RESUMABLE):
+            results[story.id] = verdict
+    return results
 
 
 def _require_same(shard: Shard, story: Story, base: str) -> None:
@@ -222,7 +222,7 @@ def _require_same(shard: Shard, story: Story, base: str) -> None:
         )
     if shard.digest_of(story.id) != digest(story):
         raise ShardError(
-            f"{shard.path} is about another story '{story.id}' than this backlog",
+            f"{shard.path} holds another story '{story.id}' than this backlog",
             hint="all jobs must use the same backlog; run the older one again.",
         )
 
@@ -234,7 +234,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise _damaged(path, f"{MANIFEST}: {error}") from error
     if not isinstance(loaded, dict) or loaded.get("schema") != SCHEMA:
         raise ShardError(
-            f"{path} was written in another form than this version reads, which is {SCHEMA}",
+            f"{path} has an unknown format; this version reads format {SCHEMA}",
             hint="use the same version of autopilot-multi in all jobs.",
         )
     return loaded
@@ -258,7 +258,7 @@ def _checked(path: Path, name: str, entry: Entry) -> bytes:
     except OSError as error:
         raise _damaged(path, f"{name} cannot be read: {error.strerror}") from error
     if len(data) != entry.size or hashlib.sha256(data).hexdigest() != entry.sha256:
-        raise _damaged(path, f"{name} is not the file that was written")
+        raise _damaged(path, f"{name} differs from the file that was written")
     return data
 
 

@@ -1,8 +1,8 @@
 """The two record files: one line per story loop and run, one line per session.
 
 Builders are pure. Writers hold a lock file beside the records, keep every line that is not
-theirs byte for byte, and replace the file as a whole, so that a reader and a kill meet the old
-file or the new one. Readers take no lock and skip what is no record.
+theirs byte for byte, and replace the file as a whole, so that a reader or a kill finds either the old
+file or the new one. Readers take no lock and skip what is not a record.
 """
 
 import contextlib
@@ -163,22 +163,22 @@ def write_run(run: RunSnapshot, checkout: Path) -> None:
 
 
 def load_loops(checkout: Path) -> list[dict[str, Any]]:
-    """Read the records of all runs and stories, oldest line first, whoever wrote them."""
+    """Read the records of all runs and stories, oldest line first, no matter which program wrote them."""
     path = _metrics(checkout) / _LOOPS
     try:
         lines = _lines(path)
     except OSError as error:
         raise SystemFaultError(
-            f"the records in {path} cannot be read: {error.strerror or error}",
+            f"cannot read the records in {path}: {error.strerror or error}",
             hint="check the permissions there.",
         ) from error
     return [record for record in map(_parsed, lines) if record]
 
 
 def upsert(path: Path, records: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
-    """Write records so that each key stands in the file once; all other lines stay as they are.
+    """Write records so that each key is in the file once; all other lines stay as they are.
 
-    A line that is replaced keeps its place, and the fields that others have added to it.
+    A line that is replaced keeps its position, and the fields that other programs have added to it.
     """
     with _locked(path):
         for _ in range(_TRIES):
@@ -186,7 +186,7 @@ def upsert(path: Path, records: Sequence[Mapping[str, Any]], key: Sequence[str])
             draft = _write_draft(path, _merged(_lines(path), records, key))
             if _stamp(path) == before:
                 break
-            # Somebody who does not know the lock has added a line meanwhile; it must not get lost.
+            # A program that ignores the lock has added a line meanwhile; it must not get lost.
         draft.replace(path)
 
 
@@ -240,19 +240,19 @@ def _completed(story: StorySnapshot) -> int:
 
 
 def _stalls(story: StorySnapshot) -> int:
-    """Count the silences after which the story went on, in the same session or in a later one."""
+    """Count the silences that the story survived, in the same session or by a later one."""
     ended = sum(1 for session in story.sessions[-1:] if session.outcome is Outcome.STALLED)
     return max(0, story.stalls - ended)
 
 
 def _spirals(story: StorySnapshot) -> int:
-    """Count the spirals after which the story went on."""
+    """Count the spirals that the story survived."""
     ended = story.kill_switch is not None and story.kill_switch.name == Switch.SPIRAL
     return max(0, story.spirals - ended)
 
 
 def _completion(effect: Mapping[str, float]) -> float | None:
-    """Give the share of what was planned that was completed, from whatever of it the session told."""
+    """Return the completed share of what was planned, from whatever the session reported of it."""
     if "completion_rate" in effect:
         return effect["completion_rate"]
     planned, completed, carryover = (
@@ -271,7 +271,7 @@ def _relative(workspace: str | None, top: Path) -> str | None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Be the only writer. The lock file stays: removing it would let two hold it."""
+    """Be the only writer. The lock file stays: if it were removed, two processes could hold the lock."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_name(f".{path.name}.lock").open("a") as lock:
@@ -279,7 +279,7 @@ def _locked(path: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise SystemFaultError(
-            f"the records in {path} cannot be written: {error.strerror or error}",
+            f"cannot write the records in {path}: {error.strerror or error}",
             hint="check the permissions and the free space there; the run's journal is not affected.",
         ) from error
 
@@ -293,7 +293,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """Read a line; one that is no record has no fields."""
+    """Parse a line; one that is not a record has no fields."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -306,7 +306,7 @@ def _line(record: Mapping[str, Any]) -> bytes:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Give what changes whenever a file is written to, or another one takes its place."""
+    """Return a value that changes whenever a file is written to or replaced."""
     try:
         seen = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a killed run left lying about: finished worktrees that were not closed, and trash."""
+"""What a killed run left behind: finished worktrees that were not closed, and trash."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 2.0
 
 
 async def sweep(root: Path, say: Callable[[str], None]) -> None:
-    """Empty the trash; where that takes long, say what the wait is for."""
+    """Empty the trash; if that takes long, say what the wait is for."""
 
     async def explain() -> None:
         await trio.sleep(PATIENCE_SECONDS)
@@ -28,7 +28,7 @@ async def sweep(root: Path, say: Callable[[str], None]) -> None:
 
 
 async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
-    """Close the worktrees of finished stories and empty the trash; what is of value stays."""
+    """Close the worktrees of finished stories and empty the trash; anything with unsaved work stays."""
     await sweep(context.worktree_root, say)
     if context.shared_tree:
         return  # the tree is the user's

@@ -1,4 +1,4 @@
-"""A run's first events: the plan, and what of it others have already brought to a verdict."""
+"""A run's first events: the plan, and the results that its stories already have from elsewhere."""
 
 import os
 
@@ -13,7 +13,7 @@ from runner.plan.settings.json_form import to_json as settings_to_json
 
 
 def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
-    """Give the first events of a run."""
+    """Return the first events of a run."""
     settings = plan.settings
     options = settings_to_json(settings) | {
         "digests": {story.id: digest(story) for story in plan.stories},

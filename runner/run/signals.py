@@ -1,4 +1,4 @@
-"""Ctrl-C and its relatives: each signal raises the level of stopping, and says what the next one would do."""
+"""Ctrl-C and other signals: each raises the stop level, and says what the next one would do."""
 
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ from runner.story.context.stop import Level, StopControl
 
 @dataclass(slots=True)
 class EndedBy:
-    """Which signal, if any, asked for the end."""
+    """Which signal, if any, ended the run, as an exit code."""
 
     code: int | None = None
 
@@ -21,7 +21,7 @@ class EndedBy:
 async def listening(
     control: StopControl, ended_by: EndedBy, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Turn Ctrl-C and SIGTERM into levels of stopping; each says what the next one would do."""
+    """Turn Ctrl-C, SIGTERM and SIGHUP into stop levels; each says what the next one would do."""
 
     async def listen(*, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
@@ -41,19 +41,18 @@ async def listening(
 
 
 def ctrl_c(control: StopControl) -> str:
-    """Say what the next Ctrl-C would do."""
+    """Return what the next Ctrl-C would do."""
     return _NEXT_WORDS[control.run_level]
 
 
 _NEXT_WORDS = {
     Level.RUN: "Ctrl-C: start nothing new, let running sessions end",
     Level.FINISH: "Ctrl-C: ask the running sessions to end",
-    Level.STOP: "Ctrl-C: end the sessions at once",
-    Level.KILL: "all sessions are ended",
+    Level.STOP: "Ctrl-C: end the sessions immediately",
+    Level.KILL: "all sessions are being ended",
 }
 _LEVEL_WORDS = {
-    Level.FINISH: "stopping: nothing new starts, running sessions reach their end; "
-    "Ctrl-C again ends the sessions",
-    Level.STOP: "stopping: sessions are asked to end and have their grace; Ctrl-C again ends them at once",
-    Level.KILL: "stopping: all sessions are ended at once",
+    Level.FINISH: "stopping: nothing new starts, running sessions may finish; Ctrl-C again asks them to end",
+    Level.STOP: "stopping: sessions have a grace period to end; Ctrl-C again ends them immediately",
+    Level.KILL: "stopping: all sessions are ended immediately",
 }

@@ -1,6 +1,6 @@
-"""Keeps the window: looks at the machine and at what stories use, and records every change.
+"""Adjusts the window: samples the machine and what stories use, and records every change.
 
-One task looks; whoever admits stories reads the window from the snapshot.
+One task does this; the orchestrator, which admits stories, reads the window from the snapshot.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class WindowKeeper:
         window = first(await self._look())
         bodies: list[ev.Body] = [_changed(window)]
         if settings.window == FIXED:
-            told = f"the window is fixed: {settings.max_stories} at once, whatever the machine can bear"
-            bodies.append(ev.Noted(message=told))
+            fixed = f"fixed number of slots: {settings.max_stories}, regardless of the machine's load"
+            bodies.append(ev.Noted(message=fixed))
         self._tools.recorder.defer(*bodies)  # the first stories are recorded right behind it
         return window
 
@@ -43,7 +43,7 @@ class WindowKeeper:
 
     async def _look(self) -> Limit:
         # First the stories, then the machine: a session that ends in between makes the limit too high for
-        # one look, which the window waits out. The other way round it would fall for nothing.
+        # one sample, and the window rises only after several. The other way round it would fall for nothing.
         await self._tools.meter.look()
         needs = self._needs()
         sample = await trio.to_thread.run_sync(self._sample)
@@ -51,7 +51,7 @@ class WindowKeeper:
         return limit(sample, needs, self._tools.settings)
 
     def _needs(self) -> Needs:
-        """Tell what stories need: as much as the hungriest so far, and at least what the settings say."""
+        """Return what stories need: as much as the largest so far, and at least what the settings say."""
         meter, settings = self._tools.meter, self._tools.settings
         least = least_need(settings)
         if not least:

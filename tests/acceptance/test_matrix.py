@@ -135,7 +135,7 @@ def test_shards_follow_the_durations_of_the_records(repo: Path) -> None:
         (("--shards", "0"), "--shards must be a whole number above 0, not '0'"),
         (("--stages", "x"), "--stages must be a whole number above 0, not 'x'"),
         (("--chain", "--stages", "2"), "--chain and --stages cannot be combined"),
-        (("--shard-in", "nowhere"), "there is no folder nowhere with shards"),
+        (("--shard-in", "nowhere"), "no folder nowhere to read shards from"),
     ],
 )
 def test_what_cannot_be_is_said(backlog: Path, flags: tuple[str, ...], said: str) -> None:

@@ -52,7 +52,7 @@ def test_it_is_refused_while_a_run_is_going_on(branch: Branch) -> None:
         ran = run(branch.repo, "rollback", "a", "Plan", "--yes")
     assert ran.code == 1
     assert f"run {RUN}" in ran.err
-    assert "coordinates this repository" in ran.err
+    assert "has been active here since" in ran.err
     assert branch.tip == tip
     assert run(branch.repo, "rollback", "a", "Plan", "--yes").code == 0
 

@@ -29,7 +29,7 @@ def test_no_run_yet(repo: Path) -> None:
     """In a fresh repository the answer is an error with a hint, and nothing is created."""
     failed = autopilot(repo, "status")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr.splitlines()[0] == "error: there is no run yet in this repository"
+    assert failed.stderr.splitlines()[0] == "error: this repository has no runs yet"
     assert failed.stderr.splitlines()[1].startswith("hint: `autopilot-multi`")
     assert document(repo, "status")["error"]["code"] == "not-found"
     assert not (repo / ".git" / "autopilot").exists()

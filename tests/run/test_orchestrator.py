@@ -138,7 +138,7 @@ async def test_a_fixed_window_is_kept_and_said_once(repo: Path, monkeypatch: pyt
     assert most == 3
     assert [body.window for body in view.events if isinstance(body, ev.WindowChanged)] == [3]
     (told,) = [note.message for note in ended.run.notes if "fixed" in note.message]
-    assert told == "the window is fixed: 3 at once, whatever the machine can bear"
+    assert told == "fixed number of slots: 3, regardless of the machine's load"
 
 
 async def test_what_a_story_uses_limits_how_many_run(
