@@ -14,7 +14,7 @@ class OutputListener:
     def __init__(self, agent: Agent | None = None) -> None:
         self._agent = agent
         self._lines = LineSplitter()
-        self._left_out = 0
+        self._dropped = 0
         self._complaint = ""
         self.traits = agent.traits if agent else Traits()
         self.tally = Tally(sums=self.traits.sums)
@@ -25,8 +25,8 @@ class OutputListener:
             return
         for line in self._lines.feed(chunk):
             self._take(line, at)
-        if self._lines.left_out > self._left_out:
-            self._left_out = self._lines.left_out
+        if self._lines.dropped > self._dropped:
+            self._dropped = self._lines.dropped
             self.tally.forget_tools()
 
     def end(self, at: float) -> None:

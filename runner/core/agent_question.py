@@ -1,9 +1,9 @@
-"""The question an agent writes into its result file, made into one of the Choose form.
+"""Turns the question that an agent writes into its result file into one of the Choose form.
 
-What is badly written is repaired only where nothing has to be guessed: white space, letters in
+A badly written question is repaired only where nothing has to be guessed: white space, letters in
 front of options, empty and repeated options, a recommendation given as text. Everything else
-becomes a plain question, to go on or to abort, that quotes the agent. What is too long for its line
-is told in full in the details.
+becomes a plain question, to continue or to abort, that quotes the agent. What is too long for its line
+is shown in full in the details.
 """
 
 import re
@@ -35,9 +35,9 @@ class AgentQuestion(Struct, frozen=True, kw_only=True):
 
 
 class _Raw(Struct, frozen=True, kw_only=True):
-    """One option as the agent wrote it; `place` is where it stood in the list."""
+    """One option as the agent wrote it; `index` is its position in the list."""
 
-    place: int
+    index: int
     text: str
     more: str = ""
     destructive: bool = False
@@ -45,12 +45,12 @@ class _Raw(Struct, frozen=True, kw_only=True):
 
 
 def from_result(decision: Mapping[str, Any]) -> AgentQuestion:
-    """Read the `decision` of a result file; there always is a question to ask."""
+    """Read the `decision` of a result file; the result is always a question that can be asked."""
     title = _text(decision.get("question")) or _text(decision.get("context")) or "The agent asks for help"
     context = _text(decision.get("context"))
     extra = [context] if context and context != title else []
     given = decision.get("options")
-    raw = [_raw(place, one) for place, one in enumerate(given)] if isinstance(given, list) else []
+    raw = [_raw(index, one) for index, one in enumerate(given)] if isinstance(given, list) else []
     kept = _without_filler(raw)
     notes = [f"left out {len(raw) - len(kept)} empty or repeated options"] if len(kept) < len(raw) else []
     if not FEWEST <= len(kept) <= len(LETTERS):
@@ -74,16 +74,16 @@ def _text(value: Any) -> str:
     return shorten(one_line(value), _LONGEST) if isinstance(value, str) else ""
 
 
-def _raw(place: int, value: Any) -> _Raw:
+def _raw(index: int, value: Any) -> _Raw:
     """Read one option: a string, or a table with `label` and `description`."""
     table: Mapping[str, Any] = value if isinstance(value, Mapping) else {"label": value}
     written = _text(table.get("label")) or _text(table.get("text"))
     prefix = _PREFIX.match(written)
-    if prefix and LETTERS.index(prefix.group(1).upper()) == place:
+    if prefix and LETTERS.index(prefix.group(1).upper()) == index:
         written = written[prefix.end() :]
     marked = _MARK.search(written) is not None
     return _Raw(
-        place=place,
+        index=index,
         text=_MARK.sub("", written).strip(),
         more=_text(table.get("description")),
         destructive=table.get("destructive") is True,
@@ -92,7 +92,7 @@ def _raw(place: int, value: Any) -> _Raw:
 
 
 def _without_filler(raw: Iterable[_Raw]) -> list[_Raw]:
-    """Leave out options that say nothing, or again what one before them says."""
+    """Drop options that say nothing, or repeat an earlier one."""
     kept: list[_Raw] = []
     for one in raw:
         repeated = any(one.text.casefold() == other.text.casefold() for other in kept)
@@ -106,19 +106,19 @@ def _recommended(value: Any, raw: Sequence[_Raw], kept: Sequence[_Raw]) -> _Raw 
     said = _text(value)
     letter = _LETTER.fullmatch(said)
     if letter:
-        place = LETTERS.index(letter.group(1).upper())
-        named = [raw[place].text.casefold()] if place < len(raw) else []
+        index = LETTERS.index(letter.group(1).upper())
+        named = [raw[index].text.casefold()] if index < len(raw) else []
     elif said:
         prefix = _PREFIX.match(said)
         named = [_MARK.sub("", said[prefix.end() :] if prefix else said).strip().casefold()]
     else:
         named = [one.text.casefold() for one in kept if one.recommended]
-    meant = [one for one in kept if one.text.casefold() in named]
-    return meant[0] if len(meant) == 1 else None
+    found = [one for one in kept if one.text.casefold() in named]
+    return found[0] if len(found) == 1 else None
 
 
 def _options(kept: Sequence[_Raw]) -> tuple[tuple[Option, ...], list[str]]:
-    """Letter the options; what does not fit into a line is told in the details."""
+    """Assign letters to the options; what does not fit into a line goes into the details."""
     options: list[Option] = []
     more: list[str] = []
     for letter, one in zip(LETTERS, kept, strict=False):
@@ -138,7 +138,7 @@ def _overflow(title: str) -> list[str]:
 
 
 def _plain(title: str, extra: Sequence[str], raw: Sequence[_Raw], problem: str) -> AgentQuestion:
-    """Ask to go on or to abort, and quote what the agent wrote."""
+    """Ask whether to continue or to abort, and quote what the agent wrote."""
     quoted = [
         f"It offered: {one.text} — {one.more}" if one.more else f"It offered: {one.text}" for one in raw
     ]
@@ -148,11 +148,11 @@ def _plain(title: str, extra: Sequence[str], raw: Sequence[_Raw], problem: str) 
         title=shorten(title, MAX_CELLS),
         details=(*_overflow(title), *extra, *(line.rstrip(" :") for line in quoted[:_QUOTED]), *left_out),
         options=(
-            Option(letter="A", text="Continue — the agent goes on as it thinks best"),
+            Option(letter="A", text="Continue — the agent decides for itself"),
             Option(letter="B", text="Abort — investigate and fix manually"),
         ),
         recommendation="B",
-        why="the agent asked a person, and did not say what it would do",
+        why="the agent asked for help, and did not say what it would do",
     )
     return AgentQuestion(
         question=question, notes=(f"the agent's question could not be used as it is: {problem}",)

@@ -1,8 +1,8 @@
-"""The Choose form: one question to a person, with 2 to 4 one-line options and one recommendation.
+"""The Choose form: one question to the user, with 2 to 4 one-line options and one recommendation.
 
-A `Question` that exists is one that may be asked: the rules are checked when it is built, and a
-violation is a `QuestionError` in words. Every text in it is harmless for a terminal. Only `why`
-may break into lines, where a reason needs them.
+Every `Question` that exists may be asked: the rules are checked when it is built, and a violation
+raises a `QuestionError`. Every text in it is safe for a terminal. Only `why` may contain line
+breaks, where a reason needs them.
 """
 
 import re
@@ -20,7 +20,7 @@ from runner.core.text.screen import neutral
 RULE = "═" * 38
 LETTERS = "ABCD"
 FEWEST = 2
-WAIT_FOR_OTHERS, GO_ON_ALL_THE_SAME = "A", "B"
+WAIT_FOR_OTHERS, CONTINUE_ANYWAY = "A", "B"
 """Answers about other sessions; the second is one only where they may run in parallel."""
 
 _ANSWER = re.compile(r"\(?([A-Za-z])[).:]?(?:\s+(.+))?")
@@ -31,13 +31,13 @@ class QuestionError(ValueError):
 
 
 class AnswerError(UsageError):
-    """What was typed is none of the options."""
+    """The answer is none of the options."""
 
     code = "answer"
 
 
 class QuestionKind(StrEnum):
-    """What a question is about; it decides the words in front of the title."""
+    """What a question is about; it decides the prefix of the title."""
 
     DECISION = "decision"
     FAILURE = "failure"
@@ -65,7 +65,7 @@ _PREFIXES: Mapping[QuestionKind, str] = {
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One way to go on; a destructive one is confirmed before it is carried out."""
+    """One way to continue; a destructive one is confirmed before it is carried out."""
 
     letter: str
     text: str
@@ -100,7 +100,7 @@ class Question(Struct, frozen=True, kw_only=True):
             raise QuestionError("two options say the same")
 
     def option(self, letter: str) -> Option:
-        """Give the option of a letter that `parse_answer` gave."""
+        """Return the option of a letter that `parse_answer` returned."""
         return self.options[LETTERS.index(letter)]
 
 
@@ -112,7 +112,7 @@ def _require_line(what: str, text: str) -> None:
 
 
 def lettered(texts: Sequence[str], *, destructive: str = "") -> tuple[Option, ...]:
-    """Make options of texts; `destructive` holds the letters of those that destroy something."""
+    """Make options from texts; `destructive` holds the letters of those that destroy something."""
     if len(texts) > len(LETTERS):
         raise QuestionError(f"a question has 2 to 4 options, not {len(texts)}")
     pairs = zip(LETTERS, texts, strict=False)
@@ -120,7 +120,7 @@ def lettered(texts: Sequence[str], *, destructive: str = "") -> tuple[Option, ..
 
 
 def render(question: Question) -> str:
-    """Give the question as people see it, without a newline at the end."""
+    """Return the question as it is shown, without a final newline."""
     options = [f"{option.letter}) {option.text}" for option in question.options]
     warning = [f"Warning: {question.warning}"] if question.warning else []
     beside = question.kind is QuestionKind.BOUNDARY  # there it belongs to option B, elsewhere to the whole
@@ -144,12 +144,12 @@ def parse_answer(question: Question, text: str) -> str:
             return letter
     letters = [option.letter for option in question.options]
     known = f"{', '.join(letters[:-1])} or {letters[-1]}"
-    said = f"{shown(text.strip())} is no answer" if text.strip() else "no answer was given"
+    said = f"{shown(text.strip())} is not an answer" if text.strip() else "no answer was given"
     raise AnswerError(f"{said} to: {question.title}", hint=f"answer with {known}.")
 
 
 def must_confirm(question: Question, letter: str) -> bool:
-    """Tell whether an answer is confirmed first: only one that destroys something is."""
+    """Return whether an answer must be confirmed first: only one that destroys something."""
     return question.option(letter).destructive
 
 
@@ -171,7 +171,7 @@ def to_json(question: Question) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Question:
-    """Turn what `to_json` made into a question again; what is no question is a `QuestionError`."""
+    """Turn the result of `to_json` back into a question; raise `QuestionError` when it is not one."""
     try:
         return Question(
             kind=QuestionKind(data["kind"]),
@@ -188,13 +188,13 @@ def from_json(data: Mapping[str, Any]) -> Question:
     except QuestionError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise QuestionError(f"this is no recorded question: {type(error).__name__} {error}") from error
+        raise QuestionError(f"this is not a recorded question: {type(error).__name__} {error}") from error
 
 
 def decision(
     title: str, options: Sequence[str], *, recommendation: str, why: str, details: Sequence[str] = ()
 ) -> Question:
-    """Ask for a decision that nobody but a person can take."""
+    """Ask for a decision that only the user can make."""
     return Question(
         kind=QuestionKind.DECISION,
         title=one_line(title),
@@ -233,7 +233,7 @@ def skill_failed(
 
 
 def recovery(*, skill: str, sub_step: str, details: Sequence[str] = ()) -> Question:
-    """Ask what to do with a session that works on without getting anywhere."""
+    """Ask what to do with a session that runs without making progress."""
     return Question(
         kind=QuestionKind.RECOVERY,
         title=one_line(f"{skill} stuck at {sub_step}"),
@@ -251,7 +251,7 @@ def recovery(*, skill: str, sub_step: str, details: Sequence[str] = ()) -> Quest
 
 
 def rollback(*, name: str, folders: Sequence[str]) -> Question:
-    """Ask before a step is run again over the artifacts that it once made."""
+    """Ask before a step is run again and overwrites its earlier artifacts."""
     return Question(
         kind=QuestionKind.ROLLBACK,
         title=one_line(f"Re-run {name}?"),
@@ -265,7 +265,7 @@ def rollback(*, name: str, folders: Sequence[str]) -> Question:
 
 
 def tracker_failed() -> Question:
-    """Ask how to go on when the work item tracker does not let us in."""
+    """Ask how to continue when the work item tracker denies access."""
     return Question(
         kind=QuestionKind.TRACKER,
         title="Tracker authentication failed",
@@ -287,7 +287,7 @@ def tracker_failed() -> Question:
 def session_boundary(
     *, finished: str, upcoming: str, details: Sequence[str] = (), shared: bool = True
 ) -> Question:
-    """Ask whether the next step starts afresh; `shared` takes the template of all flows of autodev."""
+    """Ask whether the next step starts in a new conversation; `shared` uses autodev's own template."""
     ahead = _activity(upcoming)
     fresh = f"Start a new conversation for {ahead} (recommended for context freshness)"
     if shared:
@@ -312,7 +312,7 @@ def session_boundary(
 
 
 def _activity(name: str) -> str:
-    """Name the doing of a step: the steps that implement are all called implementation."""
+    """Return the activity of a step: all steps that implement are called implementation."""
     lower = one_line(name).lower()
     return "implementation" if lower.split(" ")[0] == "implement" else lower
 
@@ -320,12 +320,12 @@ def _activity(name: str) -> str:
 def low_confidence(
     *, confidence: float, threshold: float, candidates: Sequence[str], rationale: Sequence[str] = ()
 ) -> Question:
-    """Ask where to go on when that cannot be told; `candidates` are steps, the likeliest first."""
-    steps = [f"Go on at step {one_line(step)}" for step in candidates[: len(LETTERS) - 1]]
+    """Ask where to continue when that is unclear; `candidates` are steps, the likeliest first."""
+    steps = [f"Continue at step {one_line(step)}" for step in candidates[: len(LETTERS) - 1]]
     likely = bool(steps)
     return Question(
         kind=QuestionKind.CONFIDENCE,
-        title=f"Confidence {confidence:.2f} is below {threshold:.2f} — where to go on?",
+        title=f"Confidence {confidence:.2f} is below {threshold:.2f} — where to continue?",
         details=_lines(rationale),
         options=lettered(
             [*(steps or ["Start at the first step of the flow"]), "Abort — look and fix manually"]
@@ -336,35 +336,35 @@ def low_confidence(
 
 
 def blocked(*, others: Sequence[str], mode: str = "") -> Question:
-    """Ask what to do about other sessions in the way; `mode` is the story's own where that runs alone."""
-    alone = f"a story of mode {mode} runs alone, and others are at work in this repository"
+    """Ask what to do about other sessions in the way; `mode` is the story's, if that must run alone."""
+    alone = f"a story of mode {mode} runs alone, and other sessions are active in this repository"
     return Question(
         kind=QuestionKind.BLOCKED,
         title=one_line(alone if mode else "another session has this repository to itself"),
         details=_lines(others),
         options=lettered(
             [
-                "Wait until it has ended, then go on by itself",
-                "It is closed — look again now",
+                "Wait until it has ended, then continue automatically",
+                "It is closed — check again now",
                 "Abort — leave this story undone",
             ]
         ),
         recommendation=WAIT_FOR_OTHERS,
-        why="waiting loses nothing, and nothing of another's is ended from here",
+        why="waiting loses nothing, and no other session is ended from here",
     )
 
 
 def promotion_offer(*, others: Sequence[str]) -> Question:
-    """Ask what to do about others that work in the same tree, where a tree of its own would part them."""
+    """Ask what to do about other sessions in the same tree, where a separate tree would help."""
     return Question(
         kind=QuestionKind.PROMOTION,
         title="another session works in the same tree",
         details=_lines(others),
         options=lettered(
             [
-                "Wait until it has ended, then go on by itself",
-                "Go on all the same, in the same tree",
-                "Abort — start it anew with `--bg-isolation worktree`, in a tree of its own",
+                "Wait until it has ended, then continue automatically",
+                "Continue anyway, in the same tree",
+                "Abort — start again with `--bg-isolation worktree`, in a separate tree",
             ]
         ),
         recommendation=WAIT_FOR_OTHERS,

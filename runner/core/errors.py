@@ -1,4 +1,4 @@
-"""The errors that a person can cause or must know of, each with exit code, machine-readable code and hint.
+"""The errors that a user can cause or must know about, each with exit code, machine-readable code and hint.
 
 Raise them low; only the command line prints them. `message` says what happened and where,
 `hint` what to do next.
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class RunnerError(Exception):
-    """Something a person can act on; never shown as a traceback."""
+    """Something that a user can act on; never shown as a traceback."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -38,7 +38,7 @@ class BacklogError(RunnerError):
 
 
 class NotFoundError(RunnerError):
-    """What the person named does not exist: a run, a story, a log."""
+    """What the user named does not exist: a run, a story, a log."""
 
     code = "not-found"
 
@@ -57,7 +57,7 @@ class JournalError(RunnerError):
 
 
 class SystemFaultError(RunnerError):
-    """The machine refused something the run needs: disk, processes, permissions."""
+    """The machine denied something that the run needs: disk, processes, permissions."""
 
     code = "system"
     exit_code = 2

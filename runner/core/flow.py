@@ -1,9 +1,9 @@
-"""Flows as values: the steps of a flow, and where in it a story is, told from what lies in the folders.
+"""Flows as values: the steps of a flow, and which step a story is at, judged by the files in its folders.
 
-Folders win over what a state file says. They cannot always tell one step: a step may leave no
+Folders win over what a state file says. They cannot always identify one step: a step may leave no
 artifact, or be optional. So a position holds all steps that the folders allow, and a recorded step
-among them is believed. A step that a person skipped counts as passed, and a recorded failure is
-not undone by artifacts of the step that failed: a person must see it.
+among them is believed. A step that the user skipped counts as passed, and a recorded failure is
+not undone by artifacts of the step that failed: the user must see it.
 """
 
 import re
@@ -24,7 +24,7 @@ USER_FOLDER = "flows"
 """Where a repository keeps flows of its own."""
 
 LINE_MARK = " :: "
-"""Stands between a glob and the line that a file must hold: `_docs/x.yaml :: confirmed: true`."""
+"""Separates a glob from the line that a file must contain: `_docs/x.yaml :: confirmed: true`."""
 
 AGREED = 1.0
 CORRECTED = 0.9
@@ -46,11 +46,11 @@ class Edition(StrEnum):
 class FlowStep(Struct, frozen=True, kw_only=True):
     """One stage of a flow.
 
-    `artifacts` are globs from the root of the workspace, perhaps each with a line that a file must
-    hold; when something matches each of them the step is done.
+    `artifacts` are globs from the root of the workspace, each optionally with a line that a file must
+    contain; when something matches each of them the step is done.
     `{cycle}` in them and in the prompt stands for the number of the feature cycle. `session_boundary`
     ends the chain after this step; `boundary_question` replaces the shared question there. `tracker`
-    tells that the step creates work items.
+    means that the step creates work items.
     """
 
     number: str
@@ -93,7 +93,7 @@ QUICK = Flow(
         FlowStep(number=VERIFY.number, name=VERIFY.name, kind=SessionKind.VERIFY),
     ),
 )
-"""The flow of a story that names none, known without reading its file."""
+"""The default flow of a story, known without reading a file."""
 
 
 class DetectedPosition(Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class DetectedPosition(Struct, frozen=True, kw_only=True):
 class Correction(Struct, frozen=True, kw_only=True):
     """What the state file must say instead; `step` None means done. `words` are for the log.
 
-    `sure` is False when the folders had nothing to tell, so that the step is only the first one.
+    `sure` is False when the folders show nothing, so that the step is only the first one.
     """
 
     recorded: str
@@ -123,7 +123,7 @@ class Correction(Struct, frozen=True, kw_only=True):
 
 
 class Location(Struct, frozen=True, kw_only=True):
-    """Where a story goes on, the correction that led there, and how sure that is, from 0 to 1."""
+    """Where a story continues, the correction that led there, and how sure that is, from 0 to 1."""
 
     step: FlowStep | None
     confidence: float
@@ -138,7 +138,7 @@ class Transition(Struct, frozen=True, kw_only=True):
 
 
 def number_key(number: str) -> tuple[int, str] | None:
-    """Give what a step's number sorts by, so that 2 < 2e < 2ea < 2f < 3; None when it is no number."""
+    """Return the sort key of a step's number, so that 2 < 2e < 2ea < 2f < 3; None when it is not a number."""
     read = _NUMBER.fullmatch(number)
     return (int(read.group(1)), read.group(2)) if read else None
 
@@ -149,7 +149,7 @@ def step(flow: Flow, number: str) -> FlowStep | None:
 
 
 def next_step(flow: Flow, number: str) -> FlowStep | None:
-    """Give the step after a known one; None after the last. The re-entry loop is not followed."""
+    """Return the step after a known one; None after the last. The re-entry loop is not followed."""
     following = _index(flow, number) + 1
     return flow.steps[following] if following < len(flow.steps) else None
 
@@ -162,12 +162,12 @@ def _index(flow: Flow, number: str) -> int:
 
 
 def re_entry(flow: Flow) -> FlowStep | None:
-    """Give the step at which a flow that is done begins its next cycle; None when it has no cycles."""
+    """Return the step at which a finished flow begins its next cycle; None when it has no cycles."""
     return step(flow, flow.loop_to) if flow.loop_to is not None else None
 
 
 def transition(flow: Flow, number: str, *, summary: Sequence[str] = ()) -> Transition:
-    """Tell what follows a finished step; `summary` is shown with the question of a boundary."""
+    """Return what follows a finished step; `summary` is shown with the question of a boundary."""
     done, following = flow.steps[_index(flow, number)], next_step(flow, number)
     if following is None or not done.session_boundary:
         return Transition(step=following)
@@ -186,7 +186,7 @@ def in_cycle(text: str, cycle: int) -> str:
 
 
 def artifact_parts(artifact: str) -> tuple[str, str]:
-    """Split `glob :: line` into the glob and the line that a matching file must hold; often there is none."""
+    """Split `glob :: line` into the glob and the line that a matching file must contain, often empty."""
     glob, _, line = artifact.partition(LINE_MARK)
     return glob.strip(), line.strip()
 
@@ -194,10 +194,10 @@ def artifact_parts(artifact: str) -> tuple[str, str]:
 def position(
     flow: Flow, present: Callable[[str], bool], *, cycle: int = 1, skipped: Collection[str] = ()
 ) -> DetectedPosition:
-    """Find the first step whose artifacts are not there.
+    """Find the first step whose artifacts are missing.
 
-    `present` tells whether anything matches an artifact. Steps without artifacts and optional ones
-    are taken as passed when a later step is done; `skipped` are numbers of steps passed by a choice.
+    `present` returns whether anything matches an artifact. Steps without artifacts and optional ones
+    count as passed when a later step is done; `skipped` are numbers of steps that the user skipped.
     """
     done, missing = [], {}
     for one in flow.steps:
@@ -223,10 +223,10 @@ def position(
 
 def _reason(found: FlowStep | None, missing: dict[str, list[str]]) -> str:
     if found is None:
-        return "all artifacts of the flow are there"
+        return "all artifacts of the flow exist"
     if not found.artifacts:
         return f"{found.name} leaves no artifact, and no later step is done"
-    return f"{found.name} is not done: {', '.join(missing[found.number])} not there"
+    return f"{found.name} is not done: {', '.join(missing[found.number])} missing"
 
 
 def cross_check(
@@ -234,7 +234,7 @@ def cross_check(
 ) -> Correction | None:
     """Compare a state file with the folders; the folders win. None when they agree."""
     known = recorded_step == DONE or step(flow, recorded_step) is not None
-    if known and _meant(flow, recorded_step, recorded_status) & set(detected.allowed):
+    if known and _consistent(flow, recorded_step, recorded_status) & set(detected.allowed):
         return None
     to = "done" if detected.step is None else f"step {detected.step.number} ({detected.step.name})"
     if known:
@@ -243,12 +243,14 @@ def cross_check(
         return Correction(recorded=recorded_step, step=detected.step, words=words)
     words = f"the state file names step {shown(recorded_step)}, which the flow {flow.name} does not have"
     sure = any(one.artifacts for one in flow.steps)
-    tail = f"the folders say {to}: {detected.reason}; corrected to {to}" if sure else "no folder tells more"
+    tail = (
+        f"the folders say {to}: {detected.reason}; corrected to {to}" if sure else "the folders show nothing"
+    )
     return Correction(recorded=recorded_step, step=detected.step, words=f"{words}; {tail}", sure=sure)
 
 
-def _meant(flow: Flow, number: str, status: str) -> set[str]:
-    """Give the positions that a record of a known step is consistent with."""
+def _consistent(flow: Flow, number: str, status: str) -> set[str]:
+    """Return the positions that are consistent with a record of a known step."""
     if number == DONE:
         return {DONE}
     following = next_step(flow, number)
@@ -266,7 +268,7 @@ def _meant(flow: Flow, number: str, status: str) -> set[str]:
 def locate(
     flow: Flow, detected: DetectedPosition, *, recorded_step: str | None = None, recorded_status: str = ""
 ) -> Location:
-    """Tell where a story goes on; without a state file the folders alone decide."""
+    """Return where a story continues; without a state file the folders alone decide."""
     if recorded_step is None:
         return Location(step=detected.step, confidence=AMBIGUOUS if detected.ahead else AGREED)
     correction = cross_check(flow, recorded_step, recorded_status, detected)

@@ -1,7 +1,7 @@
-"""Past runs as their records tell of them: what each came to, and what they come to together.
+"""Past runs as their records describe them: the result of each, and their totals.
 
-Records come from a file that others write to as well: a line or a field that is not ours, or not of its
-type, counts as not there.
+Other programs write to the same file: a line or a field that is not ours, or has the wrong type, counts as
+missing.
 """
 
 import math
@@ -33,7 +33,7 @@ class PastStory(Struct, frozen=True, kw_only=True):
 
     @property
     def kills(self) -> Counter[str]:
-        """Count the kill-switch that ended it, if that was a kill."""
+        """Count the kill-switch that ended it, unless that was an orderly end."""
         return _kills([self.kill_switch])
 
 
@@ -53,18 +53,18 @@ class PastRun(Struct, frozen=True, kw_only=True):
 
     @property
     def kills(self) -> Counter[str]:
-        """Count kill-switches: what ended the run once, what ended only a story once for each."""
+        """Count kill-switches: once for the run, and once for each story that another one ended."""
         own = (story.kill_switch for story in self.stories if story.kill_switch != self.kill_switch)
         return _kills([self.kill_switch, *own])
 
     @property
     def success_rate(self) -> float | None:
-        """Give the share of the stories that were started which are done."""
+        """The share of the started stories that are done."""
         return _success(self.stories)
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """What several runs, or one story in several runs, come to together."""
+    """The totals of several runs, or of one story in several runs."""
 
     runs: int
     started: int
@@ -77,7 +77,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 def past_runs(records: Iterable[Mapping[str, Any]]) -> tuple[PastRun, ...]:
-    """Give the runs that the records tell of, newest first."""
+    """Return the runs in the records, newest first."""
     runs: dict[str, Mapping[str, Any]] = {}
     stories: dict[str, dict[str, PastStory]] = {}
     for record in records:
@@ -91,7 +91,7 @@ def past_runs(records: Iterable[Mapping[str, Any]]) -> tuple[PastRun, ...]:
 
 
 def of_story(runs: Iterable[PastRun], story_id: str) -> tuple[PastStory, ...]:
-    """Give one story's part of each run that had it, in the order of the runs."""
+    """Return one story's part of each run that contained it, in the order of the runs."""
     return tuple(story for run in runs for story in run.stories if story.id == story_id)
 
 
@@ -123,7 +123,7 @@ def _summary(stories: Sequence[PastStory], spenders: Sequence[PastRun] | Sequenc
 
 
 def _success(stories: Iterable[PastStory]) -> float | None:
-    """Leave out what never started: skipped, or done by an earlier run."""
+    """Return the success rate without stories that never started: skipped, or done by an earlier run."""
     verdicts = [story.verdict for story in stories if story.started_at is not None]
     return round(verdicts.count(Status.DONE) / len(verdicts), 4) if verdicts else None
 

@@ -16,7 +16,7 @@ from isolation.claims.globs import Claim
 from isolation.errors import ClaimError, UnprovenError
 from runner.core.errors import BacklogError, SettingsError
 from runner.core.model import Story, StoryId
-from runner.core.schedule.graph import dependants
+from runner.core.schedule.graph import dependents
 from runner.core.settings import Settings
 from runner.core.text.names import did_you_mean, shown
 from runner.core.text.screen import neutral
@@ -172,7 +172,7 @@ def _compared(
     if len(owners) <= 1:
         return None, ()
     ids = tuple(owners)
-    later = {story_id: set(dependants(stories, story_id)) for story_id in ids}
+    later = {story_id: set(dependents(stories, story_id)) for story_id in ids}
     notes: list[str] = []
     try:
         for first, second, overlap in Proof(steps=_STEPS_FOR_NOTES).overlaps(tuple(owners.values())):

@@ -84,7 +84,7 @@ async def check_others(context: StoryContext) -> Others | choose.Question:
     story, log = context.story, context.log
     question = _question(story, found)
     kind, letter = _chosen(context.now)
-    if letter == choose.GO_ON_ALL_THE_SAME and kind is question.kind is choose.QuestionKind.PROMOTION:
+    if letter == choose.CONTINUE_ANYWAY and kind is question.kind is choose.QuestionKind.PROMOTION:
         return Others.CLEAR
     if letter != choose.WAIT_FOR_OTHERS:
         return question

@@ -165,7 +165,7 @@ async def test_what_is_no_answer_is_explained_and_asked_again(tmp_path: Path) ->
         await scene.terminal.expect(PROMPT)
         scene.terminal.type("C\n")
         told = await scene.terminal.expect(PROMPT)
-        assert "'C' is no answer to: Red or blue?\nanswer with A or B." in told
+        assert "'C' is not an answer to: Red or blue?\nanswer with A or B." in told
         assert scene.run.open_decisions
         scene.terminal.type("B\n")
         assert await scene.answered("a") == "B"

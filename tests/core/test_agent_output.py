@@ -25,7 +25,7 @@ def test_a_line_without_end_costs_no_memory() -> None:
         assert lines.feed(b"x" * 64) == []
         assert len(lines.rest()) <= 100
     assert lines.feed(b"\nnext\n") == [b"next"]
-    assert lines.left_out == 1
+    assert lines.dropped == 1
 
 
 def test_an_open_tool_is_life_and_not_for_ever() -> None:

@@ -209,8 +209,8 @@ def test_a_block_names_those_in_the_way_and_recommends_to_wait() -> None:
     assert asked.details == ("deep session x y",)
     assert asked.title.startswith("a story of mode housekeeping runs alone")
     assert "Wait" in asked.option(asked.recommendation).text
-    assert "Go on all the same" not in render(asked)
-    assert "Go on all the same" in render(promotion_offer(others=["deep session x"]))
+    assert "Continue anyway" not in render(asked)
+    assert "Continue anyway" in render(promotion_offer(others=["deep session x"]))
 
 
 def test_low_confidence_offers_the_candidates_and_a_way_out() -> None:
@@ -219,9 +219,9 @@ def test_low_confidence_offers_the_candidates_and_a_way_out() -> None:
         confidence=0.5, threshold=0.85, candidates=["1 — a", "2 — b", "3 — c", "4 — d"], rationale=["why"]
     )
     assert [option.text for option in several.options] == [
-        "Go on at step 1 — a",
-        "Go on at step 2 — b",
-        "Go on at step 3 — c",
+        "Continue at step 1 — a",
+        "Continue at step 2 — b",
+        "Continue at step 3 — c",
         "Abort — look and fix manually",
     ]
     assert several.recommendation == "A"
@@ -315,7 +315,7 @@ def test_the_journal_gives_back_the_same_question(question: Question) -> None:
 )
 def test_a_record_that_is_no_question_is_refused(data: dict[str, object]) -> None:
     """A damaged journal is told of, not guessed at."""
-    with pytest.raises(QuestionError, match="no recorded question"):
+    with pytest.raises(QuestionError, match="not a recorded question"):
         from_json(data)
 
 

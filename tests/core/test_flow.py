@@ -85,7 +85,7 @@ def test_the_position_is_the_first_step_whose_artifacts_are_not_there(
 def test_the_reason_names_what_is_missing() -> None:
     """The words stand in the log beside a correction."""
     assert (
-        position(FLOW, _present("plan", "design", "tasks")).reason == "Decompose is not done: order not there"
+        position(FLOW, _present("plan", "design", "tasks")).reason == "Decompose is not done: order missing"
     )
     assert "leaves no artifact" in position(SILENT, _present()).reason
     assert "all artifacts" in position(_flow(PLAN), _present("plan")).reason
@@ -169,7 +169,7 @@ def test_folders_win_over_the_file_in_words() -> None:
     """Acceptance 50: the file says Plan, its artifact is there, so the story is past it."""
     assert _check("1", "in_progress", "plan", "design") == (
         "the state file said step 1 in_progress, the folders say step 2a (Decompose): "
-        "Decompose is not done: tasks, order not there; corrected to step 2a (Decompose)"
+        "Decompose is not done: tasks, order missing; corrected to step 2a (Decompose)"
     )
     assert _check("3", "not_started", "plan", "design") is not None
     assert _check("2a", "in_progress", "plan", "design") is None
@@ -215,7 +215,7 @@ def test_an_unknown_step_is_never_guessed_at() -> None:
     untold = locate(SILENT, position(SILENT, _present()), recorded_step="9", recorded_status="in_progress")
     assert untold.confidence == UNKNOWN
     assert untold.correction is not None
-    assert untold.correction.words.endswith("no folder tells more")
+    assert untold.correction.words.endswith("the folders show nothing")
 
 
 def test_confidence_follows_what_file_and_folders_say() -> None:

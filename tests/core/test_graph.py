@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
-from runner.core.schedule.graph import closure, critical_path, dependants, expected_durations, ordered, waves
+from runner.core.schedule.graph import closure, critical_path, dependents, expected_durations, ordered, waves
 
 
 def story(
@@ -63,7 +63,7 @@ def planned(backlog: list[Story]) -> tuple[Story, ...]:
 
 def urgency(backlog: list[Story], name: StoryId) -> int:
     """Give the highest priority of a story and of what waits for it, by the slow and plain way."""
-    return max(item.priority for item in backlog if item.id in {name, *dependants(backlog, name)})
+    return max(item.priority for item in backlog if item.id in {name, *dependents(backlog, name)})
 
 
 def chain(backlog: list[Story], name: StoryId, durations: dict[StoryId, float]) -> float:
@@ -242,8 +242,8 @@ def test_only_with_an_unknown_id_is_an_error(name: str, hint: str) -> None:
     assert caught.value.hint == hint
 
 
-def test_dependants_are_found_through_others() -> None:
+def test_dependents_are_found_through_others() -> None:
     """All that wait for a story are named, once, and never the story itself."""
     backlog = [story("a"), story("b", "a"), story("c", "b", "a"), story("d", "b"), story("x")]
-    assert dependants(backlog, StoryId("a")) == ("b", "c", "d")
-    assert dependants(backlog, StoryId("x")) == ()
+    assert dependents(backlog, StoryId("a")) == ("b", "c", "d")
+    assert dependents(backlog, StoryId("x")) == ()

@@ -270,7 +270,7 @@ def test_continue_never_runs_on_while_nothing_failed() -> None:
     assert decision.start == ("b",)
 
 
-def test_continue_always_starts_dependants_once_their_dependencies_have_a_verdict() -> None:
+def test_continue_always_starts_dependents_once_their_dependencies_have_a_verdict() -> None:
     """`--continue always` is a wish that is obeyed, but it never jumps the queue."""
     stories = (story("a"), story("b"), story("c", "a"), story("d", "a", "b"))
     decision = ask(*stories, policy=ContinuePolicy.ALWAYS, a=Status.FAILED, b=Status.RUNNING)

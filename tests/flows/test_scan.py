@@ -61,7 +61,7 @@ def test_folders_win_over_the_state_file(tmp_path: Path) -> None:
     assert correction is not None
     assert correction.step is not None
     assert correction.step.number == "2a"
-    assert "_docs/02_document/ui_design.md not there" in correction.words
+    assert "_docs/02_document/ui_design.md missing" in correction.words
     assert locate(flow, detected, recorded_step="2").confidence == CORRECTED
 
 

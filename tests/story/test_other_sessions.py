@@ -119,7 +119,7 @@ async def test_go_on_all_the_same_holds_for_parallel_sessions_only(repo: Path) -
     person = Person(tools)
     with another_session(repo, "deep", name="one"):
         assert await held_up(STORY, tools, person.ask)
-        await person.answer(choose.GO_ON_ALL_THE_SAME)
+        await person.answer(choose.CONTINUE_ANYWAY)
         assert not await held_up(STORY, tools, person.ask)
         with another_session(repo, "bootstrap", name="two"):
             assert await held_up(STORY, tools, person.ask)

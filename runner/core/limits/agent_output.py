@@ -1,7 +1,7 @@
-"""What an agent says of itself on its output, line by line, and what that adds up to.
+"""What an agent reports on its output, line by line, and what that adds up to.
 
-Memory is bounded whatever comes: lines that are too long are left out, the rest is folded as it arrives.
-Nothing said here proves anything; it shows progress, tells life from silence and names errors.
+Memory is bounded whatever arrives: lines that are too long are dropped, the rest is folded immediately.
+None of it proves that work was done; it shows progress, tells life from silence and names errors.
 """
 
 from enum import StrEnum
@@ -12,21 +12,21 @@ from runner.core.model import Usage
 
 MAX_LINE = 4 << 20
 LONGEST_TOOL = 2 * 3600.0
-"""A tool that has been open for longer than this is no sign of life any more."""
+"""A tool that has been open for longer than this no longer counts as a sign of life."""
 
 
 class Fault(StrEnum):
-    """Why a session failed for no reason of its work."""
+    """Why a session failed for a reason other than its work."""
 
     TRANSIENT = "transient"
     LIMIT = "limit"
     PERMANENT = "permanent"
     LOST = "lost"
-    """The conversation to be resumed is not there, or too long to go on."""
+    """The conversation to be resumed does not exist, or is too long to continue."""
 
 
 class Final(Struct, frozen=True, kw_only=True):
-    """An agent's last word; without a fault a failure is the work's own. `until` is a time of day."""
+    """An agent's final result; a failure without a fault is due to the work. `until` is a time of day."""
 
     ok: bool
     words: str = ""
@@ -36,7 +36,7 @@ class Final(Struct, frozen=True, kw_only=True):
 
 
 class AgentUpdate(Struct, frozen=True, kw_only=True):
-    """What one line tells; empty and None are nothing. `begun` and `ended` are ids of tool uses."""
+    """What one line reports; empty and None mean nothing. `begun` and `ended` are ids of tool uses."""
 
     conversation: str = ""
     begun: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
 
 
 class Tally(Struct):
-    """All that a session has told so far; with `sums` each usage is added, else the newest counts."""
+    """All that a session has reported so far; with `sums` usages are added, else the newest counts."""
 
     sums: bool = False
     conversation: str = ""
@@ -62,12 +62,12 @@ class Tally(Struct):
     _retries_at: float = 0.0
 
     def add(self, seen: AgentUpdate, at: float) -> None:
-        """Take what one line told, at a time of any clock that only rises."""
+        """Add what one line reported, at a time of any monotonic clock."""
         for tool in seen.begun:
             self.uses += tool not in self._open
             self._open[tool] = at
         for tool in seen.ended:
-            # One that was never seen to begin was short.
+            # An agent may report a tool only when it ends.
             self.uses += self._open.pop(tool, None) is None
         self.conversation = seen.conversation or self.conversation
         self.message = seen.message or self.message
@@ -78,25 +78,25 @@ class Tally(Struct):
         self.final = seen.final or self.final
 
     def forget_tools(self) -> None:
-        """Call no tool open any more, since the line that ended one may have been left out."""
+        """Consider no tool open, since the line that ended one may have been dropped."""
         self._open.clear()
 
     def busy(self, at: float) -> bool:
-        """Tell whether silence is no wonder: a tool is open, or it waits to ask its service again."""
+        """Return whether silence is expected: a tool is open, or the agent waits to retry its service."""
         return at < self._retries_at or any(at - begun < LONGEST_TOOL for begun in self._open.values())
 
 
 class LineSplitter:
-    """Splits a stream into lines; one that is longer than the limit is left out and counted."""
+    """Splits a stream into lines; a line that is longer than the limit is dropped and counted."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
         self._held = bytearray()
         self._skipping = False
-        self.left_out = 0
+        self.dropped = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes and give the lines that they complete."""
+        """Append the next bytes and return the lines that they complete."""
         first, *others = chunk.split(b"\n")
         self._hold(first)
         if not others:
@@ -108,7 +108,7 @@ class LineSplitter:
         return lines + others
 
     def rest(self) -> bytes:
-        """Give what stands after the last line break."""
+        """Return what follows the last line break."""
         return bytes(self._held)
 
     def _hold(self, piece: bytes) -> None:
@@ -117,13 +117,13 @@ class LineSplitter:
         if len(self._held) + len(piece) > self._limit:
             self._held.clear()
             self._skipping = True
-            self.left_out += 1
+            self.dropped += 1
             return
         self._held += piece
 
 
 def since(total: Usage, before: Usage) -> Usage:
-    """Give one session's part of what its whole conversation has used."""
+    """Return one session's part of what its whole conversation has used."""
     return Usage(
         input_tokens=_less(total.input_tokens, before.input_tokens),
         output_tokens=_less(total.output_tokens, before.output_tokens),
@@ -134,5 +134,5 @@ def since(total: Usage, before: Usage) -> Usage:
 
 def _less(total: int | None, before: int | None) -> int | None:
     if total is None or before is None or before > total:
-        return total  # a smaller total was counted anew
+        return total  # a smaller total means that the count was restarted
     return total - before

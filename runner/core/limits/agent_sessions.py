@@ -1,8 +1,8 @@
-"""Which processes are agent sessions: by the program they run, each session once.
+"""Which processes are agent sessions: by the program that they run, each session once.
 
-A session is many processes: a launcher, the agent, its helpers and their children. All that have an
-agent above them belong to that agent's session. A keeper is where a session of a run begins, so what
-stands below it is one session, also when an agent started the run.
+A session is many processes: a launcher, the agent, its helpers and their children. All processes below an
+agent belong to that agent's session. A session of a run begins at its keeper, so what is below a keeper is
+one session, even when an agent started the run.
 """
 
 import re
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class AgentProgram(Struct, frozen=True, kw_only=True):
-    """How an agent shows on a command line: its name, and the package that holds its script."""
+    """How an agent appears on a command line: its name, and the package that holds its script."""
 
     name: str
     package: str
@@ -24,7 +24,7 @@ _OPTIONS_WITH_VALUE = frozenset({"-r", "--require", "--import", "--loader", "-C"
 
 
 def is_agent(argv: Sequence[str], programs: Sequence[AgentProgram]) -> bool:
-    """Tell whether a command line runs one of the programs, by itself or as an interpreter's script."""
+    """Return whether a command line runs one of the programs, directly or as an interpreter's script."""
     if not argv:
         return False
     names = {program.name for program in programs}
@@ -34,12 +34,12 @@ def is_agent(argv: Sequence[str], programs: Sequence[AgentProgram]) -> bool:
     if _INTERPRETER.fullmatch(executable) is None:
         return False
     script = _script(argv)
-    folders = (f"/{place}/{program.package}/" for place in _PACKAGE_FOLDERS for program in programs)
+    folders = (f"/{parent}/{program.package}/" for parent in _PACKAGE_FOLDERS for program in programs)
     return _base(script) in names or any(folder in f"/{script}" for folder in folders)
 
 
 def below(root: int, parents: Mapping[int, int]) -> set[int]:
-    """Give a process and all that descend from it."""
+    """Return a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         children.setdefault(parent, []).append(pid)
@@ -52,7 +52,7 @@ def below(root: int, parents: Mapping[int, int]) -> set[int]:
 
 
 def sessions(agents: Collection[int], keepers: Collection[int], parents: Mapping[int, int]) -> set[int]:
-    """Give each session once, by the keeper or the topmost agent that it begins with."""
+    """Return each session once, by the keeper or the topmost agent that it begins with."""
     return {_beginning(agent, agents, keepers, parents) for agent in agents}
 
 
@@ -69,7 +69,7 @@ def _beginning(
 
 
 def _above(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
-    """Give the ancestors, nearest first; a number used anew while we looked must not make a circle."""
+    """Yield the ancestors, nearest first; a pid that is reused meanwhile must not cause an endless loop."""
     met = {pid}
     while (pid := parents.get(pid, 0)) and pid not in met:
         met.add(pid)
@@ -77,7 +77,7 @@ def _above(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
 
 
 def _script(argv: Sequence[str]) -> str:
-    """Give an interpreter's first argument that is no option: a script, a module, or code."""
+    """Return an interpreter's first argument that is not an option: a script, a module, or code."""
     rest = iter(argv[1:])
     for argument in rest:
         if argument in _OPTIONS_WITH_VALUE:

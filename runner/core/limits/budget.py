@@ -1,8 +1,8 @@
-"""Budgets under many hands: what a session may spend is set aside before it starts.
+"""A budget shared by parallel sessions: what a session may spend is set aside before it starts.
 
 What running sessions have set aside counts as spent, so that several stories never start on the same
 last dollar. A session that would not fit waits for the others; alone it gets what is left. Until one
-session has shown what it spends, and nobody gave an estimate, each sets aside all that is left.
+session has shown what it spends, and without an estimate in the settings, each sets aside all that is left.
 """
 
 from collections.abc import Iterable
@@ -13,21 +13,21 @@ from runner.core.model import Usage
 
 
 class Amount(Struct, frozen=True, kw_only=True):
-    """Tokens and dollars; None is no limit, or unknown."""
+    """Tokens and dollars; None means no limit, or unknown."""
 
     tokens: float | None = None
     cost: float | None = None
 
 
 def spent(usage: Usage) -> Amount:
-    """Give what was used as an amount."""
+    """Return what was used as an amount."""
     return Amount(tokens=usage.tokens, cost=usage.cost_usd)
 
 
 def estimate(sessions: Iterable[Usage], fallback: Amount) -> Amount:
-    """Expect of the next session what the dearest so far has spent; `fallback` before any is known.
+    """Expect the next session to spend what the most expensive one has spent; `fallback` before any is known.
 
-    Sessions that ended without saying what they spent are expected to go on so: 0.
+    Where sessions ended without reporting what they spent, 0 is expected.
     """
     known = [spent(usage) for usage in sessions]
     if not known:
@@ -38,7 +38,7 @@ def estimate(sessions: Iterable[Usage], fallback: Amount) -> Amount:
 
 
 def set_aside(limit: Amount, used: Amount, reserved: Iterable[Amount], expected: Amount) -> Amount | None:
-    """Give what the next session may set aside; None when it must wait for another's end."""
+    """Return what the next session may set aside; None when it must wait for another to end."""
     others = list(reserved)
     tokens = _part(limit.tokens, used.tokens, [each.tokens for each in others], expected.tokens)
     cost = _part(limit.cost, used.cost, [each.cost for each in others], expected.cost)
@@ -50,7 +50,7 @@ def set_aside(limit: Amount, used: Amount, reserved: Iterable[Amount], expected:
 def _part(
     limit: float | None, used: float | None, reserved: list[float | None], expected: float | None
 ) -> float | None:
-    """Give the part of one currency; None when it must be waited for."""
+    """Return the part of one currency; None when the session must wait for it."""
     if limit is None:
         return 0.0
     left = max(0.0, limit - (used or 0.0))

@@ -1,7 +1,7 @@
-"""What follows when an agent's service fails: wait and ask again, begin anew, or give up at once.
+"""What follows when an agent's service fails: wait and retry, start a new conversation, or give up.
 
-A failure of the service is nobody's work, so it costs none of a step's attempts. That is why it is
-bounded here, by a count and by a time. What the service says about waiting is honoured.
+A failure of the service is not a failure of the work, so it uses up none of a step's attempts. That is why
+it is bounded here, by a count and by a time. What the service says about waiting is respected.
 """
 
 from msgspec import Struct
@@ -14,14 +14,14 @@ LONGEST_OUTAGE = 6 * 3600.0
 FIRST_WAIT = 10.0
 LONGEST_BACKOFF = 600.0
 JITTER = 0.5
-"""Stories that fail together come back apart, by up to this share of the wait."""
+"""Stories that fail together retry at different times, by up to this share of the wait."""
 
 
 class OutageFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a session that its service let down.
+    """What is known about a session whose service failed.
 
-    `outages` and `since` count those in a row before it. `until` is the time of day that the service named,
-    0 when it named none; `chance` lies between 0 and 1.
+    `outages` counts the failures in a row before it, `since` is when they began. `until` is the time of day
+    that the service named, 0 when it named none; `chance` is between 0 and 1.
     """
 
     fault: Fault
@@ -34,7 +34,7 @@ class OutageFacts(Struct, frozen=True, kw_only=True):
 
 
 class Pause(Struct, frozen=True, kw_only=True):
-    """The session is repeated, not before `until`; `everyone` who uses this agent waits as long."""
+    """The session is repeated, not before `until`; with `everyone`, all stories of this agent wait."""
 
     until: float
     everyone: bool = False
@@ -42,13 +42,13 @@ class Pause(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """No repetition will help; `because` says so when the agent's own words do not."""
+    """No retry will help; `because` says why when the agent's own words do not."""
 
     because: str = ""
 
 
 def after_outage(facts: OutageFacts) -> Pause | Refusal | None:
-    """Decide; None means that the failure is an ordinary one and costs an attempt."""
+    """Decide what follows; None means that the failure is an ordinary one and uses up an attempt."""
     match facts.fault:
         case Fault.PERMANENT:
             return Refusal()
@@ -65,6 +65,6 @@ def _wait(facts: OutageFacts) -> float:
     backoff = min(LONGEST_BACKOFF, FIRST_WAIT * 2.0**facts.outages)
     named = min(LONGEST_WAIT, facts.until - facts.at)
     if named > 0:
-        # Nobody comes back before the named time, and all a little apart.
+        # No story retries before the named time, and all of them at slightly different times.
         return named + facts.chance * JITTER * min(named, FIRST_WAIT)
     return backoff * (1 - JITTER * facts.chance)

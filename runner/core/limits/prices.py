@@ -1,7 +1,7 @@
-"""What tokens cost, for agents that do not say: the list prices of `AS_OF`; those of the settings come first.
+"""What tokens cost, for agents that do not report it: list prices of `AS_OF`; prices in the settings win.
 
-An estimate: it knows no discount, no tier of long contexts and no subscription. A model that is not listed
-has no price, and its cost stays unknown.
+An estimate, without discounts, long-context tiers and subscriptions. A model that is not listed has no
+price, and its cost stays unknown.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ PRICES: Mapping[str, Price] = {
 
 
 def priced(usage: Usage, model: str, own: Mapping[str, Price]) -> Usage:
-    """Add an estimated cost where there are tokens and a price, and the agent named no cost."""
+    """Add an estimated cost where tokens and a price are known, and the agent reported no cost."""
     price = own.get(model) or PRICES.get(model)
     if usage.cost_usd is not None or price is None or usage.tokens is None:
         return usage

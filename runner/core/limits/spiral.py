@@ -1,8 +1,8 @@
-"""Does an agent go round in circles? Told from what its attempts left behind, not from what it says.
+"""Whether an agent goes in circles, judged by what its attempts left behind and not by what it says.
 
-Two shapes count: the same change made, undone and made again, and the same command that fails with
-the same output three times. What differs from run to run without meaning anything, such as times
-and addresses, is not looked at; counts are, since fewer failures are progress.
+Two patterns count: the same change made, undone and made again, and the same command that fails with
+the same output three times. Meaningless differences between runs, such as times and addresses, are
+ignored; counts are not, since fewer failures are progress.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _NOISE = (
 
 
 def failure_digest(reason: str, output: str) -> str:
-    """Give what identifies a failure, whatever the clock said."""
+    """Return what identifies a failure, regardless of times and addresses in its output."""
     text = f"{reason}\n{output}"
     for pattern, instead in _NOISE:
         text = pattern.sub(instead, text)
@@ -30,12 +30,12 @@ def failure_digest(reason: str, output: str) -> str:
 
 
 def same_failure(digests: Sequence[str]) -> bool:
-    """Tell whether the newest failures of a step were all the same."""
+    """Return whether the newest failures of a step were all the same."""
     newest = digests[-SAME_FAILURES:]
     return len(newest) == SAME_FAILURES and len(set(newest)) == 1
 
 
 def undone_and_redone(trees: Sequence[str]) -> bool:
-    """Tell from the contents after each session, the first one's start in front, whether they alternate."""
+    """Return whether the contents, at the start and after each session, alternate."""
     turns = [tree for number, tree in enumerate(trees) if not number or tree != trees[number - 1]]
     return len(turns) >= _TURN and turns[-1] == turns[-3] and turns[-2] == turns[-4]

@@ -1,7 +1,7 @@
-"""Does a session still live? Told from many signs, so that silence alone is never taken for death.
+"""Whether a session is still alive, judged by many signs, so that silence alone never counts as a stall.
 
 Output, processor time, processes that come and go, files and commits count; so does a wait that the
-session has announced. Only one that shows none of these for two whole windows has stalled.
+session has announced. Only a session that shows none of these for twice the stall limit has stalled.
 """
 
 import re
@@ -9,10 +9,10 @@ import re
 from msgspec import Struct
 
 BUSY_SHARE = 0.01
-"""A tree that uses less than this share of a core is not called alive for it."""
+"""A process tree that uses less than this share of a core does not count as alive for it."""
 
 LONGEST_WAIT = 6 * 3600.0
-"""An announced wait counts up to this; nobody waits longer for a service."""
+"""An announced wait counts up to this; a run waits no longer for a service."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _WAIT = re.compile(
@@ -24,7 +24,7 @@ _RETRY_AFTER = re.compile(r"retry-after[\"']?\s*[:=]\s*(\d+)", re.IGNORECASE)
 
 
 class Signs(Struct, frozen=True, kw_only=True):
-    """What can be seen of a session at one instant; only differences mean something."""
+    """What can be observed about a session at one instant; only differences mean something."""
 
     printed: int = 0
     cpu_seconds: float = 0.0
@@ -32,7 +32,7 @@ class Signs(Struct, frozen=True, kw_only=True):
 
 
 def sign_of_life(before: Signs, now: Signs, *, seconds: float) -> str:
-    """Name what shows that the session lived through these seconds; empty when nothing does."""
+    """Return what shows that the session was alive during these seconds; empty when nothing does."""
     if now.printed != before.printed:
         return "output"
     if now.cpu_seconds - before.cpu_seconds >= BUSY_SHARE * seconds:
@@ -41,7 +41,7 @@ def sign_of_life(before: Signs, now: Signs, *, seconds: float) -> str:
 
 
 def announced_wait(line: str) -> float:
-    """Give the seconds that a session says it will wait, such as `retrying in 300 s`; 0 when it does not."""
+    """Return the seconds that a session announces to wait, such as `retrying in 300 s`; 0 for none."""
     header = _RETRY_AFTER.search(line)
     if header is not None:
         return min(LONGEST_WAIT, float(header.group(1)))

@@ -1,8 +1,8 @@
-"""Is a session getting anywhere? What it wrote, as values; time comes in as an argument.
+"""Whether a session makes progress, judged by what it wrote; time comes in as an argument.
 
-A session is stuck when it writes one artifact again and again without a change that means anything, or
-when it is active and yet leaves nothing new for long. One that asks what it was already told is found by
-the digest of its question. One that has fallen silent is not judged here: the stall limit is for that.
+A session is stuck when it writes one artifact again and again without a meaningful change, or when it is
+active and yet produces nothing new for a long time. A session that repeats an answered question is found by
+the digest of that question. A silent session is not judged here; see `stall`.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ from runner.core.text.instants import span
 from runner.core.text.names import one_line
 
 REWRITES = 3
-"""An artifact that was written this often over itself, always the same, tells that nothing moves."""
+"""An artifact that was rewritten this often without a change shows that nothing moves."""
 
 NOTHING_NEW_SECONDS = 30 * 60.0
-"""How long an active session may go on without a new artifact."""
+"""How long an active session may run without a new artifact."""
 
 ACTIVE_WITHIN_SECONDS = 2 * 60.0
 """A session that has shown a sign of life within this time is active."""
 
 FAILED_RETRIES = 2
-"""After this many recoveries that did not help, a person is asked."""
+"""After this many recoveries that did not help, the user is asked."""
 
 _REMEMBERED = 8
 
@@ -39,7 +39,7 @@ class Recovery(StrEnum):
 
 
 class Stuck(Struct, frozen=True, kw_only=True):
-    """A session does not get anywhere; `reason` says why that is believed, in words."""
+    """A session makes no progress; `reason` says what shows it."""
 
     reason: str
 
@@ -51,16 +51,16 @@ class Written(Struct, frozen=True, kw_only=True):
     repeats: int = 0
 
     def again(self, content: str) -> "Written":
-        """Give the artifact after one more write; going back to an earlier content is no change either."""
+        """Return the artifact after one more write; going back to earlier content is not a change."""
         if content in self.contents:
             return replace(self, repeats=self.repeats + 1)
         return Written(contents=(*self.contents, content)[-_REMEMBERED:])
 
 
 class ProgressWatch(Struct, frozen=True, kw_only=True):
-    """What is known about one session; each method gives the next watch and changes nothing.
+    """What is known about one session; each method returns the next watch and changes nothing.
 
-    `new_at` is when something new was last written, at first when the watch began.
+    `new_at` is when something new was last written, initially when the watch began.
     """
 
     new_at: float
@@ -80,7 +80,7 @@ class ProgressWatch(Struct, frozen=True, kw_only=True):
         return replace(self, now=at, activity_at=activity_at)
 
     def verdict(self) -> Stuck | None:
-        """Tell whether the session is stuck, and why."""
+        """Return whether the session is stuck, and why."""
         for path, written in self.artifacts.items():
             if written.repeats >= REWRITES:
                 times = f"{written.repeats} times"
@@ -92,10 +92,10 @@ class ProgressWatch(Struct, frozen=True, kw_only=True):
 
 
 def recovery(failures: int) -> Recovery:
-    """Tell what comes next, after so many recoveries of the same sub-step that did not help.
+    """Return what to try next, after so many failed recoveries of the same sub-step.
 
-    The first one reads the state again, checks it against the folders and goes on from there; the
-    second begins the sub-step anew; after that a person is asked, with `choose.recovery`.
+    The first one reads the state again, checks it against the folders and continues from there; the
+    second restarts the sub-step; after that the user is asked, with `choose.recovery`.
     """
     if failures >= FAILED_RETRIES:
         return Recovery.ASK
@@ -103,10 +103,10 @@ def recovery(failures: int) -> Recovery:
 
 
 def content_digest(content: bytes) -> str:
-    """Give what identifies a content whatever its white space looks like."""
+    """Return what identifies content regardless of its white space."""
     return hashlib.sha256(b" ".join(content.split())).hexdigest()
 
 
 def question_digest(title: str) -> str:
-    """Give what identifies a question however it is spaced, capitalised or punctuated at its end."""
+    """Return what identifies a question regardless of spacing, case and final punctuation."""
     return hashlib.sha256(one_line(title).casefold().rstrip(" ?.!:").encode()).hexdigest()

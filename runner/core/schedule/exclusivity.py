@@ -1,8 +1,8 @@
-"""Who may work in one repository family beside whom: modes, their class, and the table over the classes.
+"""Which sessions may run side by side in one repository family: modes, their class, and the rules.
 
-A mode that nobody knows counts as parallel, with a warning: a new kind of session must neither stop
-everyone else nor be stopped for its name. The outcome names who is in the way; what to do about them
-is a person's choice, and nothing of another's is ever ended for it.
+An unknown mode counts as parallel, with a warning: a new kind of session must neither stop the others
+nor be stopped because of its name. The result names the sessions in the way; what to do about them is
+the user's choice, and no other session is ever ended for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from runner.core.text.names import did_you_mean, shown
 
 
 class Exclusivity(StrEnum):
-    """What a mode asks of the others: to be alone, to be told apart, or nothing."""
+    """What a mode demands of the others: to be alone, to work in another tree, or nothing."""
 
     EXCLUSIVE = "exclusive"
     PARALLEL = "parallel"
@@ -24,9 +24,9 @@ class Exclusivity(StrEnum):
 
 
 class Admission(StrEnum):
-    """What the table says to a session that wants to start."""
+    """Whether a session may start beside others."""
 
-    PASS = "pass"  # noqa: S105  no password
+    PASS = "pass"  # noqa: S105  not a password
     BLOCKED = "blocked"
     PROMOTION_OFFER = "promotion-offer"
 
@@ -46,28 +46,28 @@ MODES: Mapping[str, Exclusivity] = {
 
 
 class Classified(Struct, frozen=True, kw_only=True):
-    """The class of a mode; `warning` is empty for one that is known."""
+    """The class of a mode; `warning` is empty for a known one."""
 
     exclusivity: Exclusivity
     warning: str = ""
 
 
 class ActiveSession(Struct, frozen=True, kw_only=True):
-    """A session that is at work: who it is, in words, and its mode."""
+    """A running session: its description and its mode."""
 
     who: str
     mode: str
 
 
 class AdmissionResult(Struct, frozen=True, kw_only=True):
-    """The table's answer; `by` are the sessions that stand in the way, in the order given."""
+    """Whether a session may start; `by` are the sessions in the way, in the order given."""
 
     verdict: Admission
     by: tuple[ActiveSession, ...] = ()
 
 
 def classify(mode: str) -> Classified:
-    """Give the class of a mode."""
+    """Return the class of a mode."""
     known = MODES.get(mode)
     if known is not None:
         return Classified(exclusivity=known)
@@ -76,14 +76,14 @@ def classify(mode: str) -> Classified:
 
 
 def runs_alone(mode: str) -> bool:
-    """Tell whether a session of this mode must have the repository to itself."""
+    """Return whether a session of this mode must have the repository to itself."""
     return MODES.get(mode) is Exclusivity.EXCLUSIVE
 
 
 def admission(caller: str, active: Sequence[ActiveSession], *, own_workspace: bool) -> AdmissionResult:
-    """Say whether a session of mode `caller` may start beside those that are active.
+    """Return whether a session of mode `caller` may start beside those that are active.
 
-    `own_workspace` tells that it works in a tree of its own, which is what a promotion would offer.
+    `own_workspace`: it works in a tree of its own, which is what a promotion would offer.
     """
     counting = tuple(one for one in active if classify(one.mode).exclusivity is not Exclusivity.ALWAYS)
     alone = tuple(one for one in counting if runs_alone(one.mode))

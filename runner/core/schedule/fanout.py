@@ -1,7 +1,7 @@
-"""A backlog spread over the jobs of a CI system: stages by dependency, one job a story, a chain or a shard.
+"""Spreads a backlog over the jobs of a CI system: stages by dependency, one job per story, chain or shard.
 
-Pure: the same stories and durations give the same jobs with the same names. What a job needs is done
-in an earlier stage or by the job itself.
+The same stories and durations give the same jobs with the same names. What a job needs is done in an
+earlier stage or by the job itself.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from runner.core.model import Story, StoryId
 class Job(Struct, frozen=True, kw_only=True):
     """One job: its name, unique in the matrix, and the stories that it carries, in start order.
 
-    `seconds` is how long they took before; a story that nobody has seen yet counts as an average one.
+    `seconds` is how long they took before; a story that never ran counts as an average one.
     """
 
     name: str
@@ -30,12 +30,12 @@ def fan_out(
     shards: int | None = None,
     seconds: Mapping[StoryId, float] | None = None,
 ) -> tuple[tuple[Job, ...], ...]:
-    """Give the stages of jobs for `todo`, which is in start order; what it lacks is taken as done.
+    """Return the stages of jobs for `todo`, which is in start order; what is not in it counts as done.
 
-    With `stages`, what would come after the last one is carried by its jobs, each a whole chain. With
+    With `stages`, the jobs of the last stage also carry what would come after it, each a whole chain. With
     `shards`, no stage has more jobs than that.
     """
-    order = {story.id: place for place, story in enumerate(todo)}
+    order = {story.id: index for index, story in enumerate(todo)}
     needs = {story.id: story.depends_on for story in todo}
     known = seconds or {}
     found = []
@@ -44,7 +44,7 @@ def fan_out(
             groups = _balanced(units, shards, _durations(order, known))
             merged = [tuple(sorted(group, key=order.__getitem__)) for group in groups]
             name = f"stage-{number}+{{}}-of-{shards}"
-            named = [(name.format(place), stories) for place, stories in enumerate(merged, 1)]
+            named = [(name.format(shard), stories) for shard, stories in enumerate(merged, 1)]
         else:
             named = [(_name(unit, needs), unit) for unit in units]
         found.append(
@@ -59,8 +59,8 @@ def fan_out(
 def _name(unit: Sequence[StoryId], needs: Mapping[StoryId, Sequence[StoryId]]) -> str:
     """Name a job after its story, a chain after the first of its roots and the number of the others.
 
-    Not by the start order, which follows what stories took before. `+`, which no id may have, keeps chains
-    apart from stories.
+    The start order would not do, since it depends on how long stories took before. `+`, which no id may
+    contain, distinguishes chains from stories.
     """
     root = min(name for name in unit if not set(needs[name]) & set(unit))
     return root if len(unit) == 1 else f"{root}+{len(unit) - 1}"
@@ -80,7 +80,7 @@ def _stages(todo: Sequence[Story], most: int | None) -> list[list[tuple[StoryId,
 
 
 def _chains(stories: Sequence[Story]) -> list[tuple[StoryId, ...]]:
-    """Group stories that hang together, each group and all groups in start order."""
+    """Group stories that depend on each other, each group and all groups in start order."""
     chain: dict[StoryId, list[StoryId]] = {}
     for story in stories:
         joined = [story.id]
@@ -89,7 +89,7 @@ def _chains(stories: Sequence[Story]) -> list[tuple[StoryId, ...]]:
                 joined[:0] = [one for one in chain[name] if one not in joined]
         for name in joined:
             chain[name] = joined
-    order = {story.id: place for place, story in enumerate(stories)}
+    order = {story.id: index for index, story in enumerate(stories)}
     distinct = {id(members): members for members in chain.values()}.values()
     groups = (tuple(sorted(members, key=order.__getitem__)) for members in distinct)
     return sorted(groups, key=lambda group: order[group[0]])
@@ -104,7 +104,7 @@ def _durations(names: Collection[StoryId], known: Mapping[StoryId, float]) -> di
 def _balanced(
     units: Sequence[tuple[StoryId, ...]], shards: int, seconds: Mapping[StoryId, float]
 ) -> list[list[StoryId]]:
-    """Give the longest unit that is left to the shard that has least to do, until none is left."""
+    """Assign the longest remaining unit to the shard with the least to do, until none is left."""
     weight = {unit: sum(seconds[name] for name in unit) for unit in units}
     groups: list[list[StoryId]] = [[] for _ in range(shards)]
     load = [0.0] * shards
@@ -116,5 +116,5 @@ def _balanced(
 
 
 def _sum(stories: Sequence[StoryId], known: Mapping[StoryId, float]) -> float | None:
-    told = [known[name] for name in stories if name in known]
-    return round(sum(told), 3) if told else None
+    found = [known[name] for name in stories if name in known]
+    return round(sum(found), 3) if found else None

@@ -18,7 +18,7 @@ from runner.core.text.names import did_you_mean_story, shown
 
 
 def ordered(stories: Iterable[Story], durations: Mapping[StoryId, float] | None = None) -> tuple[Story, ...]:
-    """Give the start order; refuse unknown dependencies, self-dependencies and cycles.
+    """Return the start order; refuse unknown dependencies, self-dependencies and cycles.
 
     A dependency is as urgent as the most urgent story that waits for it. Without `durations` all stories
     count as equally long.
@@ -34,10 +34,10 @@ def ordered(stories: Iterable[Story], durations: Mapping[StoryId, float] | None 
 def expected_durations(
     stories: Iterable[Story], past: Mapping[StoryId, Sequence[float]]
 ) -> dict[StoryId, float]:
-    """Give what each story will take, in minutes; of one that nothing tells about, what is usual.
+    """Return what each story will take, in minutes; the median of the others where nothing is known.
 
-    A story's own estimate counts, else the median of `past`, what it took before. Where nothing is known of
-    any story there is no minute to speak of, and the answer is empty.
+    A story's own estimate counts, else the median of `past`, what it took before. Where nothing is known
+    about any story, the answer is empty.
     """
     listed = list(stories)
     known = {
@@ -50,9 +50,9 @@ def expected_durations(
 
 
 def critical_path(stories: Sequence[Story], durations: Mapping[StoryId, float]) -> dict[StoryId, float]:
-    """Name the stories of the longest chain, each with what is left from its start to the end of the chain.
+    """Return the stories of the longest chain, each with the time from its start to the end of the chain.
 
-    Dependencies outside of `stories` are over. Where all stories are alike, no path is longer than another.
+    Dependencies outside of `stories` count as done. Where all chains are equally long, none is critical.
     """
     inside = {story.id for story in stories}
     by_id = {
@@ -89,7 +89,7 @@ def closure(stories: Sequence[Story], only: Iterable[str]) -> tuple[Story, ...]:
     for name in only:
         if name not in by_id:
             raise BacklogError(
-                f"there is no story {shown(name)} in the backlog",
+                f"no story {shown(name)} in the backlog",
                 hint=did_you_mean_story(name, stories) or "`autopilot-multi plan` lists the stories.",
             )
         pending.append(name)
@@ -102,8 +102,8 @@ def closure(stories: Sequence[Story], only: Iterable[str]) -> tuple[Story, ...]:
     return tuple(story for story in stories if story.id in wanted)
 
 
-def dependants(stories: Iterable[Story], story_id: StoryId) -> tuple[StoryId, ...]:
-    """Name all stories that wait for this one, directly or through others, sorted by id."""
+def dependents(stories: Iterable[Story], story_id: StoryId) -> tuple[StoryId, ...]:
+    """Return all stories that wait for this one, directly or through others, sorted by id."""
     waiting = _waiting(stories)
     found: set[StoryId] = set()
     pending = [story_id]
@@ -142,7 +142,7 @@ def _waiting(stories: Iterable[Story]) -> dict[StoryId, list[StoryId]]:
 
 
 def _urgencies(by_id: dict[StoryId, Story]) -> dict[StoryId, int]:
-    """Give each story the highest priority among itself and what waits for it, cycles or not."""
+    """Return for each story the highest priority among itself and what waits for it, cycles or not."""
     urgency: dict[StoryId, int] = {}
     for story in sorted(by_id.values(), key=lambda story: -story.priority):
         pending = [story.id]
@@ -157,7 +157,7 @@ def _urgencies(by_id: dict[StoryId, Story]) -> dict[StoryId, int]:
 def _chains(
     by_id: Mapping[StoryId, Story], order: Sequence[StoryId], durations: Mapping[StoryId, float]
 ) -> dict[StoryId, float]:
-    """Give for each story the longest way from its start to the end of all that waits for it."""
+    """Return for each story the longest time from its start to the end of all that waits for it."""
     chains: dict[StoryId, float] = {}
     behind: dict[StoryId, float] = {}
     for name in reversed(order):
@@ -194,7 +194,7 @@ def _cycle(by_id: Mapping[StoryId, Story], *, left: set[StoryId]) -> list[StoryI
     """Find one cycle among the stories that never became ready, from its smallest id on."""
     path = [min(left)]
     while True:
-        # A story that never became ready has a dependency that never did, so the walk goes on.
+        # A story that never became ready has a dependency that never did, so the walk always continues.
         following = min(name for name in by_id[path[-1]].depends_on if name in left)
         if following in path:
             members = path[path.index(following) :]

@@ -1,12 +1,12 @@
-"""Which stories may start now, which are ready, which never will be, and what the rest waits for.
+"""Which stories may start now, which are ready, which will never be, and what the rest waits for.
 
-A dependency releases its dependants only by being done. One that failed, was skipped or had
-nothing to do blocks them at once; one that is parked or stopped may still come back, so its
-dependants wait as long as anything else can run. `--continue always` is the user's explicit wish
-to start dependants whatever the verdict. The window is never exceeded and nobody is ever evicted.
+A dependency releases its dependents only when it is done. One that failed, was skipped or had
+nothing to do blocks them immediately; one that is parked or stopped may still come back, so its
+dependents wait as long as anything else can run. `--continue always` is the user's explicit wish
+to start dependents whatever the verdict. The window is never exceeded and no story is ever evicted.
 
 A story of an exclusive mode runs alone: it starts when nothing runs, and nothing starts while it runs.
-The order stays a promise: once such a story is ready, what comes behind it waits for it.
+The order is kept: once such a story is ready, what comes after it waits for it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from runner.core.schedule.exclusivity import runs_alone
 
 _BLOCKS = frozenset({Status.FAILED, Status.SKIPPED, Status.NO_WORK})
 _MAY_RETURN = frozenset({Status.PARKED, Status.STOPPED})
-_IN_WORDS = {
+_PHRASES = {
     Status.FAILED: "failed",
     Status.SKIPPED: "was skipped",
     Status.NO_WORK: "had nothing to commit",
@@ -29,7 +29,7 @@ _IN_WORDS = {
 
 
 class Skip(Struct, frozen=True, kw_only=True):
-    """A story that will not start, the dependencies (or the failed story) to blame, and why in words."""
+    """A story that will not start, the dependencies (or the failed story) to blame, and the reason."""
 
     story_id: StoryId
     blocked_by: tuple[StoryId, ...]
@@ -40,8 +40,7 @@ class ScheduleDecision(Struct, frozen=True, kw_only=True):
     """What to do now, in this order: `skip`, `queue`, `start`.
 
     `queue` holds the stories that have just become ready; some of them may be in `start` too. `next` holds
-    those that want for nothing but a place in the window. `waiting_for` tells of every story that is left
-    over what it waits for.
+    those that lack nothing but a free slot. `waiting_for` says for every other story what it waits for.
     """
 
     start: tuple[StoryId, ...]
@@ -65,19 +64,19 @@ def decide(
 ) -> ScheduleDecision:
     """Decide from the start order and every story's status; `order` has dependencies first.
 
-    With `patient`, what waits for a parked story goes on waiting: a person may still answer. Those that are
-    `leaving` have their verdict and still tidy up: they take no place, but nobody is alone beside them. Those
-    that are `held` are ready and yet do not start, for the reason given. Without `reasons` nobody is told
-    what he waits for.
+    With `patient`, stories that wait for a parked story keep waiting, since the user may still answer.
+    Stories that are `leaving` have their verdict and still clean up: they take no slot, but no story counts
+    as alone beside them. Stories that are `held` are ready and yet do not start, for the reason given.
+    Without `reasons`, `waiting_for` stays empty.
     """
     open_ = [story for story in order if statuses[story.id] in {Status.WAITING, Status.QUEUED}]
     if not admitting:
-        waiting_for = {story.id: "nothing new starts any more" for story in open_}
+        waiting_for = {story.id: "no new story starts" for story in open_}
         return ScheduleDecision(start=(), queue=(), skip=(), waiting_for=waiting_for)
     if policy is ContinuePolicy.NEVER:
         failed = tuple(story.id for story in order if statuses[story.id] is Status.FAILED)
         if failed:
-            reason = f"{_join(failed)} failed, and --continue never starts nothing after a failure"
+            reason = f"{_join(failed)} failed, and with --continue never nothing starts after a failure"
             skip = tuple(Skip(story_id=story.id, blocked_by=failed, reason=reason) for story in open_)
             return ScheduleDecision(start=(), queue=(), skip=skip, waiting_for={})
     decision = _Round(order, statuses, window, policy, leaving)
@@ -85,7 +84,7 @@ def decide(
 
 
 class _Round:
-    """One decision in the making; `now` sees the skips of this very round, so they cascade."""
+    """One decision in progress; `now` includes the skips of this very round, so they cascade."""
 
     def __init__(
         self,
@@ -130,13 +129,13 @@ class _Round:
         )
 
     def _next(self, free: Sequence[Story], open_: Sequence[Story]) -> tuple[StoryId, ...]:
-        """Take those that only lack a place; none while somebody is to have the house for himself."""
+        """Return the stories that only lack a slot; none while a story must run alone."""
         if any(runs_alone(story.mode) for story in (*self.inside, *open_)):
             return ()
         return tuple(story.id for story in free)
 
     def _start(self, ready: Sequence[Story]) -> tuple[StoryId, ...]:
-        """Take the first that fit; one that runs alone starts into an empty house, and ends the round."""
+        """Return the first stories that fit; one that runs alone starts only when nothing else runs."""
         if any(runs_alone(story.mode) for story in self.inside):
             return ()
         chosen: list[StoryId] = []
@@ -149,7 +148,7 @@ class _Round:
         return tuple(chosen)
 
     def _behind_one_alone(self, ready: Sequence[Story]) -> dict[StoryId, Story]:
-        """Tell of each ready story which one that runs alone goes before it."""
+        """Map each ready story to the one before it that runs alone."""
         first = next((story for story in self.inside if runs_alone(story.mode)), None)
         behind: dict[StoryId, Story] = {}
         for story in ready:
@@ -160,7 +159,7 @@ class _Round:
         return behind
 
     def _missing(self, story: Story) -> list[StoryId]:
-        """List the dependencies that hold the story back."""
+        """Return the dependencies that hold the story back."""
         if self.policy is ContinuePolicy.ALWAYS:
             return [name for name in story.depends_on if not self.now[name].final]
         return [name for name in story.depends_on if self.now[name] is not Status.DONE]
@@ -176,12 +175,12 @@ class _Round:
         return skips
 
     def _blame(self, name: StoryId) -> str:
-        words = f"{name}, which {_IN_WORDS[self.now[name]]}"
+        words = f"{name}, which {_PHRASES[self.now[name]]}"
         roots = self._roots(name) if self.now[name] is Status.SKIPPED else ()
         return f"{words} because of {_join(roots)}" if roots else words
 
     def _roots(self, name: StoryId) -> tuple[StoryId, ...]:
-        """Name the stories at the bottom of a chain of skips."""
+        """Return the stories at the root of a chain of skips."""
         found: set[StoryId] = set()
         seen: set[StoryId] = set()
         pending = [name]
@@ -208,7 +207,7 @@ class _Round:
             return f"waits for a free slot ({busy} of {self.window} running)"
         return "waits for " + _join(
             [
-                f"{name}, which {_IN_WORDS[self.now[name]]}" if self.now[name] in _MAY_RETURN else name
+                f"{name}, which {_PHRASES[self.now[name]]}" if self.now[name] in _MAY_RETURN else name
                 for name in missing
             ]
         )

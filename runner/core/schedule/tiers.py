@@ -1,9 +1,9 @@
-"""What the machine can bear: a sample gives a tier, and the tier how many stories and agents it allows.
+"""How loaded the machine is: a sample gives a tier, and the tier limits how many stories and agents may run.
 
-The most restrictive signal wins; an unknown signal restricts nothing. What is to be free (memory,
-disk, inodes, time without pressure) belongs to a tier from its threshold upwards; what is to be
-little (peers, stalls, load) up to and with it. Swap must stay below the threshold of `green` and
-`warn`, and may reach that of `degraded`.
+The most restrictive signal wins; an unknown signal restricts nothing. What should be plentiful (memory,
+disk, inodes, time without pressure) belongs to a tier from its threshold upward; what should be low
+(peers, stalls, load) up to and including it. Swap must stay below the threshold of `green` and `warn`,
+and may reach that of `degraded`.
 """
 
 import math
@@ -21,28 +21,28 @@ _ROWS = (Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRITICAL)
 
 
 class TierVerdict(Struct, frozen=True, kw_only=True):
-    """A tier, and in words the signals that decided it."""
+    """A tier, and the signals that decided it."""
 
     tier: Tier
     reason: str
 
 
 def evaluate(sample: ResourceSample, settings: TierSettings) -> TierVerdict:
-    """Judge a sample; when every signal is unknown the tier is, and nothing is held back."""
+    """Judge a sample; when every signal is unknown, so is the tier, and nothing is held back."""
     signals = list(_judged(sample, settings))
     if not signals:
         return TierVerdict(tier=Tier.UNKNOWN, reason="no signal can be read")
     worst = max(row for row, _ in signals)
     deciding = [words for row, words in signals if row == worst]
     if _ROWS[worst] is Tier.GREEN:
-        deciding = deciding[:1]  # where all is well, one figure says enough
+        deciding = deciding[:1]  # when all is well, one figure is enough
     return TierVerdict(tier=_ROWS[worst], reason=", ".join(deciding))
 
 
 def ceiling(tier: Tier, settings: Settings) -> int:
-    """Give how many stories the tier allows.
+    """Return how many stories the tier allows.
 
-    Critical allows one: alone it may start, and beside any other nothing does.
+    Critical allows one: a story may start alone, and none beside another.
     """
     match tier:
         case Tier.GREEN | Tier.UNKNOWN:
@@ -58,7 +58,7 @@ def ceiling(tier: Tier, settings: Settings) -> int:
 
 
 def agents_per_wave(tier: Tier, settings: Settings) -> int:
-    """Give how many agents a session may use at once; none means that it works alone."""
+    """Return how many agents a session may use in parallel; 0 means that it works alone."""
     match tier:
         case Tier.GREEN | Tier.UNKNOWN:
             return settings.agents_per_wave
@@ -73,17 +73,17 @@ def agents_per_wave(tier: Tier, settings: Settings) -> int:
 
 
 def severity(tier: Tier) -> int:
-    """Rank tiers: the higher, the less the machine can bear. Unknown holds nothing back."""
+    """Rank tiers: the higher, the more loaded the machine. Unknown holds nothing back."""
     return _ROWS.index(tier) if tier in _ROWS else -1
 
 
 def gigabytes(number: float) -> str:
-    """Say bytes for people, rounded down."""
+    """Return bytes as gigabytes, rounded down."""
     return f"{_floor(number / GB)} GB"
 
 
 class _Signal(Struct, frozen=True, kw_only=True):
-    """One signal: its field of the sample, its threshold, and how to say it."""
+    """One signal: its field in the sample, its threshold, and its wording."""
 
     field: str
     threshold: str
@@ -149,7 +149,7 @@ _SIGNALS = (
 
 
 def _judged(sample: ResourceSample, settings: TierSettings) -> Iterator[tuple[int, str]]:
-    """Give for every known signal its row in the table, and the signal in words."""
+    """Yield for every known signal its row in the table, and its wording."""
     for signal in _SIGNALS:
         value = getattr(sample, signal.field)
         if value is not None:
@@ -157,7 +157,7 @@ def _judged(sample: ResourceSample, settings: TierSettings) -> Iterator[tuple[in
 
 
 def _row(threshold: str, value: float, settings: TierSettings) -> int:
-    """Give the place of the first row that holds, or the place after the last."""
+    """Return the index of the first row that holds, or the index after the last."""
     green, warn, degraded = (
         getattr(row, threshold) for row in (settings.green, settings.warn, settings.degraded)
     )
@@ -171,10 +171,10 @@ def _row(threshold: str, value: float, settings: TierSettings) -> int:
 
 
 def _floor(number: float) -> str:
-    """Round down, so that no text claims more than there is: 5.99 is not 6.0."""
+    """Round down, so that no text claims more than is available: 5.99 is not 6.0."""
     return f"{math.floor(number * 10) / 10:.1f}"
 
 
 def _ceil(number: float) -> str:
-    """Round up, so that no text makes little of what is too much: 10.01 is not 10.0."""
+    """Round up, so that no text understates what is too much: 10.01 is not 10.0."""
     return f"{math.ceil(number * 10) / 10:.1f}"

@@ -1,12 +1,12 @@
 """How many stories may run now: tier and memory give a limit, and the window follows it.
 
-- The window falls at once. It rises by one a look, and only as far as every one of the last few
-  looks allowed, so that a signal which jitters around an edge does not make it flap. The tier that
-  is told follows the same rule.
-- It is a number of stories, not of free places: what runs already counts with all that it may still
-  come to use, so stories that start between two looks never share the same free memory.
+- The window shrinks immediately. It grows by one per sample, and only as far as each of the last few
+  samples allowed, so that a signal which jitters around a threshold does not make it flap. The tier
+  that is shown follows the same rule.
+- It is a number of stories, not of free slots: a running story counts with all that it may still
+  use, so stories that start between two samples never share the same free memory.
 - It never evicts. A window below what runs means that nothing new starts.
-- It is never below one, so that a backlog gets on: one story alone may always run.
+- It is never below one, so that a backlog makes progress: one story alone may always run.
 """
 
 from msgspec import Struct
@@ -16,19 +16,19 @@ from runner.core.schedule.tiers import GB, ceiling, evaluate, gigabytes, severit
 from runner.core.settings import Settings
 
 HOLD = 3
-"""How many looks in a row must allow more before the window rises."""
+"""How many samples in a row must allow more before the window grows."""
 FIXED = "fixed"
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """Memory in bytes: what a story may come to use, and what each running one uses now."""
+    """Memory in bytes: what a story may use in the end, and what each running one uses now."""
 
     story: int = 0
     in_use: tuple[int, ...] = ()
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """How many stories one look at the machine allows, and why."""
+    """How many stories one sample of the machine allows, and why."""
 
     stories: int
     tier: Tier
@@ -36,7 +36,7 @@ class Limit(Struct, frozen=True, kw_only=True):
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """How many stories may run, with the tier and the reason to tell; `recent` are the last limits."""
+    """How many stories may run, with the tier and the reason to show; `recent` are the last limits."""
 
     stories: int
     tier: Tier
@@ -45,7 +45,7 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 def limit(sample: ResourceSample, needs: Needs, settings: Settings) -> Limit:
-    """Judge one look at the machine."""
+    """Judge one sample of the machine."""
     verdict = evaluate(sample, settings.tiers)
     if settings.window == FIXED:
         return Limit(stories=settings.max_stories, tier=verdict.tier, reason=f"{verdict.reason}, fixed")
@@ -58,22 +58,22 @@ def limit(sample: ResourceSample, needs: Needs, settings: Settings) -> Limit:
 
 
 def at_start(sample: ResourceSample, settings: Settings) -> Limit:
-    """Judge the machine for a run that has not begun, of which nothing is known but its settings."""
+    """Judge the machine for a run that has not started, of which only the settings are known."""
     return limit(sample, Needs(story=least_need(settings)), settings)
 
 
 def least_need(settings: Settings) -> int:
-    """Give what a story counts with before any was measured, in bytes; 0 leaves memory out of it."""
+    """Return the memory that a story counts with before any was measured, in bytes; 0 ignores memory."""
     return int(settings.memory_per_story_gb * GB)
 
 
 def first(allowed: Limit) -> Window:
-    """Give the window of a run that begins: its limit."""
+    """Return the window at the start of a run: its limit."""
     return Window(stories=allowed.stories, tier=allowed.tier, reason=allowed.reason, recent=(allowed,))
 
 
 def follow(window: Window, allowed: Limit) -> Window:
-    """Give the window after one more look."""
+    """Return the window after one more sample."""
     recent = (*window.recent, allowed)[-HOLD:]
     held = min(each.stories for each in recent)
     stories = min(held, window.stories + 1)
@@ -85,9 +85,9 @@ def follow(window: Window, allowed: Limit) -> Window:
 
 
 def _by_memory(available: int | None, needs: Needs, settings: Settings) -> int | None:
-    """Give how many stories the memory bears; None when it is unknown or not asked about.
+    """Return how many stories fit into memory; None when that is unknown or not wanted.
 
-    What lies below the edge of `critical` is not given away.
+    What is below the threshold of `critical` is kept in reserve.
     """
     if available is None or not needs.story:
         return None
