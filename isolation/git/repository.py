@@ -16,7 +16,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -97,13 +97,13 @@ def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in _FOREIGN_REPOSITORY}
 
 
-async def offload(
+def offload(
     function: Callable[[*Ts], T], *args: *Ts, limiter: "trio.CapacityLimiter | None" = None
-) -> T:
+) -> Awaitable[T]:
     """Run a blocking function in a thread; a cancelled caller still waits for its end."""
     import trio
 
-    return await trio.to_thread.run_sync(function, *args, limiter=limiter)
+    return trio.to_thread.run_sync(function, *args, limiter=limiter)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The words of the program as values: stories, verdicts, snapshots. Frozen, and free of behaviour."""
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NewType, TypeVar
@@ -336,7 +337,12 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
 
     def count(self, status: Status) -> int:
         """Count the stories that are in `status`."""
-        return sum(1 for story in self.stories.values() if story.status is status)
+        return self.counts[status]
+
+    @property
+    def counts(self) -> Counter[Status]:
+        """How many stories are in which status."""
+        return Counter(story.status for story in self.stories.values())
 
     @property
     def usage(self) -> Usage:

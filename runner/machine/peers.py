@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.kernel.process_tree import KEEPER_NAME
-from runner.core.limits.agent_sessions import AgentProgram, below, is_agent, sessions
+from runner.core.limits.agent_sessions import AgentProgram, agents_among, below, sessions
 
 _KERNEL_THREAD = 0x00200000
 _DEAD = (b"Z", b"X")
@@ -35,7 +35,7 @@ def find_peers(proc: Path, programs: Sequence[AgentProgram]) -> set[int] | None:
         return None
     others = table.names.keys() - below(os.getpid(), table.parents)
     keepers = {pid for pid in others if table.names[pid] == KEEPER_NAME}
-    agents = {pid for pid in others if is_agent(table.argv(pid), programs)}
+    agents = agents_among({pid: table.argv(pid) for pid in others}, programs)
     return sessions(agents, keepers, table.parents)
 
 

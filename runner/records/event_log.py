@@ -86,7 +86,7 @@ class EventLog:
         self.redactor = redactor or Redactor()
         self._store = store
         self._wall_clock = wall_clock
-        self._listeners: list[Listener] = []
+        self._listeners: list[tuple[Listener, tuple[type, ...]]] = []
         self._lock = trio.Lock()
         self._numbers = itertools.count()
         self._deferred: list[_Deferred] = []
@@ -94,9 +94,9 @@ class EventLog:
         self.snapshot = snapshot
         self.last_activity = trio.current_time()
 
-    def subscribe(self, listener: Listener) -> None:
-        """Call `listener` after every event; it must not block."""
-        self._listeners.append(listener)
+    def subscribe(self, listener: Listener, *kinds: type[Body]) -> None:
+        """Call `listener` after every event, or only after those of the given kinds; it must not block."""
+        self._listeners.append((listener, kinds or (object,)))
 
     def now(self) -> float:
         """Return the time of day, as events carry it."""
@@ -207,5 +207,6 @@ class EventLog:
     def _publish(self, event: Event) -> None:
         self.touch()
         self.snapshot = apply(self.snapshot, event)
-        for listener in self._listeners:
-            listener(event, self.snapshot)
+        for listener, kinds in self._listeners:
+            if isinstance(event.body, kinds):
+                listener(event, self.snapshot)

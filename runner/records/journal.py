@@ -18,7 +18,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from runner.core.errors import JournalError, NotFoundError
-from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode, story_of
+from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode
 from runner.core.model import RunId, StoryId
 from runner.records.journal_file import (
     NO_RUN_HINT,
@@ -215,7 +215,7 @@ class Journal:
 
 def _row(event: Event) -> tuple[str, float, str, str | None, str]:
     kind, data = encode(event.body)
-    return event.run_id, event.at, kind, story_of(event.body), json.dumps(data, separators=(",", ":"))
+    return event.run_id, event.at, kind, data.get("story_id"), json.dumps(data, separators=(",", ":"))
 
 
 def _some(runs: Sequence[RunId], limit: int = 5) -> str:

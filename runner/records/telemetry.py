@@ -77,7 +77,7 @@ def story_record(run: RunSnapshot, story: StorySnapshot, *, top: Path) -> dict[s
 def run_record(run: RunSnapshot) -> dict[str, Any]:
     """Build the run's own line; its counts are those of its stories' lines."""
     switch = run.kill_switch
-    stories = run.stories.values()
+    stories, counts = run.stories.values(), run.counts
     cohort = any(story.kill_switch and story.kill_switch.name == Switch.COHORT for story in stories)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -103,7 +103,7 @@ def run_record(run: RunSnapshot) -> dict[str, Any]:
         "child_run_ids": [loop_id(run, story) for story in stories],
         "stop_reason": switch.name if switch else BACKLOG_DONE if run.ended else INTERRUPTED,
         "story_count": len(run.stories),
-        "counts": {status.value: run.count(status) for status in Status},
+        "counts": {status.value: counts[status] for status in Status},
         "cohort_aborted": cohort,
         "kill_detail": switch.detail if switch else None,
     }

@@ -27,6 +27,7 @@ _COUNTED = (
 def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
     """Return the run as JSON values. `alive`: a coordinator is still working on it."""
     shown = settled(run, alive=alive and not run.ended)
+    counts = shown.counts
     return {
         "run_id": shown.run_id,
         "state": "running" if alive and not shown.ended else "ended",
@@ -38,7 +39,7 @@ def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
         "tier": shown.tier.value,
         "window": shown.window,
         "kill_switch": structs.asdict(shown.kill_switch) if shown.kill_switch else None,
-        "counts": {status.value: shown.count(status) for status in _COUNTED},
+        "counts": {status.value: counts[status] for status in _COUNTED},
         "usage": _usage(shown.usage),
         "stories": [_story(story) for story in shown.stories.values()],
         "decisions": [

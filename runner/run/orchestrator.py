@@ -41,7 +41,13 @@ PAUSE_SECONDS = 1.0
 MOST_AHEAD = 3
 """How many worktrees may be ready for stories that wait for their turn."""
 
-_TELLING = ev.StoryFinished | ev.WorkspaceOpened | ev.WindowChanged | ev.AdmissionEnded | ev.StoryRequeued
+_TELLING = (
+    ev.StoryFinished,
+    ev.WorkspaceOpened,
+    ev.WindowChanged,
+    ev.AdmissionEnded,
+    ev.StoryRequeued,
+)
 
 
 class StopRequest(Struct, frozen=True, kw_only=True):
@@ -96,7 +102,7 @@ class Orchestrator:
 
     async def orchestrate(self) -> None:
         """Run until every story has its verdict."""
-        self._tools.recorder.subscribe(self._notice)
+        self._tools.recorder.subscribe(self._notice, *_TELLING)
         keeper = WindowKeeper(tools=self._tools, sample=self._world.sample)
         window = await keeper.begin()
         async with trio.open_nursery() as watchers:
@@ -259,7 +265,7 @@ class Orchestrator:
     @property
     def _awaiting_answers(self) -> bool:
         """Tell whether a person who is here has questions to answer."""
-        return self._world.attended() and bool(self._tools.recorder.snapshot.open_decisions)
+        return bool(self._tools.recorder.snapshot.open_decisions) and self._world.attended()
 
     async def answer(self, event: ev.DecisionAnswered) -> None:
         """Take a person's answer; the story goes on in this very run."""
@@ -354,10 +360,9 @@ class Orchestrator:
             self._tools.control.raise_run(Level.STOP)
             return
 
-    def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
+    def _notice(self, _event: ev.Event, _run: RunSnapshot) -> None:
         """Look again for what may start, after those events that can change the answer."""
-        if isinstance(event.body, _TELLING):
-            self._wake()
+        self._wake()
 
     def _wake(self) -> None:
         self._changed.set()

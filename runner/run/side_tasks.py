@@ -51,7 +51,7 @@ async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
     send, receive = trio.open_memory_channel[StoryId](_MOST_NOTICES)
 
     def notice(event: ev.Event, _run: RunSnapshot) -> None:
-        if isinstance(event.body, ev.DecisionAsked) and context.settings.notify and not quiet:
+        if isinstance(event.body, ev.DecisionAsked):
             send.send_nowait(event.body.story_id)
 
     async def notify() -> None:
@@ -64,7 +64,8 @@ async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
                 if complaint is not None:
                     await context.recorder.record(complaint)
 
-    context.recorder.subscribe(notice)
+    if context.settings.notify and not quiet:
+        context.recorder.subscribe(notice, ev.DecisionAsked)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(notify)
         yield
@@ -76,17 +77,16 @@ async def aggregating(context: RunContext) -> AsyncIterator[None]:
     """Keep the aggregated state file current: after every event that changes it, and once more at the end."""
     send, receive = trio.open_memory_channel[None](1)
 
-    def notice(event: ev.Event, _run: RunSnapshot) -> None:
-        if isinstance(event.body, _CHANGES_THE_AGGREGATE):
-            with suppress(trio.WouldBlock):  # one is due already, and will include this too
-                send.send_nowait(None)
+    def notice(_event: ev.Event, _run: RunSnapshot) -> None:
+        with suppress(trio.WouldBlock):  # one is due already, and will include this too
+            send.send_nowait(None)
 
     async def keep() -> None:
         async for _ in receive:
             await trio.sleep(AGGREGATE_SECONDS)  # what else happens in this time is written along with it
             await offload(_aggregate, context)
 
-    context.recorder.subscribe(notice)
+    context.recorder.subscribe(notice, *_CHANGES_THE_AGGREGATE)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep)
         yield

@@ -16,7 +16,7 @@ from runner.agents.protocol import Agent, AgentJob
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.prices import priced
-from runner.core.model import VERIFY, SessionKind, Step, Usage
+from runner.core.model import VERIFY, SessionKind, Step, StorySnapshot, Usage
 from runner.core.schedule.tiers import agents_per_wave
 from runner.core.settings import Settings
 from runner.plan.settings.prompt_template import load_template
@@ -42,7 +42,7 @@ async def prepare_work(
     story, agent, settings, now = context.story, context.agent, context.settings, context.now
     if brief.command is not None:  # the flow's own command for this step
         story, agent = replace(story, command=brief.command), CommandAgent()
-    name = _name(context, brief.step)
+    name = _name(now, brief.step)
     exchange = context.exchange(workspace)
     prompt, result_file = exchange / f"{name}.prompt.md", exchange / f"{name}.result.json"
     facts = PromptFacts(
@@ -72,7 +72,7 @@ async def prepare_work(
         cost=allowance.cost,
     )
     launch = agent.launch(job)
-    environment = _environment(context, workspace, brief.step) | {
+    environment = _environment(context, now, workspace, brief.step) | {
         "AUTOPILOT_STATE_FILE": brief.state_file,
         "AUTOPILOT_RESULT_FILE": str(result_file),
         "AUTOPILOT_PROMPT_FILE": str(prompt),
@@ -94,7 +94,7 @@ async def prepare_work(
         stall_seconds=stall_seconds,
         agent=agent,
         conversation=launch.conversation,
-        used_before=_used_in(launch.conversation, context),
+        used_before=_used_in(launch.conversation, now),
         result_file=result_file,
         progress=ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look
         if brief.artifacts
@@ -112,11 +112,11 @@ async def prepare_verify(context: StoryContext, workspace: Workspace, command: s
     spec = SessionSpec(
         argv=("sh", "-c", command),
         cwd=workspace.path,
-        env=_environment(context, workspace, step),
+        env=_environment(context, now, workspace, step),
         prompt=Path(os.devnull),
         confinement=await offload(context.confinement, workspace),
     )
-    order = _order(context, _name(context, VERIFY), spec)
+    order = _order(context, _name(now, VERIFY), spec)
     return PreparedSession(order=order, started=_started(context, order, step, SessionKind.VERIFY))
 
 
@@ -213,18 +213,17 @@ def _write_prompt(context: StoryContext, path: Path, facts: PromptFacts) -> None
     facts.result_file.unlink(missing_ok=True)
 
 
-def _used_in(conversation: str, context: StoryContext) -> Usage:
+def _used_in(conversation: str, now: StorySnapshot) -> Usage:
     """Add up what earlier sessions of a conversation are known to have used."""
     used = Usage()
-    for session in context.now.sessions:
+    for session in now.sessions:
         if conversation and session.conversation == conversation:
             used += session.usage
     return used
 
 
-def _name(context: StoryContext, step: Step) -> str:
+def _name(now: StorySnapshot, step: Step) -> str:
     words = step.name.lower().replace(" ", "-").replace("/", "-")
-    now = context.now
     return f"{len(now.sessions) + 1:02}-{words}-{now.attempt}"
 
 
@@ -232,9 +231,11 @@ def _session_id(context: StoryContext, name: str) -> str:
     return f"{context.run_now.run_id}/{context.story.id}/{name}"
 
 
-def _environment(context: StoryContext, workspace: Workspace, step: Step) -> dict[str, str]:
+def _environment(
+    context: StoryContext, now: StorySnapshot, workspace: Workspace, step: Step
+) -> dict[str, str]:
     run = context.run_now
-    return environment_of(context.now, workspace, run.run_id, step=step) | {
+    return environment_of(now, workspace, run.run_id, step=step) | {
         "AUTOPILOT_AGENTS_PER_WAVE": str(agents_per_wave(run.tier, context.settings)),
         "AUTOPILOT_OWNS": "\n".join(context.story.owns),
     }

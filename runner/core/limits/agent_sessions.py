@@ -38,6 +38,11 @@ def is_agent(argv: Sequence[str], programs: Sequence[AgentProgram]) -> bool:
     return _base(script) in names or any(folder in f"/{script}" for folder in folders)
 
 
+def agents_among(command_lines: Mapping[int, Sequence[str]], programs: Sequence[AgentProgram]) -> set[int]:
+    """Return the processes whose command line runs one of the programs."""
+    return {pid for pid, argv in command_lines.items() if is_agent(argv, programs)}
+
+
 def below(root: int, parents: Mapping[int, int]) -> set[int]:
     """Return a process and all its descendants."""
     children: dict[int, list[int]] = {}

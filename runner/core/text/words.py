@@ -46,7 +46,8 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def tally(run: RunSnapshot) -> str:
     """Count the stories by status, without those that do not occur: `4 done, 1 failed`."""
-    parts = [f"{run.count(status)} {label(status)}" for status in SYMBOLS if run.count(status)]
+    counts = run.counts
+    parts = [f"{counts[status]} {label(status)}" for status in SYMBOLS if counts[status]]
     return ", ".join(parts) or "nothing to do"
 
 

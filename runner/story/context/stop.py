@@ -1,6 +1,6 @@
 """How a run, or one of its stories, is asked to end: levels that only rise.
 
-Level FINISH lets the running session reach its end, STOP ends it with its grace, KILL at once.
+FINISH lets the running session reach its end, STOP ends it with its grace period, KILL immediately.
 """
 
 from enum import IntEnum
@@ -23,23 +23,19 @@ class StopControl:
     """The levels of the run and of single stories, and a way to wait for them to rise."""
 
     def __init__(self) -> None:
-        self._run = Level.RUN
+        self.run_level = Level.RUN
+        """The level of the whole run; `raise_run` writes it."""
         self._stories: dict[StoryId, Level] = {}
         self._raised = trio.Event()
 
-    @property
-    def run_level(self) -> Level:
-        """Give the level of the whole run."""
-        return self._run
-
     def level(self, story_id: StoryId) -> Level:
-        """Give the level that holds for one story."""
-        return max(self._run, self._stories.get(story_id, Level.RUN))
+        """Return the level that applies to one story."""
+        return max(self.run_level, self._stories.get(story_id, Level.RUN))
 
     def raise_run(self, level: Level) -> None:
         """Ask the whole run to end."""
-        if level > self._run:
-            self._run = level
+        if level > self.run_level:
+            self.run_level = level
             self._wake()
 
     def raise_story(self, story_id: StoryId, level: Level) -> None:
@@ -55,7 +51,7 @@ class StopControl:
 
     async def wait_for_run(self, level: Level) -> None:
         """Wait until the run's level is at least `level`."""
-        while self._run < level:
+        while self.run_level < level:
             await self._raised.wait()
 
     def _wake(self) -> None:
