@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -14,6 +15,7 @@ SPAWNERS = {
     "isolation/keeper/spawn.py",
     "isolation/kernel/process_tree.py",
 }
+GUIDES = ("CONTRIBUTING.md", "docs/explanation/architecture.md")
 GIT_DOORS = {"isolation/git/repository.py"}
 SPAWNING = {
     "subprocess",
@@ -107,6 +109,8 @@ def test_every_room_says_what_may_live_there() -> None:
             assert "**May live here:**" in text, room
             assert "**May not:**" in text, room
             assert len(text.splitlines()) <= 20, f"{room}: a few lines, not a page"
+            for name in re.findall(r"`([\w/]+(?:/|\.py))`", text):
+                assert (room / name).exists() or (room.parent / name).exists(), f"{room}: {name}"
     for path in [
         path for package in ("runner", "isolation") for path in (ROOT / package).rglob("__init__.py")
     ]:
@@ -129,3 +133,23 @@ def test_the_grep_hooks_pass() -> None:
         assert [path for path in guilty if not re.search(hook.get("exclude", "^$"), named[path])] == [], hook[
             "id"
         ]
+
+
+def test_the_guides_name_what_exists() -> None:
+    """Every path in the guides is a file or a folder, so that a rename is not forgotten there."""
+    for guide in GUIDES:
+        named = re.findall(r"`((?:runner|isolation|tests|docs)/[^`\s]*)`", (ROOT / guide).read_text())
+        assert named, guide
+        for path in named:
+            assert re.search("NAME|GROUP", path) or (ROOT / path).exists(), f"{guide}: {path}"
+
+
+def test_the_architecture_page_has_the_contracts_layers() -> None:
+    """The list of layers that people read is the one that is checked."""
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layered = [contract for contract in contracts if contract["type"] == "layers"]
+    assert layered
+    for contract in layered:
+        written = "\n".join([*contract["containers"], *(f"  {layer}" for layer in contract["layers"])])
+        assert written in page, written
