@@ -1,4 +1,4 @@
-"""The words of the program as values: stories, verdicts, snapshots. Frozen, and free of behaviour."""
+"""The vocabulary of the program as values: stories, verdicts, snapshots. Frozen, and free of behavior."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ MAX_RETRIES = 3
 """A step runs once and is retried this often before its story fails."""
 
 MULTI_STORY = "multi-story"
-"""The mode of a run, and of its stories unless they say otherwise: see `core/exclusivity.py`."""
+"""The mode of a run, and of its stories unless they say otherwise: see `core/schedule/exclusivity.py`."""
 
 
 class Status(StrEnum):
-    """Where a story is; the last six are verdicts and final until a person resumes the run."""
+    """Where a story is; the last six are verdicts, and final until the run is resumed."""
 
     WAITING = "waiting"
     QUEUED = "queued"
@@ -33,12 +33,12 @@ class Status(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Tell whether the story has its verdict."""
+        """Whether the story has its verdict."""
         return self not in {Status.WAITING, Status.QUEUED, Status.RUNNING}
 
 
 class Tier(StrEnum):
-    """What the machine can bear."""
+    """How loaded the machine is."""
 
     GREEN = "green"
     WARN = "warn"
@@ -84,7 +84,7 @@ class Step(Struct, frozen=True, kw_only=True):
 IMPLEMENT = Step(number="1", name="Implement")
 VERIFY = Step(number="2", name="Verify")
 FLOW_DONE = Step(number="done", name="Done")
-"""The place of a story whose flow is at its end."""
+"""The step of a story whose flow is finished."""
 
 
 class Story(Struct, frozen=True, kw_only=True):
@@ -112,8 +112,8 @@ class Story(Struct, frozen=True, kw_only=True):
 class Usage(Struct, frozen=True, kw_only=True):
     """What sessions have spent; None is unknown, which is not zero.
 
-    `cached_tokens` are those of the input that were read from a cache. `estimated` tells that the cost, or a
-    part of it, was reckoned from a price table.
+    `cached_tokens` are the input tokens that were read from a cache. `estimated` means that the cost, or a
+    part of it, was computed from a price table.
     """
 
     input_tokens: int | None = None
@@ -152,7 +152,7 @@ class KillSwitch(Struct, frozen=True, kw_only=True):
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):
-    """One session as the journal knows it; `peak_memory` is in bytes, None where nobody looked."""
+    """One session as the journal knows it; `peak_memory` is in bytes, None where it was not measured."""
 
     id: str
     kind: SessionKind
@@ -179,14 +179,14 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """Where a story's agent can be picked up again."""
+    """The conversation in which a story's agent can be resumed."""
 
     id: str
     agent: str
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """A question to a person, as the journal keeps it, and the answer once there is one.
+    """A question to the user, as the journal keeps it, and the answer once it is given.
 
     `question` is the JSON form of the Choose form; `letter` is empty while it is open.
     """
@@ -199,7 +199,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """What a state file's dialect has no section for: a decision, a retry or a blocker."""
+    """A note for which a state file's dialect has no section: a decision, a retry or a blocker."""
 
     at: float
     topic: str
@@ -209,21 +209,20 @@ class Memory(Struct, frozen=True, kw_only=True):
 class StorySnapshot(Struct, frozen=True, kw_only=True):
     """Everything known about one story of a run, folded from its events.
 
-    `attempt` counts from 1 once the story has started. `implemented` tells that this attempt's
-    work session ended well, `checkpointed` that its changes are committed, `verified` how many
-    verify commands it has passed: what a resume must not repeat. `torn` tells that a workspace was
-    begun and never reported as open. `head` is where its branch stood when this run first opened it.
-    `place` is the step that the work is at, `step` what the newest session is for; `placed` tells that
-    the place was found in this run. `decision` is the question that holds the story up, answered or not,
-    until it is acted upon.
+    `attempt` counts from 1 once the story has started. `implemented` means that this attempt's work session
+    succeeded, `checkpointed` that its changes are committed, `verified` is how many verify commands it has
+    passed: what a resume must not repeat. `torn` means that a workspace was begun and never reported as open.
+    `head` is where its branch pointed when this run first opened it. `place` is the current step of the work,
+    `step` what the newest session is for; `placed` means that the current step was determined in this run.
+    `decision` is the question that holds the story up, answered or not, until it is acted upon.
 
     `loop_sessions` counts the work sessions of this loop. `failures` and `checkpoints` are what attempts of
-    the current step left behind. `settled` tells that a person has said where to go on, `ending` why the
-    loop is at its end although the verdict is still to come.
+    the current step left behind. `settled` means that the user has said where to continue, `ending` is why
+    the loop ends although the verdict is still to come.
 
-    `conversation` is what the next session of this step may go on with. `outages` counts in a row how often
-    the agent's service failed, from `outage_since` on; `resume_at` is when it is asked again. `refusal` says
-    why it will not be.
+    `conversation` is what the next session of this step may resume. `outages` counts how often in a row the
+    agent's service failed, since `outage_since`; `resume_at` is when it is tried again. `refusal` says why it
+    will not be.
     """
 
     id: StoryId
@@ -292,7 +291,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """Something that a person should read: a warning, a correction, a thing kept."""
+    """Something that the user should read: a warning, a correction, something that was kept."""
 
     at: float
     story_id: StoryId | None
@@ -300,7 +299,7 @@ class Note(Struct, frozen=True, kw_only=True):
 
 
 class RunSnapshot(Struct, frozen=True, kw_only=True):
-    """A whole run at one instant. `stories` is in start order; `pauses` holds agents back until then."""
+    """A whole run at one instant. `stories` is in start order; `pauses` says until when agents wait."""
 
     run_id: RunId
     started_at: float
@@ -323,12 +322,12 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Tell whether the run has come to its end."""
+        """Whether the run has ended."""
         return self.ended_at is not None
 
     @property
     def open_decisions(self) -> tuple[StorySnapshot, ...]:
-        """The stories that wait for a person's answer."""
+        """The stories that wait for an answer of the user."""
         return tuple(
             story
             for story in self.stories.values()

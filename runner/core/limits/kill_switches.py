@@ -19,7 +19,7 @@ STOPPED_BY_USER = "stopped by you (Ctrl-C or `stop`)"
 
 
 class Switch(StrEnum):
-    """Every kill-switch: its name in journals, records and documents, and what a person can do about it.
+    """Every kill-switch: its name in journals, records and documents, and what the user can do about it.
 
     They are judged in the order of their declaration; the first that is on is the one that is named.
     """
