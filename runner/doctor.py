@@ -176,7 +176,7 @@ def _agents(settings: Settings, environ: dict[str, str]) -> Check:
             hint="check `argv` under [agents] in autopilot-multi.toml.",
         )
     installed = list(find_installed(environ))
-    found = [agent.words for agent in installed] + [f"{name} (configured)" for name in own]
+    found = [agent.description for agent in installed] + [f"{name} (configured)" for name in own]
     if not found:
         return Check(
             name="agents",
@@ -347,7 +347,7 @@ def _sessions(common_dir: Path) -> Iterator[Check]:
     if not active:
         yield Check(name="sessions", level=Severity.OK, detail="none")
     for entry in active:
-        detail = f"{entry.who}, last heartbeat {span(now - entry.heartbeat)} ago"
+        detail = f"{entry.description}, last heartbeat {span(now - entry.heartbeat)} ago"
         level, hint = Severity.OK, ""
         if runs_alone(entry.mode):
             level, hint = Severity.WARN, "until it has ended, stories ask or wait before they start."

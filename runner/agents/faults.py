@@ -71,7 +71,7 @@ def failed(words: str, *, at: float, status: int | None = None) -> Final:
         epoch = _EPOCH.search(line)
         wait = announced_wait(line)
         until = float(epoch[1]) if epoch else at + wait if wait else 0.0
-    return Final(ok=False, words=line, fault=fault, until=until)
+    return Final(ok=False, message=line, fault=fault, until=until)
 
 
 def fault_of(words: str, status: int | None = None) -> Fault | None:

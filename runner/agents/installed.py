@@ -27,7 +27,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     sign_in: str
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The agent in one phrase."""
         named = f"{self.name} {self.version}".rstrip()
         return f"{named} ({self.path}; {self.sign_in or 'no sign-in found'})"

@@ -56,10 +56,10 @@ class OutputListener:
                 # Plain text is all that it left; the error may be above a stack trace.
                 found = faults.failed(self._complaint or last_line, at=at)
                 return found if found.fault is not None else None
-            return Final(ok=False, words=f"it exited without a final result: {last_line}")
+            return Final(ok=False, message=f"it exited without a final result: {last_line}")
         if final is not None and not final.ok and final.fault in {Fault.LIMIT, Fault.TRANSIENT}:
             until = max(final.until, self.tally.resets_at)
-            return Final(ok=False, words=final.words, fault=final.fault, until=until)
+            return Final(ok=False, message=final.message, fault=final.fault, until=until)
         return final
 
     def _take(self, line: bytes, at: float) -> None:

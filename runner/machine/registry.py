@@ -59,7 +59,7 @@ class SessionEntry(Struct, frozen=True, kw_only=True):
     flaw: str = ""
 
     @property
-    def who(self) -> str:
+    def description(self) -> str:
         """The session in words."""
         story = f" of story {self.story_id}" if self.story_id else ""
         process = f"pid {self.pid}" if self.pid else "process unknown"

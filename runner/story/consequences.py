@@ -136,12 +136,12 @@ def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
             resumed=_continued_conversation(now),
         )
     )
-    paused = partial(ae.AgentPaused, story_id=facts.story.id, agent=facts.agent, reason=said.words)
+    paused = partial(ae.AgentPaused, story_id=facts.story.id, agent=facts.agent, reason=said.message)
     match found:
         case Pause(until=until, everyone=everyone, fresh=fresh):
             return (paused(until=until, everyone=everyone, fresh=fresh),)
         case Refusal(because=because):
-            words = f"{said.words} ({because})" if because else said.words
+            words = f"{said.message} ({because})" if because else said.message
             hint = (_LATER if because else _BY_HAND).format(facts.agent)
             return (ae.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
         case None:

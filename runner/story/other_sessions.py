@@ -89,7 +89,7 @@ async def check_others(context: StoryContext) -> Others | choose.Question:
     if letter != choose.WAIT_FOR_OTHERS:
         return question
     for other in found.by:
-        _note(log, f"waits until this has ended: {other.who}", story.id)
+        _note(log, f"waits until this has ended: {other.description}", story.id)
     log.touch()  # waiting for others does not count as silence
     with trio.move_on_after(LOOK_SECONDS):
         await context.abort()
@@ -108,16 +108,16 @@ async def _admission(context: StoryContext) -> AdmissionResult:
     for entry in others:
         warning = entry.flaw or classify(entry.mode).warning
         if warning:
-            _note(log, warning if entry.flaw else f"{entry.who}: {warning}")
+            _note(log, warning if entry.flaw else f"{entry.description}: {warning}")
     return admission(
         context.story.mode,
-        [ActiveSession(who=entry.who, mode=entry.mode) for entry in others],
+        [ActiveSession(description=entry.description, mode=entry.mode) for entry in others],
         own_workspace=context.settings.bg_isolation == IsolationMode.WORKTREE,
     )
 
 
 def _question(story: Story, found: AdmissionResult) -> choose.Question:
-    who = [other.who for other in found.by]
+    who = [other.description for other in found.by]
     if found.verdict is Admission.PROMOTION_OFFER:
         return choose.promotion_offer(others=who)
     return choose.blocked(others=who, mode=story.mode if runs_alone(story.mode) else "")

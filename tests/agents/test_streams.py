@@ -162,7 +162,7 @@ def test_a_complaint_is_found_above_a_trace() -> None:
     hearing.feed(error + b"\nStack backtrace:\n   0: <unknown>\n", 0.0)
     verdict = hearing.verdict(1, "0: <unknown>", at=0.0)
     assert verdict is not None
-    assert (verdict.fault, verdict.words) == (Fault.LOST, error.decode().strip())
+    assert (verdict.fault, verdict.message) == (Fault.LOST, error.decode().strip())
     assert OutputListener(agent("codex")).verdict(1, "0: <unknown>", at=0.0) is None
 
 

@@ -28,14 +28,14 @@ TABLE = {
 
 modes = st.sampled_from([*EXCLUSIVE, *PARALLEL, *ALWAYS]) | st.text(max_size=12)
 crowds = st.lists(
-    st.builds(ActiveSession, who=st.text(min_size=1, max_size=4), mode=modes),
+    st.builds(ActiveSession, description=st.text(min_size=1, max_size=4), mode=modes),
     max_size=6,
-    unique_by=lambda one: one.who,
+    unique_by=lambda one: one.description,
 )
 
 
 def _active(*names: str) -> list[ActiveSession]:
-    return [ActiveSession(who=f"{name} session", mode=name) for name in names]
+    return [ActiveSession(description=f"{name} session", mode=name) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,9 @@ def test_more_company_never_makes_it_easier(
     """One more session never turns a refusal into a pass, and an own tree never makes things worse."""
     order = [PASS, OFFER, BLOCKED]
     before = admission(caller, crowd, own_workspace=own).verdict
-    after = admission(caller, [*crowd, ActiveSession(who="another", mode=another)], own_workspace=own).verdict
+    after = admission(
+        caller, [*crowd, ActiveSession(description="another", mode=another)], own_workspace=own
+    ).verdict
     assert order.index(before) <= order.index(after)
     parted = admission(caller, crowd, own_workspace=True).verdict
     assert order.index(parted) <= order.index(before)
@@ -122,5 +124,11 @@ def test_of_two_where_one_is_exclusive_at_most_one_works(one: str, other: str) -
     if {classify(one).exclusivity, classify(other).exclusivity} & {Exclusivity.ALWAYS}:
         return
     if runs_alone(one) or runs_alone(other):
-        assert admission(one, [ActiveSession(who="other", mode=other)], own_workspace=True).verdict is BLOCKED
-        assert admission(other, [ActiveSession(who="one", mode=one)], own_workspace=True).verdict is BLOCKED
+        assert (
+            admission(one, [ActiveSession(description="other", mode=other)], own_workspace=True).verdict
+            is BLOCKED
+        )
+        assert (
+            admission(other, [ActiveSession(description="one", mode=one)], own_workspace=True).verdict
+            is BLOCKED
+        )

@@ -66,7 +66,9 @@ def test_an_entry_says_who_it_is(registry: Registry, folder: Path) -> None:
     assert len(values["repository"]) == 16
     assert registry.active(NOW) == (entry,)
     process = f"pid {os.getpid()} on {entry.host}"
-    assert entry.who == f"deep session run/story/01 of story story ({process}, branch autopilot/story)"
+    assert (
+        entry.description == f"deep session run/story/01 of story story ({process}, branch autopilot/story)"
+    )
 
 
 def test_a_peer_is_young_and_the_long_dead_are_swept(registry: Registry, folder: Path) -> None:
@@ -226,9 +228,9 @@ def test_words_of_others_cannot_speak_to_the_terminal(registry: Registry, folder
     entry = _foreign(mode="\x1b[31mred\nalert", branch="b" * 5000)
     registry.write(entry)
     (found,) = registry.active(NOW)
-    assert "\x1b" not in found.who
-    assert "\n" not in found.who
-    assert len(found.who) < 400
+    assert "\x1b" not in found.description
+    assert "\n" not in found.description
+    assert len(found.description) < 400
     assert folder.is_dir()
 
 

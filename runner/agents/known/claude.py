@@ -114,7 +114,7 @@ def _system(event: dict[str, Any]) -> AgentUpdate | None:
             seconds = (number(event, "retry_delay_ms") or 0.0) / 1000
             # It tries a refused key ten times; waiting for that is pointless once two attempts have failed.
             hopeless = status in _HOPELESS and (whole(event, "attempt") or 0) > 1
-            final = Final(ok=False, words=f"{words} (status {status})", fault=Fault.PERMANENT)
+            final = Final(ok=False, message=f"{words} (status {status})", fault=Fault.PERMANENT)
             shown = f"retrying in {seconds:.0f} s: {words}" + (f" (status {status})" if status else "")
             return AgentUpdate(retry_seconds=seconds, message=shown, final=final if hopeless else None)
         case _:
@@ -127,7 +127,7 @@ def result(event: dict[str, Any]) -> AgentUpdate:
     subtype = text(event, "subtype")
     if subtype == "success" and event.get("is_error") is False:
         denied = tuple(sorted({text(item, "tool_name") for item in objects(event, "permission_denials")}))
-        final = Final(ok=True, words=last_line(words), denied=denied)
+        final = Final(ok=True, message=last_line(words), denied=denied)
     else:
         reason = words or subtype.replace("_", " ")
         final = faults.failed(reason, at=time.time(), status=whole(event, "api_error_status"))

@@ -39,6 +39,6 @@ class QwenAgent(KnownAgent):
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one event."""
         seen = self._events.parse(line)
-        if seen is None or seen.final is None or not seen.final.words.startswith(_ERROR):
+        if seen is None or seen.final is None or not seen.final.message.startswith(_ERROR):
             return seen
-        return replace(seen, final=faults.failed(seen.final.words, at=time.time()))
+        return replace(seen, final=faults.failed(seen.final.message, at=time.time()))

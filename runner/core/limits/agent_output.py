@@ -29,7 +29,7 @@ class Final(Struct, frozen=True, kw_only=True):
     """An agent's final result; a failure without a fault is due to the work. `until` is a time of day."""
 
     ok: bool
-    words: str = ""
+    message: str = ""
     fault: Fault | None = None
     until: float = 0.0
     denied: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ class Classified(Struct, frozen=True, kw_only=True):
 class ActiveSession(Struct, frozen=True, kw_only=True):
     """A running session: its description and its mode."""
 
-    who: str
+    description: str
     mode: str
 
 

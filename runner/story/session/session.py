@@ -264,7 +264,7 @@ def _outcome(  # noqa: PLR0911  one return a way to end
     if ended is None:
         return Outcome.FAILED, complaint
     if said is not None and not said.ok:
-        return Outcome.FAILED, said.words
+        return Outcome.FAILED, said.message
     if ended.returncode < 0:
         return Outcome.FAILED, f"ended by signal {-ended.returncode}"
     if ended.returncode > 0:
