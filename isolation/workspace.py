@@ -59,7 +59,7 @@ async def open_workspace(
     claim: Claim | None = None,
     resumed: bool = False,
     symlink_directories: Sequence[str] = (),
-    torn: bool = False,
+    interrupted: bool = False,
     sweep: bool = True,
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's workspace: with a claim in the tree that all share, else in a worktree of its own.
@@ -75,7 +75,7 @@ async def open_workspace(
             yield shared
         return
     require_inside(symlink_directories)
-    workspace, undo = await create_undoable(repository, request, limiter, torn=torn)
+    workspace, undo = await create_undoable(repository, request, limiter, interrupted=interrupted)
 
     async def provide() -> tuple[Workspace, ProvisionReport]:
         report = await offload(_provide, repository, request.path, symlink_directories)

@@ -1,6 +1,6 @@
-"""A story's branch: a name that git and every disk can bear, free to be used, moved forward only.
+"""A story's branch: a name that git and every file system accept, not in use elsewhere, moved only forward.
 
-Whoever calls holds the metadata lock where a branch is made, moved or deleted.
+The caller holds the metadata lock wherever a branch is made, moved or deleted.
 """
 
 import re
@@ -46,7 +46,7 @@ def require_free_branch(request: WorkspaceRequest, entries: tuple[Registration, 
 
 
 def require_creatable(repository: Repository, branch: str) -> None:
-    """Say which branch stands in the way: git keeps `a` and `a/b` in one place."""
+    """Refuse a branch that another one blocks: git cannot have both `a` and `a/b`."""
     parts = branch.split("/")
     above = ["/".join(parts[:end]) for end in range(1, len(parts))]
     blocking = next((name for name in above if repository.branch_tip(name)), None)
@@ -55,13 +55,13 @@ def require_creatable(repository: Repository, branch: str) -> None:
     ).stdout.strip()
     if blocking or below:
         raise WorkspaceError(
-            f"branch {branch} cannot be made while there is a branch {blocking or below}",
+            f"branch {branch} cannot be created while branch {blocking or below} exists",
             hint=f"rename that branch: git branch -m {blocking or below} <another-name>",
         )
 
 
 def fast_forward(repository: Repository, branch: str, tip: str, base: str) -> str:
-    """Move a branch without commits of its own on to the new base; any other stays as it is."""
+    """Move a branch without commits of its own to the new base; any other stays as it is."""
     if tip == base or not repository.is_ancestor(tip, base):
         return tip
     move_on(repository, branch, tip, base)
@@ -75,7 +75,7 @@ def move_on(repository: Repository, branch: str, tip: str, to: str) -> None:
 
 
 def start_of(repository: Repository, base: str, tip: str) -> str:
-    """Give the commit that the story's own commits come after, also when the base has moved on."""
+    """Return the commit that the story's own commits come after, even if the base has moved on."""
     if tip == base:
         return base
     common = repository.run("merge-base", base, tip, check=False)

@@ -16,7 +16,7 @@ _LACKS = re.compile(r"^(?:error: )?([0-9a-f]{40,64})\b", re.MULTILINE)
 
 
 def commits_since(repository: Repository, base: str, branches: Sequence[str]) -> dict[str, str]:
-    """Give the tips of those branches that have commits which `base` has not."""
+    """Return the tips of those branches that have commits beyond `base`."""
     tips = {branch: repository.branch_tip(branch) for branch in branches}
     return {
         branch: tip for branch, tip in tips.items() if tip is not None and repository.count_commits(base, tip)
@@ -30,9 +30,9 @@ def write_bundle(repository: Repository, path: Path, base: str, branches: Sequen
 
 
 def read_bundle(repository: Repository, path: Path, tips: Mapping[str, str]) -> tuple[str, ...]:
-    """Bring branches from a bundle to their tips; name those that moved or are new.
+    """Move branches to their tips from a bundle; return those that moved or are new.
 
-    A branch that has gone another way here is refused before any is touched.
+    A branch that has diverged here is refused before any is touched.
     """
     args = ("bundle", "unbundle", str(path))
     output = repository.run(*args, check=False)
@@ -40,7 +40,7 @@ def read_bundle(repository: Repository, path: Path, tips: Mapping[str, str]) -> 
         lacking = _LACKS.findall(output.stderr)
         if lacking:
             raise RepositoryError(
-                f"{path} starts from commit {lacking[0][:12]}, which this clone has not",
+                f"{path} starts from commit {lacking[0][:12]}, which this clone does not have",
                 hint="check out the commit that the jobs ran on, or fetch it, then try again",
             )
         raise failure(args, output)
@@ -64,7 +64,7 @@ def read_bundle(repository: Repository, path: Path, tips: Mapping[str, str]) -> 
 
 
 def push_branches(repository: Repository, remote: str, branches: Sequence[str]) -> None:
-    """Push branches under their own names, all or none where the remote can; never by force."""
+    """Push branches under their own names; never by force."""
     if remote.startswith("-"):
         raise RepositoryError(f"{remote!r} cannot name a remote", hint="`git remote` lists them")
     refs = [f"refs/heads/{branch}:refs/heads/{branch}" for branch in branches]

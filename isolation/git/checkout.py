@@ -1,8 +1,8 @@
-"""One look at a checkout, by one git command and a few small files: where it is, and what differs in it.
+"""The status of a checkout, by one git command and a few small files: where it is, and what differs in it.
 
-The runner looks at every workspace several times; a process for each question would cost more than
-the answers. What git keeps in plain files by contract (the `.git` file of a linked worktree and the
-way back in its `gitdir`) is read as such.
+The runner asks about every workspace several times; a process for each question would cost more than the
+answers. What git documents as plain files (the `.git` file of a linked worktree and the path back in its
+`gitdir`) is read directly.
 """
 
 import os
@@ -16,8 +16,8 @@ from isolation.paths import own_git_dir
 _WORDS_BEFORE_PATH = {"1": 8, "u": 10, "?": 1}
 
 
-class Look(Struct, frozen=True, kw_only=True):
-    """What a checkout showed. `dirty` holds every path that is changed, staged, in conflict or untracked.
+class CheckoutStatus(Struct, frozen=True, kw_only=True):
+    """The state of a checkout. `dirty` holds every path that is changed, staged, in conflict or untracked.
 
     `deep` holds the submodules in which something is uncommitted.
     """
@@ -31,8 +31,8 @@ class Look(Struct, frozen=True, kw_only=True):
     deep: tuple[str, ...]
 
 
-def look(repository: Repository, cwd: Path) -> Look:
-    """Look at a checkout without disturbing it; ignored files do not show."""
+def read_status(repository: Repository, cwd: Path) -> CheckoutStatus:
+    """Read the status of a checkout without changing it; ignored files do not show."""
     args = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
     head = branch = None
     dirty, conflicts, missing, staged, deep = [], [], [], [], []
@@ -53,7 +53,7 @@ def look(repository: Repository, cwd: Path) -> Look:
             missing += [path] if state[1] == "D" else []
             staged += [path] if state[0] != "." else []
             deep += [path] if entry[5] == "S" and entry[7:9] != ".." else []
-    return Look(
+    return CheckoutStatus(
         head=head,
         branch=branch,
         dirty=tuple(dirty),
@@ -65,7 +65,7 @@ def look(repository: Repository, cwd: Path) -> Look:
 
 
 def admin_dir(repository: Repository, path: Path) -> Path | None:
-    """Give the git directory of a linked worktree of this repository; None when it is not one."""
+    """Return the git directory of a linked worktree of this repository; None if it is not one."""
     git_dir = own_git_dir(path)
     if git_dir is None or git_dir.parent != repository.common_dir / "worktrees":
         return None
@@ -73,7 +73,7 @@ def admin_dir(repository: Repository, path: Path) -> Path | None:
 
 
 def admin_dir_of_missing(repository: Repository, path: Path) -> Path | None:
-    """Find the registration of a path by the way back that git keeps; the folder itself may be gone."""
+    """Find the registration of a path by the path back that git stores; the folder itself may be gone."""
     try:
         entries = sorted((repository.common_dir / "worktrees").iterdir())
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def admin_dir_of_missing(repository: Repository, path: Path) -> Path | None:
 
 
 def worktree_of(git_dir: Path) -> Path | None:
-    """Give the checkout that a linked worktree's git directory leads back to."""
+    """Return the checkout that a linked worktree's git directory points back to."""
     try:
         pointer = os.fsdecode((git_dir / "gitdir").read_bytes()).rstrip("\n")
     except OSError:

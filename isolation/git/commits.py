@@ -1,9 +1,8 @@
 """The commits that the program makes itself: checkpoints of a story, merges of its dependencies.
 
-They have fixed dates: the same act on the same content gives the same
-commit id, so an act that was torn by a crash can simply be done again. A branch moves only by
-compare-and-swap. A lock that another git command holds is waited for, within bounds, and never
-deleted.
+They have fixed dates: the same operation on the same content gives the same commit id, so one that a crash
+interrupted can simply be repeated. A branch moves only by compare-and-swap. A lock that another git command
+holds is waited for, within bounds, and never deleted.
 """
 
 import re
@@ -14,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
-from isolation.git.checkout import Look, look
+from isolation.git.checkout import CheckoutStatus, read_status
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
 
@@ -41,21 +40,21 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def named(paths: Sequence[str]) -> str:
-    """Name up to five paths, safe to print, and the number of the others."""
+    """Return up to five paths, safe to print, and the number of the others."""
     shown = ", ".join(path if path.isprintable() else repr(path)[1:-1] for path in paths[:_NAMED])
     others = len(paths) - _NAMED
     return shown if others <= 0 else f"{shown} and {others} other{'s' * (others > 1)}"
 
 
 def operation_in_progress(git_dir: Path) -> str | None:
-    """Name the git operation that a checkout is in the middle of."""
+    """Return the git operation that a checkout is in the middle of; None if there is none."""
     return next((what for name, what in _OPERATIONS.items() if (git_dir / name).exists()), None)
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):
-    """Where a branch stands after a checkpoint: its tip, and how many commits it has since its base.
+    """Where a branch is after a checkpoint: its tip, and how many commits it has since its base.
 
-    `files` tells how many paths the session changed; None where that cannot be told any more.
+    `files` is how many paths the session changed; None if that can no longer be found out.
     """
 
     tip: str
@@ -66,33 +65,33 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 def checkpoint(
     repository: Repository, cwd: Path, branch: str, message: str, date: float, *, base: str, since: str
 ) -> Checkpoint:
-    """Commit everything in a worktree to its branch; where nothing changed, the branch stays.
+    """Commit everything in a worktree to its branch; if nothing changed, the branch stays.
 
     `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
-    `since` is where the branch stood before the session.
+    `since` is where the branch was before the session.
     """
-    seen = look(repository, cwd)
-    head = _require_committable(seen, cwd, branch, since)
+    status = read_status(repository, cwd)
+    head = _require_committable(status, cwd, branch, since)
     first = None
-    if seen.dirty:
+    if status.dirty:
         _stage_all(repository, cwd)
         if _commit_index(repository, cwd, message, date) and head == base:
             first = _logged_on_top_of(base, cwd)
-        _refuse_deep(repository, cwd, seen.deep)
+        _refuse_deep(repository, cwd, status.deep)
     elif head == base:
         return Checkpoint(tip=head, commits=0, files=0)
-    tip, commits = (first, 1) if first else _standing(repository, cwd, branch, head, base)
+    tip, commits = (first, 1) if first else _tip_and_count(repository, cwd, branch, head, base)
     if tip == since:
         files: int | None = 0
     elif head == since:
-        files = len(seen.dirty)
+        files = len(status.dirty)
     else:  # it has committed by itself
         files = _count_changed(repository, since, tip)
     return Checkpoint(tip=tip, commits=commits, files=files)
 
 
 def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
-    """Count the paths that differ; a session may have thrown its own beginning away."""
+    """Count the paths that differ; None if the session has deleted the commit it began at."""
     try:
         return len(repository.changed_paths(since, tip))
     except GitCommandError:
@@ -100,9 +99,9 @@ def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
 
 
 def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> bool:
-    """Commit what is staged, untouched by hooks, templates and signing; git refuses an empty one.
+    """Commit what is staged, without hooks, templates and signing; git refuses an empty commit.
 
-    git moves the branch by compare-and-swap under its own locks. False when there was nothing to commit.
+    Git moves the branch by compare-and-swap under its own locks. False if there was nothing to commit.
     """
     settings = ("-c", "core.hooksPath=/dev/null", "-c", "i18n.commitEncoding=UTF-8")
     args = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status")
@@ -119,9 +118,9 @@ def _commit_index(repository: Repository, cwd: Path, message: str, date: float) 
 
 
 def _logged_on_top_of(base: str, cwd: Path) -> str | None:
-    """Give the commit that git has just logged on top of `base`, which saves asking for it.
+    """Return the commit that git has just logged on top of `base`, which saves a process.
 
-    None where git keeps no log, or where somebody else's commit came between.
+    None if git keeps no log, or if another process committed in between.
     """
     git_dir = own_git_dir(cwd)
     try:
@@ -133,16 +132,16 @@ def _logged_on_top_of(base: str, cwd: Path) -> str | None:
     return after if before == base != after and _COMMIT.fullmatch(after) else None
 
 
-def _standing(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> tuple[str, int]:
-    """Tell the tip and the commits of the branch; somebody else's commit on top of `before` is an error.
+def _tip_and_count(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> tuple[str, int]:
+    """Return the tip and the number of commits of the branch; a foreign commit on `before` is an error.
 
-    So is a branch that has lost its base: what was verified on it would not be what a merge gives.
+    So is a branch that has lost its base: what was verified on it would differ from what a merge gives.
     """
     lines = repository.run("rev-list", "--parents", f"{base}..HEAD", "--", cwd=cwd).stdout.splitlines()
     newest = lines[0].split() if lines else [base]
     if before != base and not any(base in line.split()[1:] for line in lines):
         raise WorkspaceError(
-            f"the history of {branch} was rewritten: it does not go back to {base[:10]}, its base",
+            f"the history of {branch} was rewritten: it no longer contains its base {base[:10]}",
             hint=f"`git reset --soft {base[:10]}` in {cwd} keeps the files; then run again",
         )
     if before not in newest[:2]:
@@ -154,10 +153,10 @@ def _standing(repository: Repository, cwd: Path, branch: str, before: str, base:
 
 
 def merge_parents(repository: Repository, parents: Sequence[str], message: str) -> str:
-    """Give one commit with all of `parents` in its history, without touching any checkout.
+    """Return one commit with all of `parents` in its history, without touching any checkout.
 
-    Those that others contain already are left out; what is left is merged in the given order. The
-    same parents give the same commit.
+    Those that others already contain are left out; the rest is merged in the given order. The same parents
+    give the same commit.
     """
     tips = _independent(repository, parents)
     merged = tips[0]
@@ -169,38 +168,38 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
     return merged
 
 
-def _require_committable(seen: Look, cwd: Path, branch: str, since: str) -> str:
-    """Give the commit that a checkpoint goes on top of, or say what stands in its way."""
-    if seen.branch == branch and seen.head is None:
+def _require_committable(status: CheckoutStatus, cwd: Path, branch: str, since: str) -> str:
+    """Return the commit that a checkpoint builds on; raises if something blocks it."""
+    if status.branch == branch and status.head is None:
         raise WorkspaceError(
             f"branch {branch} is gone",
-            hint=f"`git branch {branch} {since[:12]}` brings it back; then run again",
+            hint=f"`git branch {branch} {since[:12]}` restores it; then run again",
         )
-    if seen.branch != branch or seen.head is None:
-        where = f"on branch {seen.branch}" if seen.branch else "on no branch"
+    if status.branch != branch or status.head is None:
+        where = f"on branch {status.branch}" if status.branch else "on no branch"
         raise WorkspaceError(
             f"{cwd} is {where}, not on {branch}",
             hint=f"`git switch {branch}` there, keep what you need, then run again",
         )
     git_dir = own_git_dir(cwd)
-    if git_dir is not None and not seen.conflicts:
+    if git_dir is not None and not status.conflicts:
         _clear_concluded(git_dir)
     if git_dir is not None and (operation := operation_in_progress(git_dir)):
         raise WorkspaceError(
             f"{cwd} is in the middle of {operation}", hint="finish or abort it there, then run again"
         )
-    if seen.conflicts:
+    if status.conflicts:
         raise WorkspaceError(
-            f"{cwd} has unresolved conflicts: {named(seen.conflicts)}", hint="resolve them, then run again"
+            f"{cwd} has unresolved conflicts: {named(status.conflicts)}", hint="resolve them, then run again"
         )
-    return seen.head
+    return status.head
 
 
 def _clear_concluded(git_dir: Path) -> None:
-    """Remove the marks of a pick or a revert that is over.
+    """Remove the marker files of a pick or a revert that is over.
 
-    git deletes them under a lock of the shared directory, which the write guard does not let a session
-    take. Without conflicts, and with no further picks to come, nothing but the mark is left.
+    Git deletes them under a lock of the shared directory, which the write guard does not let a session
+    take. Without conflicts, and with no further picks to come, only the marker is left.
     """
     if any((git_dir / name).exists() for name in _SERIES):
         return
@@ -209,7 +208,7 @@ def _clear_concluded(git_dir: Path) -> None:
 
 
 def _stage_all(repository: Repository, cwd: Path) -> None:
-    # A sparse checkout does not say what a story may write; older versions of git take it all anyway.
+    # A sparse checkout does not limit what a story may write; older versions of git add everything anyway.
     sparse = ("--sparse",) if repository.version >= _SPARSE_GIT else ()
     args = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
     output = retried(repository, args, cwd)
@@ -227,7 +226,7 @@ def _stage_all(repository: Repository, cwd: Path) -> None:
 
 
 def _refuse_embedded(repository: Repository, cwd: Path, added: GitOutput) -> None:
-    """Refuse repositories that a session made in the worktree: git would commit their ids and no file."""
+    """Refuse repositories that a session made in the worktree: git would commit their ids but no files."""
     lines = (line.strip() for line in added.stderr.splitlines())
     paths = [line.removeprefix(_EMBEDDED) for line in lines if line.startswith(_EMBEDDED)]
     if not paths:
@@ -240,23 +239,23 @@ def _refuse_embedded(repository: Repository, cwd: Path, added: GitOutput) -> Non
 
 
 def _refuse_deep(repository: Repository, cwd: Path, submodules: tuple[str, ...]) -> None:
-    """Refuse what is uncommitted in submodules, as far as the user wants to know of it.
+    """Refuse uncommitted files in submodules, unless the user's settings ignore them.
 
-    A commit holds the id of a submodule's commit, so what was verified with it would not be there.
+    A commit holds only the id of a submodule's commit, so what was verified with these files would be lost.
     """
     if not submodules:
         return
     args = ("--literal-pathspecs", "status", "--porcelain", "-z", "--no-renames", "--", *submodules)
-    heeded = [entry[3:] for entry in repository.run(*args, cwd=cwd).fields()]
-    if heeded:
+    relevant = [entry[3:] for entry in repository.run(*args, cwd=cwd).fields()]
+    if relevant:
         raise WorkspaceError(
-            f"uncommitted files in a submodule cannot be committed from {cwd}: {named(heeded)}",
-            hint="commit them there, or set `ignore` in .gitmodules if they are nothing; then run again",
+            f"uncommitted files in a submodule cannot be committed from {cwd}: {named(relevant)}",
+            hint="commit them there, or set `ignore` in .gitmodules if they do not matter; then run again",
         )
 
 
 def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutput:
-    """Run a command that needs the index, with patience while another one holds its lock."""
+    """Run a command that needs the index, and wait while another one holds its lock."""
     for wait in (*_WAITS, None):
         output = repository.run(*args, cwd=cwd, check=False)
         if output.returncode == 0 or "index.lock" not in output.stderr or wait is None:
@@ -268,7 +267,7 @@ def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutp
 def commit_tree(
     repository: Repository, tree: str, parents: tuple[str, ...], message: str, date: float
 ) -> str:
-    """Make a commit of a tree that is already there; no branch moves."""
+    """Make a commit of an existing tree; no branch moves."""
     env = _signature(repository, date)
     pointers = [part for parent in parents for part in ("-p", parent)]
     args = ("-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree, *pointers, "-F", "-")
@@ -276,7 +275,7 @@ def commit_tree(
 
 
 def _signature(repository: Repository, date: float) -> dict[str, str]:
-    """Give the dates of a commit, and the runner's own name where the user has none."""
+    """Return the dates of a commit, and this program's own name if the user has none."""
     when = f"@{int(date)} +0000"
     env = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
     if not repository.has_identity:
@@ -289,7 +288,7 @@ def _independent(repository: Repository, parents: Sequence[str]) -> list[str]:
     if len(parents) == 1 and _COMMIT.fullmatch(parents[0]):
         return list(parents)
     tips = list(dict.fromkeys(repository.resolve(parent) for parent in parents))
-    if len(tips) < 2:  # noqa: PLR2004  one tip has nothing to be compared with
+    if len(tips) < 2:  # noqa: PLR2004  one tip needs no comparison
         return tips
     kept = set(repository.run("merge-base", "--independent", *tips).stdout.split())
     return [tip for tip in tips if tip in kept]
@@ -322,6 +321,6 @@ def _merge_tree(repository: Repository, ours: str, theirs: str) -> str:
 
 
 def _shown(repository: Repository, commit: str) -> str:
-    """Name a commit by a branch that stands at it, which tells a person more than its id."""
+    """Return a branch that points at a commit, which says more to a reader than its id."""
     asking = ("for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"--points-at={commit}")
     return repository.run(*asking, "refs/heads").stdout.strip() or commit[:10]

@@ -1,4 +1,4 @@
-"""How much a story changed: paths with the lines that came and went."""
+"""How much a story changed: paths with their added and removed lines."""
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 def changes(repository: Repository, base: str, tip: str) -> tuple[Change, ...]:
-    """Give what differs between two commits; a rename is both of its paths. Empty where one is unknown."""
+    """Return what differs between two commits; a rename is both of its paths. Empty if one is unknown."""
     args = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", base, tip, "--")
     output = repository.run(*args, check=False)
     found = []

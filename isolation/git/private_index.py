@@ -1,4 +1,4 @@
-"""What a story owns in the shared tree, as a git tree: built in an index of the program's own.
+"""What a story owns in the shared tree, as a git tree: built in a private index.
 
 The user's index is neither read nor written, so what is staged there, hidden there or half-merged
 there stays as it is, and nothing of it gets into a story's commit.
@@ -20,14 +20,14 @@ _GITLINK = "160000"
 
 
 class ClaimTree(Struct, frozen=True, kw_only=True):
-    """A commit's tree with the claim's paths as they stand in the working tree; `changed` names these."""
+    """A commit's tree with the claim's paths as in the working tree; `changed` are those that differ."""
 
     tree: str
     changed: tuple[str, ...]
 
 
 def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, claim: Claim) -> ClaimTree:
-    """Build the tree of `tip` with all that the claim owns taken from the working tree.
+    """Build the tree of `tip` with everything that the claim owns taken from the working tree.
 
     Ignored files stay out, unless they are tracked. `index` is a file for this call alone.
     """
@@ -49,7 +49,7 @@ def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, clai
 def differing(
     repository: Repository, cwd: Path, *, index: Path, tip: str, paths: Sequence[str]
 ) -> tuple[str, ...]:
-    """Name those of the paths that stand in the working tree otherwise than in a commit."""
+    """Return those paths that differ between the working tree and a commit."""
     index.parent.mkdir(parents=True, exist_ok=True)
     env = {"GIT_INDEX_FILE": str(index)}
     repository.run("read-tree", "--reset", tip, cwd=cwd, env=env)
@@ -62,7 +62,7 @@ def differing(
 def _owned(
     repository: Repository, cwd: Path, env: dict[str, str], claim: Claim
 ) -> tuple[list[str], list[str]]:
-    """List the claim's paths that are there, and its tracked paths that are not there any more."""
+    """Return the claim's paths that exist, and its tracked paths that no longer do."""
     within = ("--literal-pathspecs", "ls-files", "-z")
     specs = ("--", *roots(claim))
     present: list[str] = []
@@ -86,7 +86,7 @@ def _owned(
 
 
 def _is_entry(cwd: Path, path: str) -> bool:
-    """Tell whether a file or link stands at a path, reached through real folders only."""
+    """Return whether a path is a file or link that is reached through real folders only."""
     place = cwd / path
     if not os.path.lexists(place) or (place.is_dir() and not place.is_symlink()):
         return False

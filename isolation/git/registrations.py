@@ -1,4 +1,4 @@
-"""The worktrees that git knows of: reading the list, and taking one entry off it.
+"""The worktrees that git knows of: reading the list, and removing an entry.
 
 An entry is ours when its lock reason says so: every worktree of a story is locked with the run and
 the story that it belongs to. Functions here change shared metadata only under the caller's
@@ -24,7 +24,7 @@ _REASON = re.compile(r"autopilot-multi run (?P<run>\S+) story (?P<story>\S+)")
 
 
 class Registration(Struct, frozen=True, kw_only=True):
-    """One worktree; `head` is set when it is on no branch, `lock_reason` when it is locked."""
+    """One worktree; `head` is set if it is on no branch, `lock_reason` if it is locked."""
 
     path: Path
     head: str
@@ -33,28 +33,28 @@ class Registration(Struct, frozen=True, kw_only=True):
 
     @property
     def run_id(self) -> str | None:
-        """The run that this worktree was last opened for, None when it is not ours."""
+        """The run that this worktree was last opened for; None if it is not ours."""
         match = _REASON.fullmatch(self.lock_reason or "")
         return match["run"] if match else None
 
     @property
-    def is_torn(self) -> bool:
+    def is_incomplete(self) -> bool:
         """Whether `git worktree add` was killed before it had written a HEAD."""
         return self.branch is None and set(self.head) <= {"0"}
 
 
 def lock_reason(run_id: str, story_id: str) -> str:
-    """Say whose worktree it is, for people and for `gc`."""
+    """Return the reason that marks a worktree as ours, for readers and for `gc`."""
     return f"autopilot-multi run {run_id} story {story_id}"
 
 
 def load_registrations(repository: Repository) -> tuple[Registration, ...]:
     """Read every worktree that git knows of; the main checkout comes first.
 
-    Its own files tell, as documented in gitrepository-layout: no process is started for it.
+    Read from its own files, as documented in gitrepository-layout, without starting a process.
     """
     common = repository.common_dir
-    if (common / "reftable").exists():  # there HEAD is no file to read
+    if (common / "reftable").exists():  # there HEAD is not a readable file
         return _listed_by_git(repository)
     main = _entry(common, repository.main_checkout or common)
     folders = sorted((common / "worktrees").iterdir()) if (common / "worktrees").is_dir() else []
@@ -64,7 +64,7 @@ def load_registrations(repository: Repository) -> tuple[Registration, ...]:
 
 
 def linked_paths(repository: Repository) -> tuple[Path, ...]:
-    """Give where the linked worktrees are, and nothing else of them."""
+    """Return only the paths of the linked worktrees."""
     try:
         folders = list((repository.common_dir / "worktrees").iterdir())
     except OSError:
@@ -73,12 +73,12 @@ def linked_paths(repository: Repository) -> tuple[Path, ...]:
 
 
 def clear_missing(repository: Repository, path: Path) -> None:
-    """Take the entry of a worktree whose folder is gone off git's list; the branch stays.
+    """Remove the entry of a worktree whose folder is gone from git's list; the branch stays.
 
-    The entry is moved out of git's sight in one step, so that a crash leaves a whole entry or none.
+    The entry is moved out of git's directory in one step, so that a crash leaves a whole entry or none.
     """
     if os.path.lexists(path / ".git"):
-        raise RepositoryError(f"{path} is still there", hint="it is kept; run again")
+        raise RepositoryError(f"{path} still exists", hint="it is kept; run again")
     entry = admin_dir_of_missing(repository, path)
     if entry is None:
         return

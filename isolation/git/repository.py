@@ -1,14 +1,16 @@
-"""The only door to git: one way to call it, and the questions asked of it.
+"""The only module that calls git: one way to run it, and the questions asked of it.
 
 Everything goes through GitPython's command interface. Its methods block; from trio they run through
-`offload`, in a thread that cancellation never abandons, so git is never left half-way.
+`offload`, in a thread that cancellation never abandons, so git is never left halfway.
 
-Invariants: every call names its directory with `-C` (GitPython falls back to the process's own
-directory when the one it was given is gone) and may not climb above it, so that a worktree whose
-`.git` vanished never turns into an enclosing repository; no call takes optional locks, asks a
-terminal, starts a gc or a file system monitor. GitPython hands on the whole of `os.environ`;
-variables that point at another repository are taken off by `env -u` in front of git, only when
-there are any, so the process's own environment is never changed.
+Invariants:
+
+- Every call names its directory with `-C` (GitPython falls back to the process's own directory if the given
+  one is gone) and may not search above it, so that a worktree whose `.git` vanished is never mistaken for
+  an enclosing repository.
+- No call takes optional locks, prompts on a terminal, starts a gc or a file system monitor.
+- GitPython passes on the whole of `os.environ`; variables that point at another repository are removed by
+  `env -u` in front of git, only if there are any, so the process's own environment is never changed.
 """
 
 import os
@@ -75,25 +77,25 @@ _HINTS = (
     ("Permission denied", "git must be able to read the files there, and to write to the repository"),
     (
         ".lock': File exists",
-        "another git command is at work there; if none runs, remove the lock file it names",
+        "another git command is running there; if none is, remove the lock file it names",
     ),
 )
 
 
 class GitOutput(Struct, frozen=True, kw_only=True):
-    """What a git command said; bytes that are not UTF-8 survive as surrogates, as in `os.fsdecode`."""
+    """The output of a git command; bytes that are not UTF-8 survive as surrogates, as in `os.fsdecode`."""
 
     returncode: int
     stdout: str
     stderr: str
 
     def fields(self) -> tuple[str, ...]:
-        """Give the parts of a `-z` answer."""
+        """Return the parts of a `-z` answer."""
         return tuple(part for part in self.stdout.split("\0") if part)
 
 
 def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
-    """Give `env` without what points at a repository, index or work tree."""
+    """Return `env` without what points at a repository, index or work tree."""
     return {name: value for name, value in env.items() if name not in _FOREIGN_REPOSITORY}
 
 
@@ -190,7 +192,7 @@ class Repository:
         return output
 
     def resolve(self, ref: str) -> str:
-        """Give the commit that `ref` names now."""
+        """Return the commit that `ref` names now."""
         if not ref.startswith("-"):
             found = self.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
             if found.returncode == 0:
@@ -206,19 +208,19 @@ class Repository:
         )
 
     def branch_tip(self, branch: str) -> str | None:
-        """Give the commit at the tip of a local branch, None without such a branch."""
+        """Return the commit at the tip of a local branch; None without such a branch."""
         found = self.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", check=False)
         return found.stdout.strip() if found.returncode == 0 else None
 
     def name_of_branch(self, branch: str) -> str:
-        """Give the shortest name that means this branch alone; a tag of the same name would come first."""
+        """Return the shortest unambiguous name of a branch; a tag of the same name would take precedence."""
         if not self._may_have(f"refs/tags/{branch}", f"refs/{branch}"):
             return branch
         args = ("for-each-ref", "--format=%(refname:short)", f"refs/heads/{branch}")
         return self.run(*args, check=False).stdout.strip() or branch
 
     def _may_have(self, *refs: str) -> bool:
-        """Tell without a process whether git may know one of these; False is certain."""
+        """Return, without a process, whether git may have one of these refs; False is certain."""
         common = self.common_dir
         if (common / "reftable").exists() or any((common / ref).exists() for ref in refs):
             return True
@@ -229,7 +231,7 @@ class Repository:
         return any(os.fsencode(f" {ref}\n") in packed for ref in refs)
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Tell whether the first commit is in the history of the second."""
+        """Return whether the first commit is in the history of the second."""
         args = ("merge-base", "--is-ancestor", ancestor, descendant)
         output = self.run(*args, check=False)
         if output.returncode not in {0, 1}:
@@ -237,29 +239,29 @@ class Repository:
         return output.returncode == 0
 
     def trees(self, commits: tuple[str, ...]) -> tuple[str, ...]:
-        """Give the id of what each commit holds."""
+        """Return the tree id of each commit."""
         names = (f"{commit}^{{tree}}" for commit in commits)
         return tuple(self.run("rev-parse", *names).stdout.split())
 
     def count_commits(self, base: str, tip: str) -> int:
-        """Count the commits that `tip` has and `base` has not."""
+        """Count the commits that `tip` has beyond `base`."""
         if tip == base:
             return 0
         return int(self.run("rev-list", "--count", f"{base}..{tip}", "--").stdout)
 
     def changed_paths(self, base: str, tip: str, cwd: Path | None = None) -> tuple[str, ...]:
-        """Name every path that differs between two commits; a rename is both of its paths."""
+        """Return every path that differs between two commits; a rename is both of its paths."""
         args = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", base, tip, "--")
         return self.run(*args, cwd=cwd).fields()
 
     def head(self, cwd: Path | None = None) -> str | None:
-        """Give the commit that a checkout is at, None before the first commit."""
+        """Return the commit that a checkout is at; None before the first commit."""
         found = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=cwd, check=False)
         return found.stdout.strip() if found.returncode == 0 else None
 
     @cached_property
     def has_identity(self) -> bool:
-        """Whether the user has a name and an address to commit under, not one git made up; asked once."""
+        """Whether the user has a name and an address to commit under, not ones git made up; asked once."""
         only = ("-c", "user.useConfigOnly=true", "var")
         return all(
             self.run(*only, ident, check=False).returncode == 0
@@ -287,7 +289,7 @@ class Repository:
 
 
 def init_repository(path: Path) -> Repository:
-    """Make a new repository with one empty commit on `main`, as `demo` and a first look need it."""
+    """Make a new repository with one empty commit on `main`, as `demo` needs it."""
     path.mkdir(parents=True)
     _git_class()(path).execute(["git", "init", "--quiet", "--initial-branch=main", str(path)])
     repository = Repository.open(path)
@@ -302,9 +304,9 @@ def init_repository(path: Path) -> Repository:
 
 @contextmanager
 def _as_file(data: bytes | None) -> Iterator[BinaryIO | None]:
-    """Give a command's input as a file, since GitPython takes no bytes; without any, none.
+    """Yield a command's input as a file, since GitPython takes no bytes; None without input.
 
-    In memory where the system can: a full disk is no reason not to commit.
+    In memory if the system can: a full disk must not prevent a commit.
     """
     if data is None:
         yield None
@@ -317,14 +319,14 @@ def _as_file(data: bytes | None) -> Iterator[BinaryIO | None]:
 
 
 def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:
-    """Tell which command failed and what git said; credentials in addresses are left out."""
+    """Return the error for a failed command, with git's message; credentials in addresses are left out."""
     from git.util import remove_password_if_present
 
     command = " ".join(remove_password_if_present(["git", *args]))
     shown = command if len(command) <= 160 else f"{command[:159]}…"  # noqa: PLR2004  a line and a half
     hint = next((hint for text, hint in _HINTS if text in output.stderr), "")
     return GitCommandError(
-        f"`{shown}` ended with {output.returncode}: {_first_line(output.stderr)}",
+        f"`{shown}` failed with exit code {output.returncode}: {_first_line(output.stderr)}",
         returncode=output.returncode,
         stderr=output.stderr,
         hint=hint or "run the command by hand to see more",
@@ -332,10 +334,10 @@ def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:
 
 
 def _first_line(stderr: str) -> str:
-    """Give the line that says why: git's own `fatal:` or `error:`, else the first."""
+    """Return the line with the reason: git's own `fatal:` or `error:`, else the first."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    return (telling or lines or ["it said nothing"])[0]
+    return (telling or lines or ["git printed nothing"])[0]
 
 
 def _lines(path: Path) -> list[bytes]:
@@ -352,13 +354,13 @@ def _ceiling(where: Path) -> str:
 
 @cache
 def _program(path: str | None) -> str:
-    """Find git once: else each start tries all folders of PATH, while all threads stand still."""
+    """Find git once: otherwise each start tries all folders of PATH, while all threads are blocked."""
     return shutil.which("git", path=path) or "git"
 
 
 @cache
 def _git_class() -> "type[Git]":
-    """Load GitPython on first use, and without its complaints when git is missing."""
+    """Load GitPython on first use, and without its warnings if git is missing."""
     had = os.environ.get("GIT_PYTHON_REFRESH")
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     try:

@@ -1,12 +1,13 @@
-"""The coordinator's side of the keepers: one fork server a run, one keeper over each session.
+"""The coordinator's side of the keepers: one fork server per run, one keeper process per session.
 
 Every session is started here and nowhere else. Its standard input is the prompt, then EOF; its
-output is one pipe. `keeper_server` says what happens below.
+output is one pipe. `keeper/server.py` explains what happens below.
 
 Invariants:
 
 - Leaving a `start` block, however it is left, means that the session's tree is dead.
-- Closing a socket is the only way to kill, so a coordinator that dies kills as one that asks.
+- Closing the socket is how a session is killed, so a coordinator that dies has the same effect as one that
+  asks.
 - No read waits for a pipe that something outside the tree holds open.
 """
 
@@ -53,7 +54,7 @@ class TreeUsage(Struct, frozen=True, kw_only=True):
 async def open_keeper(*, alive_lock: Path) -> AsyncIterator["Keeper"]:
     """Run the fork server; when the block is left, it and all keepers are gone.
 
-    It comes up while the block goes on, see `Keeper.ready`. `alive_lock` is created where it is missing,
+    It starts while the block already runs, see `Keeper.ready`. `alive_lock` is created if it is missing,
     never removed, and held as long as one of them lives.
     """
     server = ForkServer(alive_lock)
@@ -65,7 +66,7 @@ async def open_keeper(*, alive_lock: Path) -> AsyncIterator["Keeper"]:
 
 
 def run_trial(arguments: Sequence[str]) -> str:
-    """Run `guard_trial` in a process of its own and give what it printed; blocks for a moment."""
+    """Run `keeper/trial.py` in a process of its own and return what it printed; blocks for a moment."""
     root = Path(keeper_server.__file__).parent.parent.parent
     command = [sys.executable, "-I", "-S", "-c", _TRIAL, str(root), *arguments]
     try:
@@ -85,7 +86,7 @@ def run_trial(arguments: Sequence[str]) -> str:
 async def wait_for_old_keepers(alive_lock: Path) -> bool:
     """Wait until no keeper of an earlier coordinator lives, and so nothing that it started.
 
-    False only where the file system has no locks, so that nothing can be told.
+    False only if the file system has no locks, so that it cannot be known.
     """
     await trio.lowlevel.checkpoint()
     try:
@@ -114,12 +115,12 @@ class _Link:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._lines = Lines(control)
-        self._turn = trio.Lock()
+        self._lock = trio.Lock()
         self.report: str | None = None
-        """The keeper's last line; empty when it left without one."""
+        """The keeper's last line; empty if it exited without one."""
 
     async def begin(self, request: bytes) -> str:
-        """Order the session; gives the keeper's first line, empty when it left without one."""
+        """Request the session; return the keeper's first line, empty if it exited without one."""
         with suppress(BrokenPipeError, ConnectionResetError):
             view = memoryview(request)
             while view:
@@ -133,8 +134,8 @@ class _Link:
         return answer
 
     async def ended(self) -> str:
-        """Wait for the report; any number of tasks may, and one of them reads."""
-        async with self._turn:
+        """Wait for the report; any number of tasks may wait, and one of them reads."""
+        async with self._lock:
             while self.report is None:
                 line = await self._lines.receive() or ""
                 # A start that was cancelled has not read the first line.
@@ -142,40 +143,40 @@ class _Link:
         return self.report
 
     def stop(self, *, grace: float) -> None:
-        """Ask for the ladder."""
+        """Ask for SIGTERM now, and SIGKILL after the grace."""
         try:
             self._control.send(f"stop {max(grace, 0.0)}\n".encode())
-        except BlockingIOError:
+        except BlockingIOError:  # the keeper does not read its orders; EOF needs no buffer
             self.kill()
         except OSError:
-            pass  # killed before, or ended
+            pass  # it was killed before, or has ended
 
     def kill(self) -> None:
-        """Say EOF, which a keeper obeys in every state; its report can still come back."""
+        """Send EOF, which a keeper obeys in every state; its report can still arrive."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close our end."""
         trio.lowlevel.notify_closing(self._control)
         self._control.close()
 
 
 class _Output:
-    """The read end of a session's output; once `ended`, no more is read than was there then."""
+    """The read end of a session's output; after `end`, only what was in the pipe at that moment is read."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._left: int | None = None
 
     def end(self) -> None:
-        """Set the limit: whatever holds the pipe now is no member of the tree, and is not waited for."""
+        """Limit reading to what is in the pipe: a process that still holds it is not in the tree."""
         if self._left is None:
             waiting = fcntl.ioctl(self.descriptor, termios.FIONREAD, bytes(4))
             self._left = int.from_bytes(waiting, sys.byteorder)
 
     def read(self) -> bytes:
-        """Give what is there; raises BlockingIOError where one must wait."""
+        """Return what is in the pipe; raises BlockingIOError if nothing is."""
         if self._left is None:
             return os.read(self.descriptor, CHUNK)
         data = os.read(self.descriptor, min(CHUNK, self._left)) if self._left else b""
@@ -183,7 +184,7 @@ class _Output:
         return data
 
     def close(self) -> None:
-        """Leave nothing to read."""
+        """Close the pipe."""
         self._left = 0
         trio.lowlevel.notify_closing(self.descriptor)
         os.close(self.descriptor)
@@ -201,7 +202,7 @@ class Session:
         self._keeper_started = keeper.started if keeper else None
 
     async def receive(self) -> bytes:
-        """Give the next bytes of its output, at most 64 KiB; none at the end. For one task."""
+        """Return the next bytes of its output, at most 64 KiB; none at the end. For one task."""
         await trio.lowlevel.checkpoint()
         while True:
             if self._link.report is not None:
@@ -229,19 +230,20 @@ class Session:
         self._link.stop(grace=grace)
 
     def kill(self) -> None:
-        """SIGKILL everything, at once."""
+        """SIGKILL everything, without a grace."""
         self._link.kill()
 
     async def wait(self) -> Exit:
         """Wait until the tree is empty; raises KeeperError when its keeper was killed.
 
-        `stopped` tells that the leader was still running when it was asked to end.
+        `stopped` means that the leader was still running when it was asked to end.
         """
         return read_report(await self._link.ended(), self.pid)
 
     def usage(self) -> TreeUsage | None:
-        """Look up what the tree uses; None when it ended, or where there is no procfs."""
+        """Return what the tree uses; None if it has ended, or without procfs."""
         keeper = load_stat(self._keeper_pid)
+        # The start time guards against another process that has got the keeper's pid by now.
         if keeper is None or keeper.started != self._keeper_started or self._link.report is not None:
             return None
         stats = [stat for pid in Tree(self._keeper_pid).members() if (stat := load_stat(pid))]
@@ -253,18 +255,18 @@ class Session:
 
 
 class Keeper:
-    """What starts the sessions of this run."""
+    """Starts the sessions of this run."""
 
     def __init__(self, server: ForkServer) -> None:
         self._server = server
 
     async def ready(self) -> None:
-        """Wait until the server is up; raises KeeperError when it cannot be."""
+        """Wait until the server is up; raises KeeperError if it cannot start."""
         await self._server.ready()
 
     @asynccontextmanager
     async def start(self, spec: SessionSpec) -> AsyncIterator[Session]:
-        """Run a session; raises KeeperError when its program cannot be started.
+        """Run a session; raises KeeperError if its program cannot be started.
 
         When the block is left, also by an exception or a cancellation, its whole tree is dead.
         """
@@ -283,7 +285,7 @@ class Keeper:
 
 
 async def _end(link: _Link, output: _Output) -> None:
-    """Kill what is left of a session and wait for the keeper's word that it is dead."""
+    """Kill what is left of a session and wait until the keeper reports that it is dead."""
     link.kill()
     try:
         with trio.move_on_after(CLOSE_LIMIT, shield=True) as limit:
@@ -294,12 +296,12 @@ async def _end(link: _Link, output: _Output) -> None:
     if limit.cancelled_caught:
         raise KeeperError(
             f"a session's keeper did not report its end within {CLOSE_LIMIT:.0f} seconds",
-            hint="look for processes that hang (ps -eo pid,stat,args), then resume the run",
+            hint="find processes that hang (ps -eo pid,stat,args), then resume the run",
         )
 
 
 def _open_channels(prompt: Path) -> tuple[_Link, _Output, tuple[int, int, int]]:
-    """Open our ends of a session's control and output, and the three that its keeper gets."""
+    """Open our ends of a session's control and output, and the three descriptors for its keeper."""
     opened: list[int] = []
     try:
         opened.append(os.open(prompt, os.O_RDONLY | os.O_CLOEXEC))
@@ -310,7 +312,7 @@ def _open_channels(prompt: Path) -> tuple[_Link, _Output, tuple[int, int, int]]:
             os.close(descriptor)
         raise KeeperError(
             f"cannot start a session with the prompt {prompt}: {error.strerror}",
-            hint="check that the file is there, and the limit on open files (ulimit -n)",
+            hint="check that the file exists, and the limit on open files (ulimit -n)",
         ) from error
     stdin, output, output_end = opened
     os.set_blocking(output, False)

@@ -1,9 +1,10 @@
-"""The fork server as the coordinator sees it: started, handed what a session needs, started again if killed.
+"""The fork server as the coordinator sees it: started, given what a session needs, restarted if killed.
 
 Invariants:
 
-- A server that is gone is replaced only when nothing was handed to it, so no session is started twice.
-- The keepers of a server that was killed go on by themselves; only their orphans have nobody to fall to.
+- A server that died is replaced only if it was given nothing, so no session is started twice.
+- The keepers of a killed server keep running; but if one of them is killed too, its orphans have no new
+  parent.
 """
 
 import array
@@ -28,70 +29,70 @@ _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server 
 
 
 class ForkServer:
-    """The fork server of a run; one task after the other hands over."""
+    """The fork server of a run; one task at a time gives it a session."""
 
     def __init__(self, alive_lock: Path) -> None:
         self._alive_lock = alive_lock
-        self._turn = trio.Lock()
-        self._door: socket.socket | None = None
+        self._lock = trio.Lock()
+        self._channel: socket.socket | None = None
         self._process: trio.Process | None = None
         self._greeted = False
 
     async def open(self) -> socket.socket:
-        """Start it; it comes up while others go on, see `ready`."""
-        door, theirs = socket.socketpair()
-        door.setblocking(False)
-        self._door, self._greeted = door, False
+        """Start it without waiting until it serves, see `ready`."""
+        channel, theirs = socket.socketpair()
+        channel.setblocking(False)
+        self._channel, self._greeted = channel, False
         try:
             with theirs, trio.CancelScope(shield=True):
                 self._process = await _start(theirs.fileno(), self._alive_lock)
         except KeeperError:
             await self.close()
             raise
-        return door
+        return channel
 
     async def ready(self) -> None:
-        """Wait until it serves; raises KeeperError when it cannot."""
-        async with self._turn:
-            await self._serving()
+        """Wait until it serves; raises KeeperError if it cannot."""
+        async with self._lock:
+            await self._ready_channel()
 
     async def hand_over(self, descriptors: Sequence[int]) -> None:
-        """Have a keeper forked that takes these; a server that somebody killed is started anew, once."""
-        async with self._turn:
+        """Have a keeper forked that takes these descriptors; a killed server is restarted, once."""
+        async with self._lock:
             if await self._send(descriptors):
                 return
             await self.close()
             if not await self._send(descriptors):
                 raise server_gone()
 
-    async def _serving(self) -> socket.socket:
-        """Give its socket once it serves; one that is not there is started."""
-        door = self._door or await self.open()
+    async def _ready_channel(self) -> socket.socket:
+        """Return its socket once it serves; a missing server is started."""
+        channel = self._channel or await self.open()
         if not self._greeted:
             try:
-                await _greet(Lines(door), self._alive_lock)
+                await _greet(Lines(channel), self._alive_lock)
             except KeeperError:
                 await self.close()
                 raise
             self._greeted = True
-        return door
+        return channel
 
     async def _send(self, descriptors: Sequence[int]) -> bool:
-        door = await self._serving()
+        channel = await self._ready_channel()
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
         try:
-            await trio.socket.from_stdlib_socket(door).sendmsg([b"+"], [rights])
+            await trio.socket.from_stdlib_socket(channel).sendmsg([b"+"], [rights])
         except (BrokenPipeError, ConnectionResetError):
             return False
         return True
 
     async def close(self) -> None:
-        """Hang up and see it go; it ends its keepers first."""
-        door, process = self._door, self._process
-        self._door = self._process = None
-        if door is not None:
-            trio.lowlevel.notify_closing(door)
-            door.close()
+        """Close the socket and wait for its exit; it ends its keepers first."""
+        channel, process = self._channel, self._process
+        self._channel = self._process = None
+        if channel is not None:
+            trio.lowlevel.notify_closing(channel)
+            channel.close()
         if process is None:
             return
         with trio.move_on_after(CLOSE_LIMIT, shield=True):
@@ -103,7 +104,7 @@ class ForkServer:
 
 
 async def _start(descriptor: int, alive_lock: Path) -> trio.Process:
-    """Start it in a session of its own, out of reach of the terminal's Ctrl-C."""
+    """Start it in a session of its own, so that the terminal's Ctrl-C does not reach it."""
     try:
         return await trio.lowlevel.open_process(
             _command(descriptor, alive_lock),
@@ -134,5 +135,5 @@ async def _greet(lines: Lines, alive_lock: Path) -> None:
         reason = "it did not answer" if word is None else word.removeprefix("error ")
         raise KeeperError(
             f"cannot start the fork server: {alive_lock}: {reason}",
-            hint="check that the file can be written, and that no program holds a lock on it",
+            hint="check that the file is writable, and that no program holds a lock on it",
         )

@@ -1,24 +1,24 @@
-"""The fork server of a run, and the keeper processes that it forks: one stands over each session.
+"""The fork server of a run, and the keeper processes that it forks: one supervises each session.
 
-Standard library only: the coordinator starts this file in a fresh interpreter under `-I -S`, once a
-run. Neither server nor keeper takes orders by signals; both obey their socket, and the end of file on
-it. A PID namespace would kill as surely, but names made from `$$` in the shared /tmp would then be
-the same in parallel stories, so the keeper is a child subreaper instead.
+Standard library only: the coordinator starts this file in a fresh interpreter under `-I -S`, once per run.
+Neither server nor keeper takes orders by signals; both obey their socket, and the end of file on it. A PID
+namespace would kill as reliably, but names made from `$$` in the shared /tmp would then be the same in
+parallel stories, so the keeper is a child subreaper instead.
 
 Invariants:
 
-- End of file on a keeper's control socket, whoever caused it, means: kill everything below, now.
+- End of file on a keeper's control socket, whatever caused it, means: kill everything below, now.
 - A keeper reports a session's end once, when nothing of it is left (or names what cannot be killed).
-- The server holds a second copy of each keeper's socket: should a keeper be killed, its orphans fall
-  to the server, which ends them before the coordinator hears of it.
-- The alive lock is shared by the server and all keepers, and by no session: it is free when all of
-  them, and so all that they stood over, are gone.
+- The server holds a second copy of each keeper's socket: if a keeper is killed, the server inherits its
+  orphans and ends them before the coordinator gets the news.
+- The alive lock is shared by the server and all keepers, and by no session: it is free when all of them, and
+  so all that they supervised, are gone.
 
-On the wire, to the server: one byte with three descriptors (control, stdin, output). To a keeper:
+The protocol, to the server: one byte with three descriptors (control, stdin, output). To a keeper:
 a `HEADER`, then cwd, argv, environment and confinement with NULs between; then lines `stop SECONDS`. From
-a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and at last `exit CODE STOPPED [PID…]`, with
-`tried UNNAMED [ACT:PATH…]` after it where a witness looked on. The server writes `lost CODE` in place of a
-keeper that could not.
+a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and finally `exit CODE STOPPED [PID…]`, followed by
+`tried UNNAMED [OPERATION:PATH…]` if a witness observed the session. The server writes `lost CODE` in place of
+a keeper that could not.
 """
 
 import fcntl
@@ -54,13 +54,13 @@ _TERMINATE = (signal.SIGTERM, signal.SIGCONT)
 def main() -> None:
     """Serve until the coordinator closes its end; argv holds the socket, the lock and the kill level."""
     descriptor, lock, level = sys.argv[-3:]
-    door = socket.socket(fileno=int(descriptor))
-    door.set_inheritable(False)
+    channel = socket.socket(fileno=int(descriptor))
+    channel.set_inheritable(False)
     try:
         # Blocking, since `wait_for_old_keepers` may hold it for the moment of its probe.
         fcntl.flock(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.LOCK_SH)
     except OSError as error:
-        door.sendall(f"error {error.strerror}\n".encode())
+        channel.sendall(f"error {error.strerror}\n".encode())
         return
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in _IGNORED:
@@ -70,17 +70,18 @@ def main() -> None:
         adopt_orphans()
     set_name("apm-server")
     gc.disable()
-    server = _Server(door, level)
-    door.sendall(b"ready\n")
+    server = _Server(channel, level)
+    channel.sendall(b"ready\n")
+    # After the greeting: the coordinator can already work while this process loads the rest.
     preload()
     gc.freeze()
     server.serve()
     server.close()
-    os._exit(os.EX_OK)  # nothing is left that would have to be put in order
+    os._exit(os.EX_OK)  # nothing is left to clean up
 
 
-def _wake_on_child() -> int:
-    """Give a descriptor that becomes readable when a child ends."""
+def _open_child_signal() -> int:
+    """Return a descriptor that becomes readable when a child ends."""
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
     os.set_blocking(writable, False)
@@ -89,19 +90,19 @@ def _wake_on_child() -> int:
     return readable
 
 
-class _Bell:
+class _Waiter:
     """Waits for a child's end, or for something to read on one other descriptor."""
 
     def __init__(self, other: int) -> None:
-        self._wake = _wake_on_child()
+        self._wake = _open_child_signal()
         self._other = other
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
         self._poll.register(other, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Tell whether the other descriptor has something."""
-        # Rounded up, lest the last millisecond before a deadline be spent spinning.
+        """Wait; return whether the other descriptor is readable."""
+        # Rounded up, so that the last millisecond before a deadline is not spent spinning.
         ready = self._poll.poll(None if seconds == math.inf else math.ceil(max(seconds, 0) * 1000))
         for descriptor, _ in ready:
             if descriptor == self._wake:
@@ -113,7 +114,7 @@ class _Bell:
         self._poll.unregister(self._other)
 
     def close(self) -> None:
-        """Give the descriptors back; a fork does this before it has a bell of its own."""
+        """Close the descriptors; a forked child does this before it opens its own."""
         os.close(signal.set_wakeup_fd(-1))
         os.close(self._wake)
 
@@ -121,29 +122,29 @@ class _Bell:
 class _Server:
     """Forks keepers, and ends what a killed keeper left."""
 
-    def __init__(self, door: socket.socket, level: str) -> None:
-        self._door = door
+    def __init__(self, channel: socket.socket, level: str) -> None:
+        self._channel = channel
         self._level = level
-        self._bell = _Bell(door.fileno())
+        self._waiter = _Waiter(channel.fileno())
         self._tree = Tree(os.getpid(), level=level)
         self._keepers: dict[int, int] = {}
         self._ended: list[tuple[int, int]] = []
 
     def serve(self) -> None:
-        """Fork a keeper for each request, until there will be no more."""
+        """Fork a keeper for each request, until the coordinator closes its end."""
         while True:
             self._settle()
-            if self._bell.wait(math.inf) and not self._admit():
+            if self._waiter.wait(math.inf) and not self._admit():
                 return
 
     def close(self) -> None:
-        """Leave when all keepers have left; they are told by their own sockets."""
-        self._bell.ignore_other()
-        self._door.close()
+        """Return when all keepers have exited; their own sockets tell them to."""
+        self._waiter.ignore_other()
+        self._channel.close()
         deadline = time.monotonic() + ORPHAN_GRACE
         self._settle()
         while self._keepers:
-            self._bell.wait(deadline - time.monotonic())
+            self._waiter.wait(deadline - time.monotonic())
             if time.monotonic() >= deadline:
                 deadline = math.inf
                 for pid in self._keepers:
@@ -152,7 +153,7 @@ class _Server:
 
     def _admit(self) -> bool:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._door, 1, _HANDED_OVER)
+            data, descriptors, _, _ = socket.recv_fds(self._channel, 1, _HANDED_OVER)
         except ConnectionResetError:
             data = b""
         if not data:
@@ -164,7 +165,7 @@ class _Server:
             try:
                 self._fork(control, stdin, output)
             except OSError as error:
-                _say(control, f"error {error.errno} {STAGE_FORK}")
+                _write_line(control, f"error {error.errno} {STAGE_FORK}")
             else:
                 descriptors = [stdin, output]
         for descriptor in descriptors:
@@ -179,17 +180,17 @@ class _Server:
             return
         status = os.EX_SOFTWARE
         try:
-            self._door.close()
-            self._bell.close()
+            self._channel.close()
+            self._waiter.close()
             for descriptor in self._keepers.values():
                 os.close(descriptor)
-            _keep(control, stdin, output, self._level)
+            _run_keeper(control, stdin, output, self._level)
             status = os.EX_OK
         finally:
             os._exit(status)
 
     def _reap(self) -> bool:
-        """Collect the dead; true while something is below that is no keeper."""
+        """Reap the dead; true while there is a child that is not a keeper."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -203,24 +204,24 @@ class _Server:
 
     def _settle(self) -> None:
         if self._reap():
-            # What a keeper could not end is not waited for again, lest it hold up every other session.
+            # What a keeper could not end is not waited for again: it would delay every other session.
             self._tree.spared.update(kill_all(self._tree, self._reap, denied_limit=0))
         for control, code in self._ended:
             if code:
-                _say(control, f"lost {code}")
+                _write_line(control, f"lost {code}")
             os.close(control)
         self._ended.clear()
 
 
-def _say(control: int, line: str) -> None:
+def _write_line(control: int, line: str) -> None:
     try:
         os.write(control, line.encode() + b"\n")
     except OSError:
-        return  # the coordinator is gone, and with it everyone who would want to know
+        return  # the coordinator is gone, so there is no reader
 
 
-def _keep(control: int, stdin: int, output: int, level: str) -> None:
-    """Start one session and stand over it until nothing of it is left."""
+def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
+    """Start one session and supervise it until nothing of it is left."""
     os.setsid()
     if level == SUBREAPER:
         adopt_orphans()
@@ -234,20 +235,20 @@ def _keep(control: int, stdin: int, output: int, level: str) -> None:
         leader, witness = spawn(request, stdin, output)
     except SpawnError as error:
         number, stage = error.args
-        _say(control, f"error {number} {stage}")
+        _write_line(control, f"error {number} {stage}")
         return
     os.chdir("/")
     os.close(stdin)
     os.close(output)
-    _say(control, f"pid {leader} {os.getpid()}")
-    survivors = keeper.stand_over(leader)
+    _write_line(control, f"pid {leader} {os.getpid()}")
+    survivors = keeper.supervise(leader)
     code = -signal.SIGKILL if keeper.returncode is None else keeper.returncode
     tried = (TRIED, witness.report()) if witness else ()
-    _say(control, " ".join(map(str, ("exit", code, int(keeper.stopped), *survivors, *tried))))
+    _write_line(control, " ".join(map(str, ("exit", code, int(keeper.stopped), *survivors, *tried))))
 
 
 def _receive_request(link: socket.socket) -> Request | None:
-    """Read what to start; None when the coordinator thought better of it."""
+    """Read what to start; None if the coordinator closed the socket instead."""
     header = _receive_exactly(link, HEADER.size)
     if header is None:
         return None
@@ -275,34 +276,35 @@ def _receive_exactly(link: socket.socket, size: int) -> bytes | None:
 
 
 class _Keeper:
-    """The ladder: SIGTERM, grace, SIGKILL; climbed at a request, or for what a leader left."""
+    """Ends a tree by SIGTERM, a grace, and SIGKILL: on request, or when its leader has exited."""
 
     def __init__(self, link: socket.socket, level: str) -> None:
         self.returncode: int | None = None
         self.stopped = False
         self._link = link
-        self._bell = _Bell(link.fileno())
+        self._waiter = _Waiter(link.fileno())
         self._tree = Tree(os.getpid(), level=level)
         self._leader = 0
         self._deadline = math.inf
         self._orders = b""
 
-    def stand_over(self, leader: int) -> list[int]:
-        """Wait for the end of the tree, or bring it about; gives back what cannot be killed."""
+    def supervise(self, leader: int) -> list[int]:
+        """Wait for the end of the tree, or enforce it; return what cannot be killed."""
         self._leader = leader
         self._tree.groups.add(leader)
         while self._reap():
+            # A leader that exits ends its session: what it left running gets a short grace.
             if self.returncode is not None and self._deadline == math.inf:
                 self._terminate(SWEEP_GRACE)
             remaining = self._deadline - time.monotonic()
             if remaining <= 0:
                 return kill_all(self._tree, self._reap)
-            if self._bell.wait(remaining):
-                self._obey()
+            if self._waiter.wait(remaining):
+                self._read_orders()
         return []
 
     def _reap(self) -> bool:
-        """Collect the dead; true while something is below."""
+        """Reap the dead; true while the tree has a member."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -313,7 +315,7 @@ class _Keeper:
             if pid == self._leader and self.returncode is None:
                 self.returncode = os.waitstatus_to_exitcode(status)
 
-    def _obey(self) -> None:
+    def _read_orders(self) -> None:
         self._reap()
         try:
             data = self._link.recv(4096)
@@ -321,8 +323,8 @@ class _Keeper:
             data = b""
         if self.returncode is None:
             self.stopped = True
-        if not data:
-            self._bell.ignore_other()
+        if not data:  # EOF stays readable, and would wake the poll forever
+            self._waiter.ignore_other()
             self._deadline = -math.inf
             return
         *lines, self._orders = (self._orders + data).split(b"\n")

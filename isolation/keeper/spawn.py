@@ -1,9 +1,9 @@
 """How a keeper starts a session's leader: own session, default signals, three descriptors, its confinement.
 
 Standard library only. The confinement is applied in the child alone, between fork and exec: the keeper
-itself, and so its right to end what is below, is not touched. If it cannot be applied, nothing is
-executed. A witness is another matter: without one the session starts all the same, and it is known that
-nobody looked.
+itself, and so its right to end what is below, is not affected. If it cannot be applied, nothing is executed.
+A witness is optional: without one the session still starts, and its report says that refused writes were not
+observed.
 """
 
 import errno
@@ -31,7 +31,7 @@ class SpawnError(Exception):
 
 
 def spawn(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
-    """Start the leader; gives its pid, and the witness that it waits for whenever it changes files."""
+    """Start the leader; return its pid, and the witness that observes its changes of files, if any."""
     if request[3]:
         return _start_confined(request, stdin, output)
     return _start(request, stdin, output), None
@@ -45,19 +45,19 @@ def preload() -> None:
 
 
 def confine(texts: Sequence[bytes]) -> None:
-    """Confine this process; raises OSError when that cannot be done."""
+    """Confine this process; raises OSError if that fails."""
     paths = _by_mark(texts)
     if texts[0] != MOUNTS:
         from isolation.kernel.landlock import restrict
 
         restrict(paths[CLOSED], paths[OPEN])
         return
-    from isolation.kernel.landlock import forgo_privileges
-    from isolation.kernel.mounts import seclude
+    from isolation.kernel.landlock import forbid_new_privileges
+    from isolation.kernel.mounts import isolate_mounts
 
-    layers = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
-    seclude(paths[CLOSED], paths[OPEN], layers[0] if layers else None)
-    forgo_privileges()
+    overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
+    isolate_mounts(paths[CLOSED], paths[OPEN], overlays[0] if overlays else None)
+    forbid_new_privileges()
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
@@ -66,10 +66,10 @@ def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
 
 
 def _start(request: Request, stdin: int, output: int) -> int:
-    """Start it where it may write everywhere.
+    """Start it unconfined.
 
     Not by fork and exec: this call shares the keeper's memory until the program runs, which saves
-    half of the cost, and it hands an error of the exec straight back.
+    half of the cost, and it returns an error of the exec directly.
     """
     cwd, argv, env, _ = request
     try:
@@ -97,27 +97,27 @@ def _start(request: Request, stdin: int, output: int) -> int:
 
 
 def _start_confined(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
-    """Fork, confine the child, and wait until it executes or says why not."""
-    told, tell = socket.socketpair()
+    """Fork, confine the child, and wait until it executes or reports why not."""
+    parent_end, child_end = socket.socketpair()
     try:
         pid = os.fork()
     except OSError as error:
-        told.close()
-        tell.close()
+        parent_end.close()
+        child_end.close()
         raise SpawnError(error.errno, STAGE_FORK) from error
     if pid == 0:
         failure = f"{errno.EIO} {STAGE_GUARD}"
         try:
-            _become(request, stdin, output, tell)
+            _exec_leader(request, stdin, output, child_end)
         except SpawnError as error:
             failure = "{} {}".format(*error.args)
         finally:
-            tell.sendall(failure.encode())
+            child_end.sendall(failure.encode())
             os._exit(os.EX_SOFTWARE)
-    tell.close()
+    child_end.close()
     try:
-        words, witness = _hear(told, request[3])
-    except RuntimeError:  # there can be no thread, so nobody would answer
+        words, witness = _read_child(parent_end, request[3])
+    except RuntimeError:  # no thread can be started, so the filtered calls would never be answered
         os.kill(pid, signal.SIGKILL)
         words, witness = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], None
     if words:
@@ -126,12 +126,12 @@ def _start_confined(request: Request, stdin: int, output: int) -> tuple[int, Wit
     return pid, witness
 
 
-def _hear(told: socket.socket, texts: Sequence[bytes]) -> tuple[list[bytes], Witness | None]:
-    """Read what a child says before it executes, which ends it: its listener, and why it could not."""
+def _read_child(parent_end: socket.socket, texts: Sequence[bytes]) -> tuple[list[bytes], Witness | None]:
+    """Read what a child sends until its exec closes the socket: its listener, and any error."""
     words, witness = b"", None
-    with told:
+    with parent_end:
         while True:
-            data, descriptors, _, _ = socket.recv_fds(told, 256, 1)
+            data, descriptors, _, _ = socket.recv_fds(parent_end, 256, 1)
             for listener in descriptors:
                 os.set_inheritable(listener, False)
                 paths = _by_mark(texts)
@@ -142,21 +142,21 @@ def _hear(told: socket.socket, texts: Sequence[bytes]) -> tuple[list[bytes], Wit
             words += data
 
 
-def _filter(texts: Sequence[bytes], tell: socket.socket) -> None:
-    """Have all changes of files told of, where a witness is asked for and can be had."""
+def _filter(texts: Sequence[bytes], child_end: socket.socket) -> None:
+    """Install the filter that reports changes of files, if a witness is wanted and possible."""
     if not _by_mark(texts)[WITNESSED]:
         return
     try:
-        # Landlock lets attributes be changed, so nobody is refused: a look afterwards finds it.
+        # Landlock allows changes of attributes, so they are no refused writes: the tree watch finds them.
         listener = install(attributes=texts[0] == MOUNTS)
     except OSError:
         return
-    socket.send_fds(tell, [b" "], [listener])
+    socket.send_fds(child_end, [b" "], [listener])
     os.close(listener)
 
 
-def _become(request: Request, stdin: int, output: int, tell: socket.socket) -> None:
-    """Turn this process into the session's leader; comes back only by an error."""
+def _exec_leader(request: Request, stdin: int, output: int, child_end: socket.socket) -> None:
+    """Turn this process into the session's leader; returns only by an error."""
     cwd, argv, env, confinement = request
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -167,7 +167,7 @@ def _become(request: Request, stdin: int, output: int, tell: socket.socket) -> N
     stage = STAGE_GUARD
     try:
         confine(confinement)
-        _filter(confinement, tell)
+        _filter(confinement, child_end)
         stage = STAGE_FOLDER
         os.chdir(cwd)
     except OSError as error:
@@ -175,7 +175,7 @@ def _become(request: Request, stdin: int, output: int, tell: socket.socket) -> N
     failure = errno.ENOENT
     for path in _candidates(argv[0], env):
         try:
-            os.execve(path, argv, env)  # noqa: S606  what to start is what we were asked for
+            os.execve(path, argv, env)  # noqa: S606  the program is what the caller asked for
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError:
@@ -190,7 +190,7 @@ def _ignored() -> list[int]:
 
 
 def _candidates(program: bytes, env: dict[bytes, bytes]) -> list[bytes]:
-    """List where a program may be, by the session's own PATH, as a shell would."""
+    """Return where a program may be, by the session's own PATH, as a shell would."""
     if b"/" in program:
         return [program]
     folders = env.get(b"PATH", os.defpath.encode()).split(b":")

@@ -1,9 +1,9 @@
-"""One real attempt to write where one may not, in a throw-away folder and a process of its own.
+"""One real attempt to write where it is forbidden, in a throwaway folder and a process of its own.
 
-Run as a program: `FOLDER TEXT…` takes on the confinement that the texts describe and then does what a
-session must not do to `FOLDER/tree`. It prints what went through; whoever started it looks at the
-folder and judges. With a tree to be witnessed, a shell does it instead, and what is printed is the report
-of its witness. Standard library only.
+Run as a program: `FOLDER TEXT…` applies the confinement that the texts describe to itself and then does what
+a session must not do to `FOLDER/tree`. It prints which operations succeeded; the caller inspects the folder
+and judges. With a tree to witness, a shell does it instead, and the report of its witness is printed.
+Standard library only.
 """
 
 # Without pathlib: an interpreter is started for this alone, and a run waits for it.
@@ -17,7 +17,7 @@ from isolation.keeper.spawn import WITNESSED, SpawnError, confine, spawn
 
 
 def main() -> None:
-    """Confine this process, try everything, tell the outcome."""
+    """Confine this process, try every operation, print those that succeeded."""
     folder, *texts = map(os.fsencode, sys.argv[2:])
     tree = os.path.join(folder, b"tree")
     if WITNESSED + tree in texts:
@@ -28,18 +28,18 @@ def main() -> None:
     except OSError as error:
         os.write(1, f"failed {error.filename}: {error.strerror}".encode())
         return
-    acts: dict[str, Callable[[], object]] = {
+    operations: dict[str, Callable[[], object]] = {
         "write": lambda: _write(tree + b"/kept"),
         "truncate": lambda: os.truncate(tree + b"/kept", 0),
         "create": lambda: _write(tree + b"/made"),
         "delete": lambda: os.unlink(tree + b"/doomed"),
         "own": lambda: _write(tree + b"/own/mine"),
     }
-    os.write(1, " ".join(name for name, act in acts.items() if _works(act)).encode())
+    os.write(1, " ".join(name for name, operation in operations.items() if _works(operation)).encode())
 
 
 def _witnessed(tree: bytes, texts: list[bytes]) -> str:
-    """Let a shell try, and give the report of its witness; empty when there is none."""
+    """Let a shell try, and return the report of its witness; empty if it has none."""
     request = (tree, [b"sh", b"-c", b"echo > made; echo > kept; echo > own/mine"], dict(os.environb), texts)
     try:
         pid, witness = spawn(request, 0, 2)
@@ -56,9 +56,9 @@ def _write(path: bytes) -> None:
         file.write(b"trial")
 
 
-def _works(act: Callable[[], object]) -> bool:
+def _works(operation: Callable[[], object]) -> bool:
     try:
-        act()
+        operation()
     except OSError:
         return False
     return True

@@ -30,7 +30,7 @@ from isolation.model import Attempt, Attempts, Confinement, Exit, SessionSpec
 
 
 def encode(spec: SessionSpec) -> bytes:
-    """Put a request on the wire; what no kernel could execute is refused here."""
+    """Encode a request; what no kernel could execute is refused here."""
     entries = [f"{name}={value}" for name, value in spec.env.items()]
     texts = [str(spec.cwd.absolute()), *spec.argv, *entries]
     names_valid = all(name and "=" not in name for name in spec.env)
@@ -46,7 +46,7 @@ def encode(spec: SessionSpec) -> bytes:
 
 
 def confinement_texts(confinement: Confinement) -> list[bytes]:
-    """Give the form in which a keeper takes a confinement: its means, then marked paths."""
+    """Return a confinement as a keeper reads it: its means, then paths with a mark each."""
     overlay = confinement.overlay
     marked = [(CLOSED, path) for path in confinement.read_only]
     marked += [(OPEN, path) for path in confinement.writable]
@@ -58,7 +58,7 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
 
 
 def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:
-    """Give the pids of leader and keeper, from a keeper's first line (empty: it left without one)."""
+    """Return the pids of leader and keeper, from a keeper's first line (empty: it exited without one)."""
     match line.split():
         case ["pid", pid, keeper_pid]:
             return int(pid), int(keeper_pid)
@@ -71,7 +71,7 @@ def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:
 
 
 def read_report(line: str, pid: int) -> Exit:
-    """Give a session's end, from a keeper's last line (empty: it left without one)."""
+    """Return how a session ended, from a keeper's last line (empty: it exited without one)."""
     match line.split():
         case ["exit", code, stopped, *rest]:
             pids = rest[: rest.index(TRIED)] if TRIED in rest else rest
@@ -88,13 +88,13 @@ def read_report(line: str, pid: int) -> Exit:
             )
         case _:
             raise KeeperError(
-                f"the keeper of process {pid} and the fork server are gone; its end is not known",
-                hint=f"look for processes that are left (ps -s {pid}), end them, then resume the run",
+                f"the keeper of process {pid} and the fork server are gone; how it ended is unknown",
+                hint=f"find its remaining processes (ps -s {pid}), end them, then resume the run",
             )
 
 
 def read_attempts(words: Sequence[str]) -> Attempts | None:
-    """Give what a witness saw, from the words of its report; None when there was none."""
+    """Return what a witness saw, from the words of its report; None if there was no witness."""
     if not words:
         return None
     unnamed, *tried = words
@@ -130,7 +130,7 @@ class Lines:
 
 
 def server_gone() -> KeeperError:
-    """Explain that nothing more can be started."""
+    """Return the error for a fork server that is gone."""
     return KeeperError(
         "the fork server died, so no session can be started",
         hint="something killed it from outside (out of memory?); resume the run",
@@ -155,14 +155,14 @@ def _spawn_error(number: int, stage: str, spec: SessionSpec) -> KeeperError:
         )
     if stage == STAGE_GUARD:
         return KeeperError(
-            f"cannot start {spec.argv[0]}: the write guard could not be put up: {reason}",
-            hint="`autopilot-multi doctor` shows what this machine offers; --no-guard does without",
+            f"cannot start {spec.argv[0]}: the write guard could not be set up: {reason}",
+            hint="`autopilot-multi doctor` shows what this machine supports; --no-guard runs without it",
         )
     hints = {
         errno.ENOENT: "check that the program (and, for a script, its interpreter) is installed and on PATH",
         errno.EACCES: "make the program executable (chmod +x)",
         errno.ENOEXEC: "a script needs a first line such as #!/bin/sh",
-        errno.E2BIG: "arguments or environment are too long; hand large texts over in files",
+        errno.E2BIG: "arguments or environment are too long; pass large texts in files",
     }
     hint = hints.get(number, "run the command by hand to see why")
     return KeeperError(f"cannot start {spec.argv[0]} in {spec.cwd}: {reason}", hint=hint)

@@ -1,9 +1,9 @@
-"""Landlock: a process gives up, for itself and all that it will start, where it may write.
+"""Landlock: a process gives up the right to write to some folders, for itself and all that it will start.
 
-Standard library only: a keeper's child calls this between fork and exec. Landlock knows permissions,
-no prohibitions. So every folder is opened but the closed ones and those that lead to them: in `/`,
-`/home` and `/home/me` above a closed `/home/me/app`, what is there already stays as it was, but no
-name can be made, removed or replaced.
+Standard library only: a keeper's child calls this between fork and exec. Landlock can permit but not
+prohibit. So every folder is permitted except the closed ones and those above them: in `/`, `/home` and
+`/home/me` above a closed `/home/me/app`, what exists already stays usable, but no name can be created,
+removed or replaced.
 
 Landlock does not see changes of mode, owner, times or extended attributes.
 """
@@ -24,7 +24,7 @@ _NO_NEW_PRIVILEGES = 38
 
 _WRITE_FILE = 1 << 1
 _NAMES = sum(1 << bit for bit in range(4, 13))
-"""Making and removing names of every kind."""
+"""Creating and removing names of every kind."""
 _REFER = 1 << 13
 _TRUNCATE = 1 << 14
 _REFER_SINCE, _TRUNCATE_SINCE = 2, 3
@@ -40,31 +40,31 @@ def _call(number: int, *arguments: object) -> int:
     return result
 
 
-def forgo_privileges() -> None:
-    """Give up, for good, what set-user-id programs would add."""
+def forbid_new_privileges() -> None:
+    """Forbid, for good, that set-user-id programs add privileges."""
     if _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) < 0:
         raise OSError(ctypes.get_errno(), "no_new_privs", "landlock")
 
 
 def restrict(closed: Sequence[bytes], open_within: Sequence[bytes]) -> None:
-    """Close paths to this process, but for the folders within them that stay open."""
+    """Close paths to this process, except for the folders inside them that stay open."""
     version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
     for_files = _WRITE_FILE | (_TRUNCATE if version >= _TRUNCATE_SINCE else 0)
     handled = for_files | _NAMES | (_REFER if version >= _REFER_SINCE else 0)
     rules = _call(_CREATE_RULESET, struct.pack("=Q", handled), ctypes.c_size_t(8), 0)
     for path in (*_around(closed), *open_within):
         _allow(rules, path, for_files=for_files, for_folders=handled)
-    forgo_privileges()
+    forbid_new_privileges()
     _call(_RESTRICT_SELF, rules, 0)
     os.close(rules)
 
 
 def _allow(rules: int, path: bytes, *, for_files: int, for_folders: int) -> None:
     try:
-        # A link may lead into what is closed; what it leads to otherwise has a rule of its own.
+        # Not through a link: it may lead into what is closed. An open target has a rule of its own.
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return  # gone meanwhile, or closed to this user anyway
+        return  # it is gone, or this user may not open it anyway
     try:
         rights = for_folders if stat.S_ISDIR(os.fstat(descriptor).st_mode) else for_files
         _call(_ADD_RULE, rules, _PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
@@ -73,18 +73,18 @@ def _allow(rules: int, path: bytes, *, for_files: int, for_folders: int) -> None
 
 
 def _around(closed: Sequence[bytes]) -> Iterator[bytes]:
-    """List what lies beside the closed paths, and beside the folders that lead to them."""
-    shut = set(closed)
-    above = {folder for path in closed for folder in _folders_above(path)} - shut
+    """Yield what lies beside the closed paths, and beside the folders above them."""
+    closed_paths = set(closed)
+    above = {folder for path in closed for folder in _folders_above(path)} - closed_paths
     for folder in above:
-        if shut.intersection(_folders_above(folder)):
-            continue  # within a closed path nothing is open that is not named
+        if closed_paths.intersection(_folders_above(folder)):
+            continue  # inside a closed path only named folders are open
         try:
             names = os.listdir(folder)
         except OSError:
             continue
         paths = (os.path.join(folder, name) for name in names)
-        yield from (path for path in paths if path not in shut and path not in above)
+        yield from (path for path in paths if path not in closed_paths and path not in above)
 
 
 def _folders_above(path: bytes) -> list[bytes]:

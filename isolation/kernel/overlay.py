@@ -1,8 +1,8 @@
 """What an overlay's upper folder holds: everything that was written over the tree below, and how.
 
 A deleted name is a character device 0:0; a folder that was removed and made again is marked opaque.
-A rename shows as a deletion and a new file, since layers are mounted without references. A folder is
-listed also when it is only there because something in it is.
+A rename shows as a deletion and a new file, since overlays are mounted without references. A folder is also
+listed if it exists only because something in it does.
 """
 
 import os
@@ -17,7 +17,7 @@ _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 
 
 class ChangeKind(StrEnum):
-    """What stands at a path of the layer."""
+    """What an overlay has at a path."""
 
     FILE = "file"
     LINK = "link"
@@ -27,7 +27,7 @@ class ChangeKind(StrEnum):
 
 
 class OverlayChange(Struct, frozen=True, kw_only=True):
-    """One path of the layer, relative to the tree; `mode` holds the permissions.
+    """One path of an overlay, relative to the tree; `mode` holds the permissions.
 
     A folder that is `replaced` hides all that the tree has below it.
     """
@@ -39,7 +39,7 @@ class OverlayChange(Struct, frozen=True, kw_only=True):
 
 
 def overlay_changes(upper: Path) -> tuple[OverlayChange, ...]:
-    """List what a layer holds, in the order of the paths."""
+    """Return what an overlay holds, in the order of the paths."""
     return tuple(sorted(_walk(upper, ""), key=lambda change: change.path))
 
 
@@ -73,5 +73,5 @@ def _is_opaque(path: str) -> bool:
             if os.getxattr(path, name, follow_symlinks=False) == b"y":
                 return True
         except OSError:
-            continue  # not marked, or not ours to read
+            continue  # not marked, or not readable for us
     return False

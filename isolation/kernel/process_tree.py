@@ -1,4 +1,4 @@
-"""What the kernel knows of a process tree: who is below a process, what they use, how to end them.
+"""What the kernel knows of a process tree: which processes are below one, what they use, how to end them.
 
 Standard library only, and little of it: the fork server loads this file under `-I -S` before
 anything else runs.
@@ -7,8 +7,8 @@ Invariants:
 
 - With a child subreaper at the root, a tree that has a member has a direct child of the root, so
   "no children" (`ECHILD`) means that the tree is empty. No list of pids proves as much.
-- A pid is signalled only while it cannot be somebody else's: direct children are reaped by us alone;
-  all others are held by a pidfd, where there is one, and asked who their parent is.
+- A pid is signaled only while it cannot have been reused: direct children are reaped by us alone; all others
+  are pinned by a pidfd, where the kernel has them, and their parent is checked.
 """
 
 # Without pathlib, which would double the time that the fork server needs to start.
@@ -24,12 +24,12 @@ SUBREAPER = "subreaper"
 GROUP = "group"
 
 KEEPER_NAME = "apm-keeper"
-"""What `ps` shows for a keeper; by it one run knows the sessions of another."""
+"""What `ps` shows for a keeper; one run recognizes the sessions of another by it."""
 
 KILL_LIMIT = 10.0
 """A process that lives this long after SIGKILL sits in the kernel; it is reported, not awaited."""
 DENIED_LIMIT = 1.0
-"""How long processes that may not be signalled (sudo) have to end with the rest of their tree."""
+"""How long processes that may not be signaled (sudo) have to end with the rest of their tree."""
 
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -55,7 +55,7 @@ _prctl = _load_prctl()
 
 
 def kill_level() -> str:
-    """Tell how surely a tree can be ended here: `subreaper` (all of it), or `group` (best effort)."""
+    """Return how reliably a tree can be ended here: `subreaper` (all of it), or `group` (best effort)."""
     if _prctl is None or load_stat(os.getpid()) is None:
         return GROUP
     import ctypes
@@ -65,7 +65,7 @@ def kill_level() -> str:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of every orphan below it, where the kernel can do that."""
+    """Make this process the parent of every orphan below it, if the kernel supports that."""
     if _prctl is not None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -77,7 +77,7 @@ def set_name(name: str) -> None:
 
 
 class Stat:
-    """One process, as `/proc/<pid>/stat` has it; `cpu_seconds_below` counts its dead, reaped children."""
+    """One process, from `/proc/<pid>/stat`; `cpu_seconds_below` counts its dead, reaped children."""
 
     __slots__ = ("cpu_seconds", "cpu_seconds_below", "group", "parent", "rss_bytes", "started", "state")
 
@@ -92,12 +92,12 @@ class Stat:
 
     @property
     def alive(self) -> bool:
-        """Tell a process from what is left of one that ended."""
+        """Whether it is a process, not the remains of one that ended."""
         return self.state not in {b"Z", b"X"}
 
 
 def load_stat(pid: int) -> Stat | None:
-    """Look a process up; None when it is gone, or where there is no procfs."""
+    """Read a process's state; None if it is gone, or without procfs."""
     try:
         text = _read(f"/proc/{pid}/stat")
     except OSError:
@@ -118,7 +118,7 @@ def _read(path: str) -> bytes:
 
 
 def load_children(pid: int) -> list[int]:
-    """List the direct children of a process; one that ends meanwhile may hide another."""
+    """Return the direct children of a process; one that ends meanwhile may hide another."""
     if not _CHILDREN_FILES:
         return [child for child, (parent, _) in load_table().items() if parent == pid]
     found: list[int] = []
@@ -155,9 +155,9 @@ _CHILDREN_FILES = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 class Tree:
-    """Everything below one process, but for the children that it `spares`.
+    """Everything below one process, except for the children in `spared`.
 
-    At level `group` nobody adopts orphans: those in a process group that was once seen below the
+    At level `group` orphans are not adopted: those in a process group that was once seen below the
     root still count, those in a group of their own are lost.
     """
 
@@ -168,13 +168,13 @@ class Tree:
         self._by_group = level == GROUP
 
     def children(self) -> list[int]:
-        """List those that nobody but the root can reap; at level `group`, all."""
+        """Return those that only the root can reap; at level `group`, all."""
         if self._by_group:
             return self._members_by_group()
         return [pid for pid in load_children(self.root) if pid not in self.spared]
 
     def members(self) -> list[int]:
-        """List all, parents before their children."""
+        """Return all members, parents before their children."""
         if self._by_group:
             return self._members_by_group()
         found = dict.fromkeys(self.children())
@@ -186,7 +186,7 @@ class Tree:
         return waiting
 
     def strays(self) -> list[int]:
-        """List what is left when the root has no child any more: nothing, where orphans are adopted."""
+        """Return what is left when the root has no more children: nothing, if orphans are adopted."""
         return self._members_by_group() if self._by_group else []
 
     def _members_by_group(self) -> list[int]:
@@ -205,13 +205,13 @@ class Tree:
         return [pid for pid in waiting if pid != self.root]
 
     def send(self, signals: Iterable[int], pids: list[int]) -> set[int]:
-        """Send to members; gives back those that may not be signalled."""
+        """Signal members; return those that may not be signaled."""
         family = {self.root, *pids}
         return {pid for pid in pids if not _send(pid, signals, family)}
 
 
 def _send(pid: int, signals: Iterable[int], family: set[int]) -> bool:
-    """Signal a process whose parent is in the family; false when that is not permitted."""
+    """Signal a process whose parent is in the family; false if that is not permitted."""
     try:
         handle = os.pidfd_open(pid) if sys.platform == "linux" else None
     except ProcessLookupError:
@@ -221,7 +221,7 @@ def _send(pid: int, signals: Iterable[int], family: set[int]) -> bool:
     try:
         stat = load_stat(pid) if handle is not None else None
         if stat is not None and stat.parent not in family:
-            return True
+            return True  # the pid was reused by a stranger before the handle was opened
         for number in signals:
             os.kill(pid, number) if handle is None else signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
@@ -235,19 +235,19 @@ def _send(pid: int, signals: Iterable[int], family: set[int]) -> bool:
 
 
 def kill_all(tree: Tree, reap: Callable[[], bool], *, denied_limit: float = DENIED_LIMIT) -> list[int]:
-    """SIGKILL a tree until `reap` finds nothing more; gives back what could not be killed.
+    """SIGKILL a tree until `reap` finds nothing more; return what could not be killed.
 
-    What forks faster than it can be listed is outrun: each round looks at direct children only, as
-    orphans become children within that round. Deeper ones have their turn when no new child appears.
+    To win against a tree that forks faster than it can be listed, each round kills direct children only:
+    their orphans become children within that round. Deeper ones follow when no new child appears.
     """
     begun = time.monotonic()
-    told: set[int] = set()
+    seen: set[int] = set()
     idle = 0
     while reap():
         children = tree.children()
         denied = {pid for pid in children if not _kill(pid)}
-        idle = idle + 1 if told.issuperset(children) else 0
-        told.update(children)
+        idle = idle + 1 if seen.issuperset(children) else 0
+        seen.update(children)
         if not idle:
             continue
         members = tree.members()

@@ -1,7 +1,7 @@
 """What a system call would change at the paths that it names. Pure, and standard library only.
 
-A call changes nothing where it could only fail: to remove what is not there, to make a folder that is
-there already. So it is no attempt at anything.
+A call that could only fail changes nothing: removing what does not exist, making a folder that exists. So it
+does not count as an attempt.
 """
 
 import os
@@ -12,18 +12,18 @@ from isolation.kernel.syscall_filter import LINK, MAKE, MODE, OPEN, OWNER, REMOV
 
 WRITE, CREATE, DELETE, ATTRIBUTES = "write", "create", "delete", "attributes"
 PROBE = "open"
-"""Changes nothing by itself: a file was opened for reading *and* writing, as programs do that then make do
-with reading, or was to get a second name, in place of which programs then copy it."""
+"""Changes nothing by itself: a file was opened for reading *and* writing, as programs do that then only read,
+or was to get a hard link, which programs replace by a copy when it is refused."""
 
 Entry = os.stat_result | None
-"""What stands at a path; None is nothing."""
+"""What exists at a path; None if nothing does."""
 
 _UNCHANGED = 0xFFFFFFFF
 _WITHOUT_NAME = os.O_TMPFILE & ~os.O_DIRECTORY
 
 
-def acts(what: int, value: int, entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Name the act at each path of a call, empty for none; `value` are its flags, mode or owners."""
+def effects(what: int, value: int, entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Return the effect at each path of a call, empty for none; `value` is its flags, mode or owners."""
     first, last = entries[0], entries[-1]
     if what in {RENAME, LINK}:
         if first is None:
@@ -38,7 +38,7 @@ def acts(what: int, value: int, entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _changing(what: int, value: int, entry: os.stat_result) -> str:
-    """Name what a call would change about something that is there."""
+    """Return what a call would change about an existing entry."""
     if what == REMOVE:
         return DELETE
     if what == TRUNCATE:

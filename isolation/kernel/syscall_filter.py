@@ -1,12 +1,12 @@
-"""The system calls that change files by their names, and the filter that has the kernel tell of them.
+"""The system calls that change files by name, and the seccomp filter that makes the kernel report them.
 
-Standard library only: a keeper's child calls `install` between confinement and exec. The filter stays
-with all that the child starts. It refuses nothing: a call that it picks out waits until whoever holds
-the listener has answered.
+Standard library only: a keeper's child calls `install` between confinement and exec. The filter applies to
+everything that the child starts. It refuses nothing: a reported call waits until the holder of the listener
+has answered.
 
-As much as can be is decided in the kernel, so that ordinary work is nearly free: files that are opened
-for reading are never told of. A call by a descriptor that is open for writing needs no word either: the
-opening was told of. Calls for another architecture (32-bit programs) pass and are not told of.
+As much as possible is decided in the kernel, so that ordinary work is nearly free: opening a file for reading
+is never reported. A call on a descriptor that is open for writing need not be reported either: the opening
+was. Calls of another architecture (32-bit programs) pass unreported.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ import os
 import struct
 
 FOLDER_OF_PROCESS = -1
-"""In place of the argument that holds a folder: names are relative to where the process is."""
+"""In place of the argument that holds a folder: names are relative to the process's current folder."""
 NO_NAME = -1
 """In place of the argument that holds a name: the descriptor itself is meant."""
 NO_ARGUMENT = -1
@@ -23,7 +23,7 @@ NEVER_FOLLOWS = -2
 
 OPEN, OPEN_HOW, CREAT, TRUNCATE, MAKE, REMOVE, RENAME, LINK = range(8)
 MODE, OWNER, ATTRIBUTE = range(8, 11)
-"""What a call does. The last three change what a file is like, and not what is in it."""
+"""What a call does. The last three change the attributes of a file, not its content."""
 
 Call = tuple[int, tuple[tuple[int, int], ...], int, int]
 """What it does; for each path the arguments of folder and name; that of a value; that of flags `AT_…`."""
@@ -98,32 +98,32 @@ _NUMBERS = {
 _AUDIT_NAME = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _FOREIGN_NUMBERS = 0x40000000
-"""From here on the numbers of x86_64 belong to another way of calling, x32."""
+"""From here on the numbers of x86_64 belong to another calling convention, x32."""
 
 _SET_FILTER = 1
 _SPECULATION_ALLOWED, _NEW_LISTENER, _WAIT_KILLABLE = 1 << 2, 1 << 3, 1 << 5
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _TELL = 0x7FFF0000, 0x7FC00000
+_ALLOW, _REPORT = 0x7FFF0000, 0x7FC00000
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _CHANGING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def calls(machine: str = "") -> dict[int, Call]:
-    """Give the calls that change files, by number; none for a machine whose numbers are not known."""
+    """Return the calls that change files, by number; none for a machine whose numbers are unknown."""
     words = _NUMBERS.get(machine or os.uname().machine, "").split()
     known = {**_EVERYWHERE, **_OLD}
     return {int(number): known[name] for name, number in zip(words[::2], words[1::2], strict=True)}
 
 
 def install(*, attributes: bool) -> int:
-    """Filter this process for good and give the listener; raises OSError where that cannot be done.
+    """Filter this process for good and return the listener; raises OSError if that fails.
 
-    `attributes` tells whether changes of modes, owners, times and the like are to be told of.
+    `attributes` decides whether changes of modes, owners, times and the like are reported.
     """
     machine = os.uname().machine
     number = _SECCOMP.get(machine)
     if number is None:
-        raise OSError(None, f"the system calls of {machine} are not known", "seccomp")
+        raise OSError(None, f"the system calls of {machine} are unknown", "seccomp")
     code = program(machine, attributes=attributes)
     instructions = ctypes.create_string_buffer(code, len(code))
     # The instructions' number, padding, and where they are.
@@ -140,11 +140,13 @@ def install(*, attributes: bool) -> int:
 
 def program(machine: str, *, attributes: bool) -> bytes:
     """Build the filter's instructions."""
-    told = [(number, call) for number, call in sorted(calls(machine).items()) if attributes or call[0] < MODE]
-    opening = [(number, call[2]) for number, call in told if call[0] == OPEN]
-    plain = [number for number, call in told if call[0] != OPEN]
+    reported = [
+        (number, call) for number, call in sorted(calls(machine).items()) if attributes or call[0] < MODE
+    ]
+    opening = [(number, call[2]) for number, call in reported if call[0] == OPEN]
+    plain = [number for number, call in reported if call[0] != OPEN]
     allow = 4 + 4 * len(opening) + len(plain)
-    tell = allow + 1
+    report = allow + 1
     code = [
         _load(_ARCHITECTURE_AT),
         _jump(_EQUAL, _AUDIT_NAME[machine], 0, allow - 2),
@@ -157,11 +159,11 @@ def program(machine: str, *, attributes: bool) -> bytes:
             _jump(_EQUAL, number, 0, 3),
             _load(_ARGUMENTS_AT + 8 * flags),
             _jump(_ANY_BIT, os.O_PATH, allow - here - 3, 0),
-            _jump(_ANY_BIT, _CHANGING, tell - here - 4, allow - here - 4),
+            _jump(_ANY_BIT, _CHANGING, report - here - 4, allow - here - 4),
         ]
     for number in plain:
-        code.append(_jump(_EQUAL, number, tell - len(code) - 1, 0))
-    code += [_return(_ALLOW), _return(_TELL)]
+        code.append(_jump(_EQUAL, number, report - len(code) - 1, 0))
+    code += [_return(_ALLOW), _return(_REPORT)]
     return b"".join(code)
 
 

@@ -1,21 +1,21 @@
-"""Who tries to change what in a tree that is closed to them: told by the kernel, call by call.
+"""The witness: a thread that sees which changes a session attempts in a tree that is closed to it.
 
-Standard library only: a keeper looks at what its session is about to do, and lets it go on. The witness
-enforces nothing, mounts and Landlock do that. So it does no harm that what a call names can change
-between the look and the act.
+Standard library only: a keeper inspects each call that its session is about to make, as the kernel's seccomp
+filter reports it, and lets it continue. The witness enforces nothing; mounts and Landlock do that. So it does
+no harm that what a call names can change between the inspection and the call itself.
 
-Names are looked up from the folder of the session's own process, but in the keeper's view: a session has
-the same paths. A process that has another root, or has put the tree somewhere else in a further sandbox
-of its own, is not understood, and calls through io_uring are not seen.
+Names are resolved from the folder of the session's own process, but in the keeper's view: a session has the
+same paths. A process that has another root, or has mounted the tree elsewhere in a sandbox of its own, is not
+understood, and calls through io_uring are not seen.
 
 Invariants:
 
-- Every notice is answered, whatever the look at it comes to. Without a witness a filtered call fails
+- Every notification is answered, whatever the inspection finds. Without a witness a filtered call fails
   (ENOSYS), so the witness lives until all that is filtered has ended.
-- What is remembered is bounded: the first names, and the number of the others.
+- What is recorded is bounded: the first names, and the number of the others.
 """
 
-# Without pathlib and contextlib: paths are bytes here, and each look must be fast.
+# Without pathlib and contextlib: paths are bytes here, and each inspection must be fast.
 # ruff: noqa: PTH112, PTH115, PTH116, PTH118, PTH120, SIM105
 
 import _thread
@@ -28,7 +28,7 @@ import signal
 import struct
 from collections.abc import Sequence
 
-from isolation.kernel.syscall_effects import PROBE, acts
+from isolation.kernel.syscall_effects import PROBE, effects
 from isolation.kernel.syscall_filter import (
     CREAT,
     FOLDER_OF_PROCESS,
@@ -60,7 +60,7 @@ _PAGE = 4096
 _LONGEST = 4096
 _CURRENT_FOLDER = -100
 _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
-_LOOK = os.O_PATH | os.O_CLOEXEC
+_LOCATE = os.O_PATH | os.O_CLOEXEC
 _NOT_FOLLOWING = {MAKE, REMOVE, RENAME, LINK}
 _NEW = os.O_CREAT | os.O_EXCL
 
@@ -68,16 +68,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Witness:
-    """Stands over one session's calls; `closed` and `opened` are the paths of its confinement.
+    """Observes one session's calls; `closed` and `opened` are the paths of its confinement.
 
-    Only what is closed because it lies in `top` counts: a closed path within decides for itself.
+    Only what is closed because it lies in `top` counts; deeper paths of the confinement have their own rule.
     """
 
     def __init__(self, listener: int, top: bytes, closed: Sequence[bytes], opened: Sequence[bytes]) -> None:
         self._listener = listener
         self._top = top.rstrip(b"/")
         self._within = self._top + b"/"
-        self._places = {*closed, *opened} - {top}
+        self._decided = {*closed, *opened} - {top}
         self._calls = calls()
         self._memory = _Memory()
         self._folders = _Folders()
@@ -88,47 +88,47 @@ class Witness:
         try:
             fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
         except OSError:
-            pass  # an older kernel: slower, no more
+            pass  # an older kernel is only slower
 
     def start(self) -> None:
-        """Look on from now on, in a thread of its own: nothing that it waits for holds the keeper up."""
-        _thread.start_new_thread(self.look_on, ())
+        """Observe from now on, in a thread of its own, so that it never delays the keeper."""
+        _thread.start_new_thread(self.run, ())
 
-    def look_on(self) -> None:
-        """Look at every call until nobody is left to make any; on older kernels it waits on for one."""
+    def run(self) -> None:
+        """Handle every call until no process is left to make one; older kernels do not report that end."""
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
         notice, poll = bytearray(_NOTICE.size), select.poll()
         poll.register(self._listener, select.POLLIN)
         while True:
-            notice[:] = bytes(_NOTICE.size)  # the kernel insists
+            notice[:] = bytes(_NOTICE.size)  # the kernel requires zeros
             try:
                 fcntl.ioctl(self._listener, _RECEIVE, notice)
             except OSError:  # the caller has been killed, or all have ended
                 if any(events & select.POLLHUP for _, events in poll.poll(0)):
                     return
                 continue
-            self._attend(*_NOTICE.unpack(notice))
+            self._handle(*_NOTICE.unpack(notice))
 
     def report(self) -> str:
-        """Give the number of attempts without a name, then the others; no word has a space in it."""
-        named = (f"{act}:{path.hex()}" for act, path in (*self._changes, *self._probes))
+        """Return the number of unnamed attempts, then the named ones, as words without spaces."""
+        named = (f"{effect}:{path.hex()}" for effect, path in (*self._changes, *self._probes))
         return " ".join((str(self._unnamed), *named))
 
-    def _attend(self, number: int, tid: int, _: int, call: int, __: int, ___: int, *arguments: int) -> None:
-        """Look at one call, and let it go on."""
+    def _handle(self, number: int, tid: int, _: int, call: int, __: int, ___: int, *arguments: int) -> None:
+        """Inspect one call, and let it continue."""
         try:
-            tried = self._look(tid, self._calls[call], arguments)
+            tried = self._inspect(tid, self._calls[call], arguments)
             if tried and self._still_waits(number):
                 self._remember(tried)
-        except Exception:  # noqa: BLE001, S110  a witness that stumbles must not hold up the story
+        except Exception:  # noqa: BLE001, S110  an error here must not block the session
             pass
         try:
             fcntl.ioctl(self._listener, _ANSWER, _REPLY.pack(number, 0, 0, _CONTINUE))
         except OSError:
-            pass  # killed meanwhile
+            pass  # it was killed meanwhile
 
     def _still_waits(self, number: int) -> bool:
-        """Tell whether what was looked at is sure to have been the caller, and no later process."""
+        """Return whether the caller still waits; else another process may have been inspected instead."""
         try:
             fcntl.ioctl(self._listener, _STILL_VALID, struct.pack("=Q", number))
         except OSError:
@@ -146,8 +146,8 @@ class Witness:
             elif kind is self._changes:
                 self._unnamed += 1
 
-    def _look(self, tid: int, call: Call, arguments: Sequence[int]) -> list[tuple[str, bytes]]:
-        """Say what a call would change of what is closed."""
+    def _inspect(self, tid: int, call: Call, arguments: Sequence[int]) -> list[tuple[str, bytes]]:
+        """Return what a call would change in the closed tree."""
         what, where, value, at = call
         what, value = self._value(tid, what, value, arguments)
         flags = arguments[at] if at >= 0 else 0
@@ -159,15 +159,15 @@ class Witness:
         closed = [self._is_closed(path) for path in found]
         if not any(closed):
             return []
-        done = acts(what, value, [_entry(path) for path in found])
+        done = effects(what, value, [_entry(path) for path in found])
         return [
-            (act, path[len(self._within) :] or b".")
-            for path, shut, act in zip(found, closed, done, strict=True)
-            if shut and act and path
+            (effect, path[len(self._within) :] or b".")
+            for path, is_closed, effect in zip(found, closed, done, strict=True)
+            if is_closed and effect and path
         ]
 
     def _value(self, tid: int, what: int, value: int, arguments: Sequence[int]) -> tuple[int, int]:
-        """Give what a call does, all ways to open a file being one, and its flags, mode or owners."""
+        """Return what a call does, with one code for all ways to open, and its flags, mode or owners."""
         if what == CREAT:
             return OPEN, os.O_CREAT | os.O_WRONLY | os.O_TRUNC
         if what == OPEN_HOW:
@@ -177,15 +177,15 @@ class Witness:
         return what, 0 if value == NO_ARGUMENT else arguments[value]
 
     def _is_closed(self, path: bytes | None) -> bool:
-        """Tell whether the tree itself decides about a path, and nothing deeper."""
+        """Return whether the rule of the tree itself applies to a path, and none of a deeper path."""
         while path and path.startswith(self._within):
-            if path in self._places:
+            if path in self._decided:
                 return False
             path = path.rpartition(b"/")[0]
         return path == self._top
 
     def _find(self, caller: "_Caller", place: tuple[int, int], *, follows: bool) -> bytes | None:
-        """Give the real path that a call means; None where there is not even a folder for it."""
+        """Return the real path that a call means; None if not even its folder exists."""
         folder, name = place
         address = 0 if name == NO_NAME else caller.arguments[name]
         try:
@@ -201,9 +201,9 @@ class Witness:
 
 
 class _Caller:
-    """Who makes a call, and the folders that its names are relative to, as far as they were asked for.
+    """The process that makes a call, and the folders that its names are relative to, cached.
 
-    `nameless` tells that an empty name stands for the descriptor itself.
+    `nameless` means that an empty name stands for the descriptor itself.
     """
 
     def __init__(self, tid: int, arguments: Sequence[int], *, nameless: bool) -> None:
@@ -213,7 +213,7 @@ class _Caller:
         self._bases: dict[int, bytes] = {}
 
     def base(self, folder: int) -> bytes:
-        """Give the folder that an argument holds, or that the process is in."""
+        """Return the folder that an argument refers to, or the process's current one."""
         at = _CURRENT_FOLDER if folder == FOLDER_OF_PROCESS else _signed(self.arguments[folder])
         if at not in self._bases:
             link = b"/proc/%d/cwd" if at == _CURRENT_FOLDER else b"/proc/%d/fd/%d"
@@ -222,16 +222,16 @@ class _Caller:
 
 
 class _Folders:
-    """Finds the real path that a name leads to, links and all; what it names need not be there.
+    """Resolves names to real paths, following links; the last component need not exist.
 
-    The way through the folders is remembered, and taken again as long as it leads to the same folder.
+    Resolved folders are cached, and used again as long as the path still leads to the same inode.
     """
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[int, int, bytes]] = {}
 
     def real(self, base: bytes, path: bytes, *, follows: bool) -> bytes:
-        """Look a name up; `follows` tells whether a link at its end is followed."""
+        """Resolve a name; `follows` means that a link at its end is followed."""
         folder, _, name = path.rstrip(b"/").rpartition(b"/")
         if name in {b"", b".", b".."}:
             return self._folder(base, path)
@@ -240,12 +240,12 @@ class _Folders:
             try:
                 link = os.readlink(found)
             except OSError:
-                return found  # no link
+                return found  # it is not a link
             return _led_to(os.path.join(os.path.dirname(found), link))
         return found
 
     def _folder(self, base: bytes, path: bytes) -> bytes:
-        """Give the real path of a folder, without a slash at its end."""
+        """Return the real path of a folder, without a slash at its end."""
         way = base + b"/" + path
         try:
             seen = os.stat(way)
@@ -264,7 +264,7 @@ class _Folders:
 
 
 class _Memory:
-    """Reads what other processes have in memory."""
+    """Reads the memory of other processes."""
 
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(_PAGE)
@@ -273,10 +273,10 @@ class _Memory:
         self._from_to = ctypes.byref(self._ours), 1, ctypes.byref(self._theirs), 1, 0
 
     def text(self, tid: int, address: int) -> bytes:
-        """Give the text up to its NUL, of which there must be one within the length of a path."""
+        """Return the text up to its NUL, which must come within the length of a path."""
         found = b""
         while len(found) < _LONGEST:
-            # Not across the end of a page: the next one may not be there.
+            # Not across the end of a page: the next one may not be mapped.
             part = self.read(tid, address, _PAGE - address % _PAGE)
             text, end, _ = part.partition(b"\0")
             found += text
@@ -286,7 +286,7 @@ class _Memory:
         raise OSError(errno.ENAMETOOLONG, "no end")
 
     def read(self, tid: int, address: int, size: int) -> bytes:
-        """Give at most one page."""
+        """Read at most one page."""
         self._ours.length = self._theirs.length = size
         self._theirs.base = address
         got = _libc.process_vm_readv(tid, *self._from_to)
@@ -300,7 +300,7 @@ class _Span(ctypes.Structure):
 
 
 def _led_to(path: bytes) -> bytes:
-    """Follow a link that leads to nothing yet, to where a file would be made."""
+    """Follow a link to a target that need not exist yet, where a file would be created."""
     real = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(real)):
         raise FileNotFoundError(errno.ENOENT, "the link leads nowhere")
@@ -308,10 +308,10 @@ def _led_to(path: bytes) -> bytes:
 
 
 def _path_of(base: bytes, path: bytes) -> bytes:
-    """Ask the kernel for the real path of a folder, in two steps: both parts may be as long as can be."""
-    start = os.open(base or b"/", _LOOK)
+    """Ask the kernel for the real path of a folder, in two steps: each part may have the maximum length."""
+    start = os.open(base or b"/", _LOCATE)
     try:
-        descriptor = os.open(path.lstrip(b"/") or b".", _LOOK | os.O_DIRECTORY, dir_fd=start)
+        descriptor = os.open(path.lstrip(b"/") or b".", _LOCATE | os.O_DIRECTORY, dir_fd=start)
     finally:
         os.close(start)
     try:

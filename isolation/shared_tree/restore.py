@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isolation.errors import WorkspaceError
-from isolation.git.checkout import look
+from isolation.git.checkout import read_status
 from isolation.git.commits import named
 from isolation.git.repository import Repository
 from isolation.shared_tree.quarantine import MANIFEST, REFS, ForeignChange, Quarantine, from_json
@@ -57,7 +57,7 @@ def apply(repository: Repository, quarantine: Quarantine) -> tuple[str, ...]:
     there = [change.path for change in kept if os.path.lexists(top / change.path)]
     listing = ("--literal-pathspecs", "ls-files", "-z", "--", *there)
     tracked = set(repository.run(*listing, cwd=top).fields()) if there else set()
-    clean = tracked - set(look(repository, top).dirty)
+    clean = tracked - set(read_status(repository, top).dirty)
     taken = [path for path in there if path not in clean]
     if taken:
         raise WorkspaceError(

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from isolation.errors import WorkspaceError
-from isolation.git.checkout import admin_dir, look
+from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import named, retried
 from isolation.git.repository import GitOutput, Repository, failure
 
@@ -60,15 +60,16 @@ def require_complete(
     """
     if admin_dir(repository, path) is None:
         raise not_registered(path)
-    seen = look(repository, path)
-    if (seen.branch, seen.head) != (branch, tip):
+    status = read_status(repository, path)
+    if (status.branch, status.head) != (branch, tip):
         raise WorkspaceError(
-            f"{path} is at {(seen.head or 'no commit')[:10]} on {seen.branch}, not at {tip[:10]} on {branch}",
-            hint="does another process work there, or a post-checkout hook? run again without it",
+            f"{path} is at {(status.head or 'no commit')[:10]} on {status.branch}, "
+            f"not at {tip[:10]} on {branch}",
+            hint="is another process working there, or a post-checkout hook? run again without it",
         )
     if filled is None:
         return
-    lacking = seen.missing or seen.staged or _cut_off(repository, path, filled)
+    lacking = status.missing or status.staged or _cut_off(repository, path, filled)
     if lacking:
         why = filled.stderr.strip().splitlines()[-1:] or ["git did not say why"]
         raise WorkspaceError(

@@ -25,7 +25,7 @@ from isolation.git.branches import (
     require_free_branch,
     start_of,
 )
-from isolation.git.checkout import admin_dir, look
+from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import merge_parents, named, retried
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 _GRACE = 60.0
 _ATTEMPTS = 4
-_PASSING = re.compile(r"failed to read .*commondir|locked' for writing")
+_TRANSIENT = re.compile(r"failed to read .*commondir|locked' for writing")
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class _Registered(Struct, frozen=True, kw_only=True):
     """A registered worktree before it is filled, and what of it this call made."""
 
     base: str
@@ -66,14 +66,14 @@ async def create_or_attach(
     request: WorkspaceRequest,
     populate_limiter: "trio.CapacityLimiter",
     *,
-    torn: bool = False,
+    interrupted: bool = False,
 ) -> Workspace:
     """Return the story's worktree: a new one, one on its existing branch, or the one it had.
 
     `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
     its end is recognized without it.
     """
-    workspace, _ = await create_undoable(repository, request, populate_limiter, torn=torn)
+    workspace, _ = await create_undoable(repository, request, populate_limiter, interrupted=interrupted)
     return workspace
 
 
@@ -82,18 +82,18 @@ async def create_undoable(
     request: WorkspaceRequest,
     populate_limiter: "trio.CapacityLimiter",
     *,
-    torn: bool = False,
+    interrupted: bool = False,
 ) -> tuple[Workspace, Callable[[], None]]:
     """Create or attach as `create_or_attach` does; also return what undoes it, which blocks."""
     import trio
 
     try:
-        place = await offload(_register, repository, request, torn)
+        registered = await offload(_register, repository, request, interrupted)
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
-    undo = partial(_roll_back, repository, request, place)
+    undo = partial(_roll_back, repository, request, registered)
     try:
-        await offload(_fill, repository, request, place, limiter=populate_limiter)
+        await offload(_fill, repository, request, registered, limiter=populate_limiter)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
@@ -104,9 +104,9 @@ async def create_undoable(
     workspace = Workspace(
         path=request.path,
         branch=request.branch,
-        base=place.base,
-        head=place.tip,
-        reattached=place.existed,
+        base=registered.base,
+        head=registered.tip,
+        reattached=registered.existed,
     )
     return workspace, undo
 
@@ -122,15 +122,15 @@ def require_there(repository: Repository, path: Path) -> None:
     raise not_registered(path)
 
 
-def _register(repository: Repository, request: WorkspaceRequest, torn: bool) -> _Place:  # noqa: FBT001  threads take positions
+def _register(repository: Repository, request: WorkspaceRequest, interrupted: bool) -> _Registered:  # noqa: FBT001  threads take positions
     _require_sane(repository, request)
     base = merge_parents(repository, request.parents, _merge_message(request))
     with metadata_lock(repository.common_dir):
         entries = load_registrations(repository)
         _require_outside(request.path, entries)
         here = next((entry for entry in entries if entry.path == request.path), None)
-        if here is not None and os.path.lexists(request.path) and not _clear_torn(repository, here):
-            return _adopt(repository, request, here, base, torn=torn)
+        if here is not None and os.path.lexists(request.path) and not _clear_incomplete(repository, here):
+            return _adopt(repository, request, here, base, interrupted=interrupted)
         require_free_branch(request, entries)
         if here is not None:
             clear_missing(repository, request.path)
@@ -194,9 +194,9 @@ def _drop_dead_pointer(repository: Repository, path: Path) -> None:
         pointer.unlink()
 
 
-def _clear_torn(repository: Repository, here: Registration) -> bool:
+def _clear_incomplete(repository: Repository, here: Registration) -> bool:
     """Undo a registration that was killed before it had a HEAD; it can hold no work."""
-    if here.is_torn and here.path.is_dir():
+    if here.is_incomplete and here.path.is_dir():
         _drop_dead_pointer(repository, here.path)
         if not any(here.path.iterdir()):
             here.path.rmdir()
@@ -205,8 +205,8 @@ def _clear_torn(repository: Repository, here: Registration) -> bool:
 
 
 def _adopt(
-    repository: Repository, request: WorkspaceRequest, here: Registration, base: str, *, torn: bool
-) -> _Place:
+    repository: Repository, request: WorkspaceRequest, here: Registration, base: str, *, interrupted: bool
+) -> _Registered:
     """Take the worktree that the story already has, with the work that is in it."""
     if here.branch != request.branch:
         on = f"on branch {here.branch}" if here.branch else f"on no branch, at {here.head[:10]}"
@@ -219,13 +219,13 @@ def _adopt(
         if here.lock_reason is not None:
             repository.run("worktree", "unlock", str(here.path))
         repository.run("worktree", "lock", "--reason", reason, str(here.path))
-    half_filled = torn or is_half_filled(repository, here.path)
+    half_filled = interrupted or is_half_filled(repository, here.path)
     tip = repository.resolve(f"refs/heads/{request.branch}")
     target = _advanced(repository, request, tip, base)
-    if target != tip and not request.needs_parents and look(repository, here.path).dirty:
+    if target != tip and not request.needs_parents and read_status(repository, here.path).dirty:
         target = tip  # whoever left that began at the old base
     start = start_of(repository, base, target)
-    return _Place(base=start, tip=target, existed=True, half_filled=half_filled, behind=target != tip)
+    return _Registered(base=start, tip=target, existed=True, half_filled=half_filled, behind=target != tip)
 
 
 def _advanced(repository: Repository, request: WorkspaceRequest, tip: str, base: str) -> str:
@@ -244,18 +244,18 @@ def _merge_message(request: WorkspaceRequest) -> str:
     return f"Merge the dependencies of {request.story_id}"
 
 
-def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place:
+def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Registered:
     """Register a worktree on a new branch at the base, or on the story's branch if there is one."""
     _make_root(request.path.parent)
     made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
     if made.returncode == 0:
-        return _Place(base=base, tip=base, made_branch=True, made_tree=True)
+        return _Registered(base=base, tip=base, made_branch=True, made_tree=True)
     before = repository.branch_tip(request.branch)
     if before is None:
         require_creatable(repository, request.branch)
         raise failure(("worktree", "add", str(request.path)), made)
     # A failed attempt may have left the new branch behind; then it is ours, and else the user's.
-    ours = before == base and _PASSING.search(made.stderr) is not None
+    ours = before == base and _TRANSIENT.search(made.stderr) is not None
     tip = _advanced(repository, request, before, base)
     move_on(repository, request.branch, before, tip)
     attached = _try_to_add(repository, request, (str(request.path), request.branch))
@@ -264,7 +264,7 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Place
             delete_branch(repository, request.branch, base)
         raise failure(("worktree", "add", str(request.path)), attached)
     start = start_of(repository, base, tip)
-    return _Place(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
+    return _Registered(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
 
 
 def _make_root(root: Path) -> None:
@@ -286,25 +286,25 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
         output = repository.run(
             "worktree", "add", "--no-checkout", "--lock", "--reason", reason, *what, check=False
         )
-        if output.returncode == 0 or attempt == _ATTEMPTS - 1 or not _PASSING.search(output.stderr):
+        if output.returncode == 0 or attempt == _ATTEMPTS - 1 or not _TRANSIENT.search(output.stderr):
             break
         if "-b" in what and repository.branch_tip(request.branch) is not None:
             break  # the attempt left its new branch behind, so the next one must attach to it
     return output
 
 
-def _fill(repository: Repository, request: WorkspaceRequest, place: _Place) -> None:
+def _fill(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> None:
     """Put everything into the tree that belongs there, and see that it is there."""
-    filled = _filled(repository, request, place)
-    require_complete(repository, request.path, branch=request.branch, tip=place.tip, filled=filled)
+    filled = _filled(repository, request, registered)
+    require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
 
 
-def _filled(repository: Repository, request: WorkspaceRequest, place: _Place) -> GitOutput | None:
-    if place.made_tree:
+def _filled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> GitOutput | None:
+    if registered.made_tree:
         return populate(repository, request.path, request.branch)
-    completed = complete(repository, request.path, request.branch) if place.half_filled else None
-    if place.behind:
-        _catch_up(repository, request, place.tip)
+    completed = complete(repository, request.path, request.branch) if registered.half_filled else None
+    if registered.behind:
+        _catch_up(repository, request, registered.tip)
     return completed
 
 
@@ -314,16 +314,16 @@ def _catch_up(repository: Repository, request: WorkspaceRequest, tip: str) -> No
     if retried(repository, ("reset", "--keep", "--quiet", tip), path).returncode != 0:
         raise WorkspaceError(
             f"{path} has changes in the way of what {request.story_id} depends on: "
-            f"{named(look(repository, path).dirty)}",
+            f"{named(read_status(repository, path).dirty)}",
             hint="commit, stash or remove them there, then run again",
         )
 
 
-def _roll_back(repository: Repository, request: WorkspaceRequest, place: _Place) -> None:
-    if not place.made_tree or not _holds_only_checkout(repository, request.path, place.tip):
+def _roll_back(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> None:
+    if not registered.made_tree or not _holds_only_checkout(repository, request.path, registered.tip):
         return
-    if discard(repository, request.path) == "" and place.made_branch:
-        delete_branch(repository, request.branch, place.tip)
+    if discard(repository, request.path) == "" and registered.made_branch:
+        delete_branch(repository, request.branch, registered.tip)
 
 
 def _holds_only_checkout(repository: Repository, path: Path, tip: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from isolation.errors import IsolationError, RepositoryError
 from isolation.files.deletion import delete_tree
-from isolation.git.checkout import Look, admin_dir, look
+from isolation.git.checkout import CheckoutStatus, admin_dir, read_status
 from isolation.git.commits import named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import clear_missing
@@ -54,10 +54,10 @@ def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> st
         return f"it is in the middle of {operation}"
     if (git_dir / "index.lock").exists():
         return f"a git command is at work in it, or was killed there: {git_dir / 'index.lock'} exists"
-    seen = look(repository, path)
+    status = read_status(repository, path)
     return (
-        _unreachable(repository, seen, branch)
-        or _uncommitted(seen)
+        _unreachable(repository, status, branch)
+        or _uncommitted(status)
         or _invisible(repository, path)
         or _private(repository, git_dir, branch)
     )
@@ -107,8 +107,8 @@ def thin_trash(root: Path, *, most: int) -> None:
         delete_tree(tree)
 
 
-def _unreachable(repository: Repository, seen: Look, branch: str | None) -> str:
-    on, head = seen.branch, seen.head
+def _unreachable(repository: Repository, status: CheckoutStatus, branch: str | None) -> str:
+    on, head = status.branch, status.head
     if branch is not None and on is not None and on != branch:
         return f"it is on branch {on}, not on {branch}"
     if on is None and head is not None:
@@ -121,8 +121,8 @@ def _unreachable(repository: Repository, seen: Look, branch: str | None) -> str:
     return ""
 
 
-def _uncommitted(seen: Look) -> str:
-    dirty = seen.dirty
+def _uncommitted(status: CheckoutStatus) -> str:
+    dirty = status.dirty
     return f"{len(dirty)} uncommitted file{'s' * (len(dirty) != 1)}: {named(dirty)}" if dirty else ""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from isolation.git.checkout import look
+from isolation.git.checkout import read_status
 from isolation.git.commits import OWN_ADDRESS, OWN_NAME, named, operation_in_progress
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir, own_git_dir
@@ -173,7 +173,7 @@ def events(plan: Rollback, commit: str, commits: int) -> tuple[ev.Body, ...]:
 
 def _require_clean(repository: Repository, worktree: Path, branch: str, story: StorySnapshot) -> str:
     """Give the tip of the story's branch, or name what is not committed."""
-    seen = look(repository, worktree)
+    seen = read_status(repository, worktree)
     git_dir = own_git_dir(worktree)
     operation = operation_in_progress(git_dir) if git_dir else None
     if seen.dirty:

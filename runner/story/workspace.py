@@ -66,7 +66,7 @@ class StoryWorkspace:
             claim=self._claim,
             resumed=bool(context.now.sessions),
             symlink_directories=context.settings.symlink_directories,
-            torn=self._torn,
+            interrupted=self._torn,
             sweep=False,  # the trash is emptied when no story waits for the disk
             limiter=context.run.populate,
         ) as opened:

@@ -101,7 +101,7 @@ def test_a_story_that_failed_before_its_first_session_says_why(repo: Path) -> No
     run(repo)
     shown = autopilot(repo, "logs", "a")
     assert (shown.returncode, shown.stdout) == (0, "")
-    why = "branch autopilot/a cannot be made while there is a branch autopilot"
+    why = "branch autopilot/a cannot be created while branch autopilot exists"
     assert shown.stderr == f"a is failed and had no sessions: {why}\n"
 
 

@@ -250,7 +250,7 @@ def test_a_branch_in_the_way_is_named(person: Person, taken: str, name: str) -> 
     person.story(root, name, "true")
     for flags in ((), (*SHARED, "--enforce", "detect")):
         ran = person.run(root, "run", *flags, "--json")
-        assert f"cannot be made while there is a branch {taken}" in ran.story(name)["reason"]
+        assert f"cannot be created while branch {taken} exists" in ran.story(name)["reason"]
         assert person.git(root, "branch", "--format=%(refname:short)").split() == sorted(["main", taken])
         assert len(person.git(root, "worktree", "list").splitlines()) == 1
 

@@ -180,7 +180,7 @@ async def test_what_cannot_be_guarded_does_not_start(tmp_path: Path) -> None:
     order = replace(spec(tmp_path, "touch", str(tmp_path / "started")), confinement=broken)
     with trio.fail_after(30):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
-            with pytest.raises(KeeperError, match="write guard could not be put up: No such file") as caught:
+            with pytest.raises(KeeperError, match="write guard could not be set up: No such file") as caught:
                 async with keeper.start(order):
                     pass
     assert "--no-guard" in caught.value.hint

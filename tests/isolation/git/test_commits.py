@@ -8,7 +8,7 @@ import pytest
 
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git import commits
-from isolation.git.checkout import look
+from isolation.git.checkout import read_status
 from isolation.git.repository import Repository
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import checkpoint_of_main, commit
@@ -44,7 +44,7 @@ def test_checkpoint_commits_everything_once(repository: Repository) -> None:
     (top / "README.md").unlink()
     done = checkpoint_of_main(repository, "work\n\nAutopilot-Story: a\n", 1_700_000_000)
     assert repository.head() == done
-    assert look(repository, top).dirty == ()
+    assert read_status(repository, top).dirty == ()
     assert git(top, "log", "-1", "--format=%at %ct %an%n%(trailers:only)").split("\n")[:2] == [
         "1700000000 1700000000 Test",
         "Autopilot-Story: a",
@@ -86,7 +86,7 @@ def test_a_log_is_not_asked_when_nothing_was_committed(repository: Repository) -
     (top / "README.md").write_text("changed")
     git(top, "add", "README.md")
     (top / "README.md").write_text(before)
-    assert look(repository, top).dirty
+    assert read_status(repository, top).dirty
     with (repository.common_dir / "logs" / "HEAD").open("a") as log:
         log.write(f"{base} {'f' * 40} forged\n")
     made = commits.checkpoint(repository, top, "main", "work", 5, base=base, since=base)
@@ -192,7 +192,7 @@ def test_a_checkpoint_off_its_branch_is_refused(repository: Repository) -> None:
     (repository.top / "new").write_text("x")
     with pytest.raises(WorkspaceError, match="on branch other, not on main"):
         checkpoint_of_main(repository, "work", 5)
-    assert look(repository, repository.top).dirty == ("new",)
+    assert read_status(repository, repository.top).dirty == ("new",)
 
 
 def test_a_branch_that_is_gone_is_told_with_the_way_back(repository: Repository) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from isolation.errors import MergeConflictError, RepositoryError
 from isolation.git import commits
-from isolation.git.checkout import look
+from isolation.git.checkout import read_status
 from isolation.git.repository import Repository
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import commit
@@ -27,7 +27,7 @@ def test_several_parents_are_merged_without_a_checkout(repository: Repository) -
     assert sorted(repository.changed_paths(base, merged)) == ["a", "b", "c"]
     assert commits.merge_parents(repository, [*tips, base], "Merge") == merged
     assert repository.head() == base
-    assert look(repository, top).dirty == ()
+    assert read_status(repository, top).dirty == ()
 
 
 def test_parents_that_others_contain_are_left_out(repository: Repository) -> None:

@@ -13,7 +13,7 @@ import trio
 
 from isolation.errors import GitCommandError, RepositoryError
 from isolation.git import commits
-from isolation.git.checkout import look
+from isolation.git.checkout import read_status
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository, offload, scrubbed
 from tests.conftest import git
@@ -46,7 +46,7 @@ def test_inherited_git_variables_do_not_lead_git_astray(
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
     repository = Repository.open(ours)
     assert repository.run("ls-files").stdout == "README.md\n"
-    assert look(repository, ours).dirty == ()
+    assert read_status(repository, ours).dirty == ()
     assert os.environ["GIT_DIR"] == str(other / ".git")
 
 
@@ -75,7 +75,7 @@ def test_a_checkout_without_git_file_is_not_the_repository_around_it(repo: Path)
     inner = repo / "inner"
     inner.mkdir()
     with pytest.raises(GitCommandError, match="not a git repository"):
-        look(repository, inner)
+        read_status(repository, inner)
 
 
 def test_git_missing_is_said(repo: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_questions_about_history(repository: Repository) -> None:
     assert not repository.is_ancestor(second, first)
     assert repository.count_commits(first, second) == 1
     assert repository.changed_paths(first, second) == ("READ.md", "README.md", "b")
-    assert (look(repository, repository.top).branch, repository.head()) == ("main", second)
+    assert (read_status(repository, repository.top).branch, repository.head()) == ("main", second)
     git(top, "checkout", "-q", "--detach")
-    assert look(repository, repository.top).branch is None
+    assert read_status(repository, repository.top).branch is None
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -161,12 +161,12 @@ def test_odd_file_names_survive(repository: Repository) -> None:
     top, base = repository.top, repository.resolve("HEAD")
     for name in ODD_NAMES:
         (top / name).write_text("x")
-    assert sorted(look(repository, top).dirty) == sorted(ODD_NAMES)
+    assert sorted(read_status(repository, top).dirty) == sorted(ODD_NAMES)
     base = git(top, "rev-parse", "HEAD").strip()
     done = commits.checkpoint(repository, top, "main", "odd", 1, base=base, since=base).tip
     assert done is not None
     assert sorted(repository.changed_paths(base, done)) == sorted(ODD_NAMES)
-    assert look(repository, top).dirty == ()
+    assert read_status(repository, top).dirty == ()
 
 
 def test_dirt_is_modified_staged_deleted_renamed_and_untracked_but_not_ignored(
@@ -182,7 +182,7 @@ def test_dirt_is_modified_staged_deleted_renamed_and_untracked_but_not_ignored(
     (top / "new").mkdir()
     (top / "new" / "file").write_text("x")
     (top / "ignored.log").write_text("x")
-    found = look(Repository.open(top), top).dirty
+    found = read_status(Repository.open(top), top).dirty
     assert sorted(found) == ["a", "b", "c", "c2", "d", "new/file"]
 
 
@@ -200,7 +200,7 @@ def test_an_edit_with_restored_size_and_time_is_seen(repository: Repository) -> 
     os.utime(edited, ns=(stamp, stamp))
     edited.replace(file)
     assert git(repository.top, "status", "--porcelain") == ""
-    assert look(repository, repository.top).dirty == ("README.md",)
+    assert read_status(repository, repository.top).dirty == ("README.md",)
 
 
 def test_exclude_adds_one_line_and_keeps_the_others(repository: Repository) -> None:
@@ -214,7 +214,7 @@ def test_exclude_adds_one_line_and_keeps_the_others(repository: Repository) -> N
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     (repository.top / ".orchestrator").mkdir()
     (repository.top / ".orchestrator" / "x").write_text("x")
-    assert look(repository, repository.top).dirty == ()
+    assert read_status(repository, repository.top).dirty == ()
 
 
 def test_exclude_asked_for_by_many_at_once_is_there_once(repository: Repository) -> None:
@@ -293,7 +293,7 @@ def test_watching_a_worktree_never_breaks_its_own_git(make_repository: Callable[
 
     def watch() -> None:
         while not over.is_set():
-            look(repository, top)
+            read_status(repository, top)
 
     watchers = [threading.Thread(target=watch) for _ in range(2)]
     for watcher in watchers:

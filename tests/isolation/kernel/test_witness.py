@@ -11,7 +11,7 @@ import trio
 
 from isolation import guard
 from isolation.kernel import syscall_filter
-from isolation.kernel.syscall_effects import acts
+from isolation.kernel.syscall_effects import effects
 from isolation.kernel.witness import MOST_NAMES
 from isolation.model import Means
 from tests.isolation.guard_scenes import play
@@ -261,8 +261,8 @@ def _told(code: bytes, number: int, architecture: int, flags: int) -> bool:
 def test_a_pipe_is_written_to_not_the_tree(tmp_path: Path) -> None:
     """A named pipe in the tree may be used on a read-only file system too."""
     os.mkfifo(tmp_path / "pipe")
-    assert acts(syscall_filter.OPEN, os.O_WRONLY, [(tmp_path / "pipe").stat()]) == ("",)
-    assert acts(syscall_filter.OPEN, os.O_TMPFILE | os.O_RDWR, [tmp_path.stat()]) == ("open",)
+    assert effects(syscall_filter.OPEN, os.O_WRONLY, [(tmp_path / "pipe").stat()]) == ("",)
+    assert effects(syscall_filter.OPEN, os.O_TMPFILE | os.O_RDWR, [tmp_path.stat()]) == ("open",)
 
 
 async def test_the_machine_is_asked_by_a_real_attempt(means: Means) -> None:

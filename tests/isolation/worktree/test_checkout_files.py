@@ -55,7 +55,7 @@ async def test_a_checkout_that_was_killed_is_completed(repository: Repository, *
     """Acceptance 68: what is missing comes, and a file that was half written is written anew."""
     tree = await _cut_short(repository, index=index)
     (tree / "big").write_text(WHOLE[:1234])
-    await make(repository, torn=True)
+    await make(repository, interrupted=True)
     assert (tree / "big").read_text() == WHOLE
     assert git(tree, "status", "--porcelain") == ""
 
@@ -82,7 +82,7 @@ async def test_what_somebody_changed_is_not_completed_away(
     tree = await _cut_short(repository)
     change(tree / "big")
     before = (tree / "big").read_bytes(), (tree / "big").is_symlink()
-    await make(repository, torn=True)
+    await make(repository, interrupted=True)
     assert ((tree / "big").read_bytes(), (tree / "big").is_symlink()) == before
     assert (tree / "README.md").read_text() == "hello\n"
 
@@ -91,7 +91,7 @@ async def test_the_lock_of_a_killed_checkout_is_cleared(repository: Repository) 
     """Nobody is there and no index was ever written: the lock can be nobody's."""
     tree = await _cut_short(repository)
     (git_dir_of(tree) / "index.lock").touch()
-    await make(repository, torn=True)
+    await make(repository, interrupted=True)
     assert git(tree, "status", "--porcelain") == ""
 
 
@@ -109,10 +109,10 @@ async def test_a_lock_that_may_be_anothers_is_never_cleared(
     assert cat
     lives = subprocess.Popen([cat], stdin=subprocess.PIPE, cwd="/" if index else tree)  # noqa: ASYNC220  until told
     with lives, pytest.raises(WorkspaceError, match="seems to be at work"):
-        await make(repository, torn=True)
+        await make(repository, interrupted=True)
     assert lock.exists()
     lock.unlink()
-    await make(repository, torn=True)
+    await make(repository, interrupted=True)
     assert (tree / "README.md").exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from isolation.errors import WorkspaceError
-from isolation.git.checkout import look
+from isolation.git.checkout import read_status
 from isolation.git.repository import Repository
 from isolation.model import Workspace
 from isolation.worktree.provision import provision
@@ -48,7 +48,7 @@ def test_ignored_files_that_match_are_copied_with_their_mode(
     assert (workspace.path / ".env").stat().st_mode & 0o7777 == 0o600
     assert (workspace.path / "local" / "tool").stat().st_mode & 0o7777 == 0o755
     assert not (workspace.path / ".env").samefile(top / ".env")
-    assert look(repository, workspace.path).dirty == ()
+    assert read_status(repository, workspace.path).dirty == ()
 
 
 def test_files_that_git_does_not_ignore_are_not_copied(repository: Repository, workspace: Workspace) -> None:
@@ -118,7 +118,7 @@ def test_shared_directories_are_linked_and_not_shown_as_dirt(
     assert report.linked == wanted[:2]
     assert {each.path for each in report.skipped} == {"absent", ".worktreeinclude"}
     assert (workspace.path / "node_modules" / "left-pad").is_dir()
-    assert look(repository, workspace.path).dirty == ()
+    assert read_status(repository, workspace.path).dirty == ()
     git(workspace.path, "add", "-A")
     assert git(workspace.path, "diff", "--cached", "--name-only") == ""
     again = provision(repository, workspace.path, wanted)

@@ -55,12 +55,14 @@ def wanted(
 
 
 async def make(
-    repository: Repository, story: str = "one", *, run: str = "run-1", torn: bool = False
+    repository: Repository, story: str = "one", *, run: str = "run-1", interrupted: bool = False
 ) -> Workspace:
     """Give a story its worktree, within bounds."""
     with trio.fail_after(60):
         request = wanted(repository, story, run=run)
-        return await worktree.create_or_attach(repository, request, trio.CapacityLimiter(2), torn=torn)
+        return await worktree.create_or_attach(
+            repository, request, trio.CapacityLimiter(2), interrupted=interrupted
+        )
 
 
 def commit(cwd: Path, name: str = "work", text: str = "work") -> str:
