@@ -128,7 +128,7 @@ async def test_a_path_inside_a_checkout_is_refused(
 async def test_a_branch_in_the_way_is_named(repository: Repository, blocking: str) -> None:
     """Reliability 26: git cannot have `a` and `a/b`; the error says which one blocks."""
     git(repository.top, "branch", blocking)
-    with pytest.raises(WorkspaceError, match=f"while there is a branch {blocking}"):
+    with pytest.raises(WorkspaceError, match=f"while branch {blocking} exists"):
         await make(repository)
 
 
