@@ -144,6 +144,20 @@ def test_the_guides_name_what_exists() -> None:
             assert re.search("NAME|GROUP", path) or (ROOT / path).exists(), f"{guide}: {path}"
 
 
+def test_the_walk_on_the_architecture_page_is_the_one_in_the_code() -> None:
+    """Every method that the sketch of a story's walk names exists in the pipeline."""
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    walk = page.partition("## The walk of one story")[2].partition("## ")[0]
+    defined = {
+        node.name
+        for node in ast.walk(ast.parse((ROOT / "runner/story/pipeline.py").read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    named = set(re.findall(r"(?<!\w)_[a-z]\w+", walk))
+    assert len(named) > 5
+    assert named <= defined
+
+
 def test_the_architecture_page_has_the_contracts_layers() -> None:
     """The list of layers that people read is the one that is checked."""
     page = (ROOT / "docs/explanation/architecture.md").read_text()

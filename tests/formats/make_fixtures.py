@@ -8,7 +8,8 @@ format gets a new set beside them.
 
 Everything happens in `/tmp/demo`, the only absolute path inside the fixtures; the tests put their
 own in its place. What the killed run left names the machine it ran on, so that is overwritten. What
-the old program answered about its own runs is kept in `answers/`, for the new one to be held against.
+the old program answered about its own runs is kept in `answers/`, without its sentences, for the new
+one to be compared with.
 """
 
 import json
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from tests.acceptance.program import write_story
 from tests.conftest import GIT_ENVIRONMENT, git
+from tests.formats.test_old_formats import without_sentences
 
 HOME = Path("/tmp/demo")  # noqa: S108  the same on every machine, so that no fixture names one
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -195,7 +197,7 @@ def _answer(program: str, repo: Path, name: str, command: str, *arguments: str) 
     asked = [program, command, *arguments, "--json"]
     printed = subprocess.run(asked, cwd=repo, check=False, capture_output=True, text=True).stdout
     (FIXTURES / "answers").mkdir(exist_ok=True)
-    answer = json.dumps(json.loads(printed), indent=1) + "\n"
+    answer = json.dumps(without_sentences(json.loads(printed)), indent=1) + "\n"
     (FIXTURES / "answers" / f"{name}-{command}.json").write_text(answer)
 
 
