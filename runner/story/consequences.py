@@ -8,7 +8,6 @@ from functools import partial
 
 from msgspec import Struct
 
-from runner.core.events import agent_events as ae
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
@@ -136,14 +135,14 @@ def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
             resumed=_continued_conversation(now),
         )
     )
-    paused = partial(ae.AgentPaused, story_id=facts.story.id, agent=facts.agent, reason=said.message)
+    paused = partial(ev.AgentPaused, story_id=facts.story.id, agent=facts.agent, reason=said.message)
     match found:
         case Pause(until=until, everyone=everyone, fresh=fresh):
             return (paused(until=until, everyone=everyone, fresh=fresh),)
         case Refusal(because=because):
             words = f"{said.message} ({because})" if because else said.message
             hint = (_LATER if because else _BY_HAND).format(facts.agent)
-            return (ae.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
+            return (ev.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
         case None:
             return ()
 

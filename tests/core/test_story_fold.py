@@ -1,6 +1,5 @@
 """What a story is after its events, where a mistake would lose work, repeat it, or ask for nothing."""
 
-from runner.core.events import agent_events as ae
 from runner.core.events import events as ev
 from runner.core.model import Status
 from tests.core.test_fold import A, ended, finished, one, session
@@ -87,7 +86,7 @@ def test_what_a_session_changed_is_counted_from_where_its_branch_was_first_found
 
 def test_a_refusal_outlives_a_crash_but_not_a_verdict() -> None:
     """An agent that was refused is not asked again because the program was killed."""
-    refused = ae.AgentRefused(story_id=A, agent="claude", reason="no key", hint="sign in")
+    refused = ev.AgentRefused(story_id=A, agent="claude", reason="no key", hint="sign in")
     again = ev.StoryRequeued(story_id=A)
     assert one(refused, again).refusal == ("claude: no key", "sign in")
     assert one(refused, finished(Status.FAILED), again).refusal is None

@@ -3,13 +3,11 @@
 Events of different stories commute; within one story their order is the journal's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from runner.core.events import agent_events as ae
 from runner.core.events import events as ev
-from runner.core.events.agent_fold import pauses_after
 from runner.core.events.story_fold import afresh, requeued, story_after
 from runner.core.model import KillSwitch, Note, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
 
@@ -17,7 +15,7 @@ EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EX
 
 _OF_THE_RUN = (
     *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
-    ae.AgentPaused,  # a story's, but a limit is the run's
+    ev.AgentPaused,  # a story's, but a limit is the run's
 )
 
 
@@ -65,8 +63,15 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  o
                 return run
             spirals = run.cohort_spirals + isinstance(body, ev.SpiralSeen)
             stories = {**run.stories, story.id: story_after(story, body, event.at)}
-            pauses = pauses_after(run.pauses, body) if isinstance(body, ae.AgentPaused) else run.pauses
+            pauses = _pauses_after(run.pauses, body) if isinstance(body, ev.AgentPaused) else run.pauses
             return replace(run, stories=stories, cohort_spirals=spirals, pauses=pauses)
+
+
+def _pauses_after(pauses: Mapping[str, float], body: ev.AgentPaused) -> Mapping[str, float]:
+    """Give until when agents are at their limit; a pause is never shortened."""
+    if not body.everyone:
+        return pauses
+    return {**pauses, body.agent: max(body.until, pauses.get(body.agent, 0.0))}
 
 
 def exit_code(run: RunSnapshot) -> int:

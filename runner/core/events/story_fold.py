@@ -5,9 +5,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
-from runner.core.events import agent_events as ae
 from runner.core.events import events as ev
-from runner.core.events.agent_fold import with_agent
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
     MAX_RETRIES,
@@ -24,6 +22,7 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
+from runner.core.text.instants import clock
 
 _Guiding: TypeAlias = (
     ev.PlaceFound
@@ -80,8 +79,8 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             return _guided(story, body, at)
         case ev.OutputSeen():
             return replace(story, last_line=body.line, tools=max(story.tools, body.tools))
-        case ae.ConversationSeen() | ae.AgentPaused() | ae.AgentRefused():
-            return with_agent(story, body, at)
+        case ev.ConversationSeen() | ev.AgentPaused() | ev.AgentRefused():
+            return _with_agent(story, body, at)
         case (
             ev.RunStarted()
             | ev.RunResumed()
@@ -344,3 +343,35 @@ def _switch(fields: Mapping[str, str] | None) -> KillSwitch | None:
     if not fields:
         return None
     return KillSwitch(name=fields["name"], detail=fields.get("detail", ""), hint=fields.get("hint", ""))
+
+
+def _with_agent(
+    story: StorySnapshot, body: ev.ConversationSeen | ev.AgentPaused | ev.AgentRefused, at: float
+) -> StorySnapshot:
+    """Give the story after one of these."""
+    match body:
+        case ev.ConversationSeen():
+            return _named(story, body)
+        case ev.AgentPaused():
+            return replace(
+                story,
+                outages=story.outages + 1,
+                outage_since=at if story.outage_since is None else story.outage_since,
+                resume_at=body.until,
+                reason=body.reason,
+                last_line=f"waits for {body.agent} until {clock(body.until)}: {body.reason}",
+                # The session had no chance, so it is not one of those that the step may have.
+                session_limit_used=max(0, story.session_limit_used - 1),
+                conversation=None if body.fresh else story.conversation,
+            )
+        case ev.AgentRefused():
+            return replace(story, refusal=(f"{body.agent}: {body.reason}", body.hint))
+
+
+def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
+    sessions = tuple(
+        replace(session, conversation=body.conversation) if session.id == body.session_id else session
+        for session in story.sessions
+    )
+    agent = next((session.agent for session in sessions if session.id == body.session_id), "")
+    return replace(story, sessions=sessions, conversation=Conversation(id=body.conversation, agent=agent))

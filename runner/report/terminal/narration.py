@@ -6,7 +6,6 @@ Control characters from agents or file names are removed.
 from functools import lru_cache
 from typing import assert_never
 
-from runner.core.events import agent_events as ae
 from runner.core.events import events as ev
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.text.instants import clock, span
@@ -83,7 +82,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return "continues"
         case ev.Remembered():
             return f"{body.topic}: {body.text}"
-        case ae.AgentPaused() | ae.AgentRefused():
+        case ev.AgentPaused() | ev.AgentRefused():
             return _agent(body)
         case (
             ev.StoryQueued()
@@ -91,7 +90,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             | ev.CheckpointPlanned()
             | ev.DecisionApplied()
             | ev.OutputSeen()
-            | ae.ConversationSeen()
+            | ev.ConversationSeen()
         ):
             return None
         case _:
@@ -105,13 +104,13 @@ def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
     return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
 
 
-def _agent(body: ae.AgentPaused | ae.AgentRefused) -> str:
+def _agent(body: ev.AgentPaused | ev.AgentRefused) -> str:
     match body:
-        case ae.AgentRefused():
+        case ev.AgentRefused():
             return f"{body.agent} cannot continue: {body.reason}"
-        case ae.AgentPaused(fresh=True):
+        case ev.AgentPaused(fresh=True):
             return f"{body.agent} starts a new conversation: {body.reason}"
-        case ae.AgentPaused():
+        case ev.AgentPaused():
             waits = f"all sessions of {body.agent} wait" if body.everyone else f"waits for {body.agent}"
             return f"{waits} until {clock(body.until)} (does not count as an attempt): {body.reason}"
         case _:
