@@ -1,4 +1,4 @@
-"""Make a monorepo of forty small packages, and a backlog with a story for each: `begin.py FOLDER`."""
+"""Create a monorepo of forty small packages, and a backlog with one story per package: `begin.py FOLDER`."""
 
 import shutil
 import subprocess

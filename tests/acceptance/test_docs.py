@@ -191,7 +191,7 @@ def _told(text: str, folder: Path) -> list[str]:
         (r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", "COMMIT"),
         (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
         (r"\b\d+(?:\.\d)? (?:s|min)\b", "TIME"),
-        (r"\bgreen, [^·]*·", "TIER ·"),
+        (r"\bmachine OK, [^·]*·", "TIER ·"),
         (r"(?:/home/you)(?=/)", str(folder)),
     ):
         text = re.sub(pattern, word, text)

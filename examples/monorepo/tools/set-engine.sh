@@ -1,5 +1,5 @@
 #!/bin/sh
-# Set the oldest Node.js that a package runs on to the version in .nvmrc.
+# Set the minimum Node.js version of a package to the version in .nvmrc.
 set -eu
 file="$1/package.json"
 sed "s/\"node\": \"[^\"]*\"/\"node\": \">=$(cat .nvmrc)\"/" "$file" > "$file.new"

@@ -1,4 +1,4 @@
-"""Move what a package says of itself from setup.cfg to pyproject.toml: `to_pyproject.py PACKAGE`."""
+"""Move the metadata of a package from setup.cfg to pyproject.toml: `to_pyproject.py PACKAGE`."""
 
 import json
 import sys
