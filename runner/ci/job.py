@@ -27,10 +27,10 @@ def prepare_job(plan: Plan, out: Path | None) -> list[str]:
     """Require that the shard can be written, import the commits of other jobs, and return messages."""
     if out is not None:
         require_free(out)
-    if not plan.told:
+    if not plan.other_jobs:
         return []
-    branches = import_branches(plan.repository, plan.shards, list(plan.told))
-    stories = count(len(plan.told), "story", "stories")
+    branches = import_branches(plan.repository, plan.shards, list(plan.other_jobs))
+    stories = count(len(plan.other_jobs), "story", "stories")
     new = count(len(branches), "new branch", "new branches")
     return [f"imported {stories} of other jobs from shards, with {new}"]
 
@@ -45,7 +45,7 @@ def finish_job(plan: Plan, ended: Ended, *, out: Path | None, push: str | None) 
             run=ended.run,
             events=ended.events or _journal_events(plan.repository, ended),
             own=own,
-            backlog=plan.whole,
+            backlog=plan.all_stories,
             redactor=Redactor(os.environ),
         )
         try:

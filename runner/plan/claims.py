@@ -1,8 +1,8 @@
-"""Who owns what: from `deconflict-paths` and the stories' own `owns` to claims that hold together.
+"""Which story owns which paths: claims from `deconflict-paths` and the stories' own `owns`.
 
-The first that gives a story globs decides: `ID=GLOB,GLOB` for this story, its `owns`, a pattern with
-`{id}`. A glob alone is a fence that every claim must lie within. In one shared tree all claims are
-proven disjoint, or the plan is refused; in worktrees an overlap is only worth a note.
+The first source that gives a story globs decides: `ID=GLOB,GLOB` for this story, its `owns`, a pattern with
+`{id}`. A glob alone is a fence that every claim must lie within. In a shared tree all claims are proven
+disjoint, or the plan is refused; in worktrees an overlap only causes a note.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,48 +28,48 @@ SHARED = "none"
 _NOT_IN_IDS = frozenset("/*?[]!{}")
 _NOTES = 3
 _STEPS_FOR_NOTES = 500_000
-"""A note is worth half a second."""
+"""The effort that a note is worth: about half a second."""
 
 
 class Ownership(Struct, frozen=True, kw_only=True):
-    """What `deconflict-paths` says, taken apart. `named` are the globs of single stories."""
+    """The parsed `deconflict-paths`. `named` are the globs of single stories."""
 
     fence: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def globs_of(self, story: Story) -> tuple[str, ...]:
-        """Give the globs that a story owns; none when nobody has said."""
+        """Return the globs that a story owns; none when no source gives any."""
         named = self.named.get(story.id, ())
         if story.owns and not named:
             return story.owns
         return tuple(glob.replace(ID, story.id) for glob in named or self.patterns)
 
 
-class Settled(Struct, frozen=True, kw_only=True):
-    """Stories with their claims; `disjoint` is None where it is not known, or there are no two claims."""
+class ClaimedStories(Struct, frozen=True, kw_only=True):
+    """Stories with their claims; `disjoint` is None with fewer than two claims, or where it is not known."""
 
     stories: tuple[Story, ...]
     disjoint: bool | None = None
     notes: tuple[str, ...] = ()
 
 
-def require_specs(settings: Settings) -> None:
-    """Refuse several stories at once in one tree when nobody has said who owns what."""
+def require_ownership(settings: Settings) -> None:
+    """Refuse several parallel stories in a shared tree without `deconflict-paths`."""
     if settings.bg_isolation == SHARED and settings.max_stories > 1 and not settings.deconflict_paths:
         raise SettingsError(
             f"bg-isolation 'none' with max-stories {settings.max_stories} needs --{KEY}: "
             "stories in one working tree must own different paths",
-            hint=f"for example --{KEY} 'packages/{ID}/**'; or one story at a time: --max-stories 1.",
+            hint=f"for example --{KEY} 'packages/{ID}/**'; or run one story at a time: --max-stories 1.",
         )
 
 
-def read_ownership(loaded: Loaded, stories: Iterable[Story], *, whole: bool) -> Ownership:
-    """Take `deconflict-paths` apart and check it; `whole` tells that these stories are all there are.
+def read_ownership(loaded: Loaded, stories: Iterable[Story], *, complete: bool) -> Ownership:
+    """Parse and check `deconflict-paths`; `complete` means that no other stories exist.
 
-    A settings file may name stories that this run leaves out; a flag is about this run.
+    A settings file may name stories that this run leaves out; a flag may not.
     """
-    place, from_flag = _place(loaded.origins[KEY])
+    source, from_flag = _source(loaded.origins[KEY])
     known = {str(story.id) for story in stories}
     fence: list[str] = []
     patterns: list[str] = []
@@ -77,22 +77,24 @@ def read_ownership(loaded: Loaded, stories: Iterable[Story], *, whole: bool) -> 
     for spec in loaded.settings.deconflict_paths:
         name, equals, globs = spec.partition("=")
         if equals and not _NOT_IN_IDS & set(name):
-            if name not in known and (whole or from_flag):
+            if name not in known and (complete or from_flag):
                 nearest = did_you_mean(name, known) or "`autopilot-multi plan` lists the stories."
                 hint = f"{nearest} A plain '=' in a glob is written '[=]'."
-                raise SettingsError(f"{place}: there is no story {shown(name)}", hint=hint)
+                raise SettingsError(f"{source}: no story has the id {shown(name)}", hint=hint)
             named[name] = (*named.get(name, ()), *(glob.strip() for glob in globs.split(",")))
         else:
             (patterns if ID in spec else fence).append(spec)
     for globs_given in (fence, patterns, *named.values()):
-        _compiled(globs_given, place, folding=False)
+        _compiled(globs_given, source, folding=False)
     return Ownership(fence=tuple(fence), patterns=tuple(patterns), named=named)
 
 
-def settle(stories: Sequence[Story], ownership: Ownership, *, isolation: str, folding: bool) -> Settled:
-    """Give every story its claim, and prove what must hold between the claims.
+def assign_claims(
+    stories: Sequence[Story], ownership: Ownership, *, isolation: str, folding: bool
+) -> ClaimedStories:
+    """Assign every story its claim, and prove what must be true of the claims.
 
-    `folding` tells that the file system takes `README` and `readme` for one file.
+    `folding` means that `README` and `readme` are one file here.
     """
     owners = tuple(replace(story, owns=ownership.globs_of(story)) for story in stories)
     compiled = {
@@ -105,14 +107,14 @@ def settle(stories: Sequence[Story], ownership: Ownership, *, isolation: str, fo
     _require_within(compiled, ownership.fence, folding=folding)
     if isolation == SHARED:
         _require_disjoint(compiled)
-        return Settled(stories=owners, disjoint=True if len(owners) > 1 else None)
+        return ClaimedStories(stories=owners, disjoint=True if len(owners) > 1 else None)
     disjoint, notes = _compared(compiled, owners)
-    held = tuple(story if story.owns else replace(story, owns=ownership.fence) for story in owners)
-    return Settled(stories=held, disjoint=disjoint, notes=notes)
+    fenced = tuple(story if story.owns else replace(story, owns=ownership.fence) for story in owners)
+    return ClaimedStories(stories=fenced, disjoint=disjoint, notes=notes)
 
 
-def _place(origin: str) -> tuple[str, bool]:
-    """Name the place as a person wrote it, and tell whether it is the command line."""
+def _source(origin: str) -> tuple[str, bool]:
+    """Return the name of the source as the user wrote it, and whether it is the command line."""
     kind, _, name = origin.partition(" ")
     return (name if kind in {"flag", "environment"} else f"{origin}: {KEY}"), kind == "flag"
 
@@ -129,8 +131,8 @@ def _require_claims(stories: Iterable[Story]) -> None:
     if without:
         whose = f"story {without[0]} owns" if len(without) == 1 else f"stories {', '.join(without)} own"
         raise BacklogError(
-            f"{whose} no paths, which bg-isolation 'none' must know",
-            hint=f"give --{KEY} '{without[0]}=GLOB', or write 'owns' into the story.",
+            f"{whose} no paths, which bg-isolation 'none' requires",
+            hint=f"pass --{KEY} '{without[0]}=GLOB', or add 'owns' to the story.",
         )
 
 
@@ -148,7 +150,7 @@ def _require_within(owners: Mapping[StoryId, Claim], fence: Sequence[str], *, fo
             raise ClaimError(
                 f"story {story_id} owns {neutral(path)} by '{neutral(glob.text)}', "
                 f"outside of {', '.join(fence)}",
-                hint=f"narrow its claim, or add a --{KEY} glob that it lies in.",
+                hint=f"narrow its claim, or add a --{KEY} glob that contains it.",
             )
 
 
@@ -157,18 +159,21 @@ def _require_disjoint(owners: Mapping[StoryId, Claim]) -> None:
     try:
         for first, second, overlap in Proof().overlaps(tuple(owners.values())):
             raise ClaimError(
-                _told(ids[first], ids[second], overlap),
-                hint="narrow one of the globs, or take the path back with '!' in one claim; "
+                _overlap_text(ids[first], ids[second], overlap),
+                hint="narrow one of the globs, or exclude the path with '!' in one claim; "
                 "in worktrees (--bg-isolation worktree) claims may overlap.",
             )
     except UnprovenError as error:
-        raise ClaimError(_unproven(ids, error), hint=error.hint) from error
+        raise ClaimError(_unproven_text(ids, error), hint=error.hint) from error
 
 
 def _compared(
     owners: Mapping[StoryId, Claim], stories: Sequence[Story]
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """Tell which stories will touch the same paths; those that wait for each other build on each other."""
+    """Return whether claims are disjoint, with notes on those that are not.
+
+    Stories that depend on each other are left out: the later one starts from the commits of the other.
+    """
     if len(owners) <= 1:
         return None, ()
     ids = tuple(owners)
@@ -182,17 +187,20 @@ def _compared(
             if len(notes) == _NOTES:
                 notes.append("more stories own the same paths; give each its own to merge without conflicts")
                 break
-            notes.append(f"{_told(one, another, overlap)}; their branches may conflict when merged")
+            notes.append(f"{_overlap_text(one, another, overlap)}; their branches may conflict when merged")
     except UnprovenError as error:
-        return False if notes else None, (*notes, f"{_unproven(ids, error)}; they may conflict when merged")
+        return False if notes else None, (
+            *notes,
+            f"{_unproven_text(ids, error)}; they may conflict when merged",
+        )
     return not notes, tuple(notes)
 
 
-def _told(one: StoryId, another: StoryId, overlap: Overlap) -> str:
+def _overlap_text(one: StoryId, another: StoryId, overlap: Overlap) -> str:
     globs = f"{one} by '{neutral(overlap.first.text)}', {another} by '{neutral(overlap.second.text)}'"
     return f"stories {one} and {another} both own {neutral(overlap.path)}: {globs}"
 
 
-def _unproven(ids: Sequence[StoryId], error: UnprovenError) -> str:
+def _unproven_text(ids: Sequence[StoryId], error: UnprovenError) -> str:
     one, another = error.pair
-    return f"whether stories {ids[one]} and {ids[another]} share a path cannot be told: {error.message}"
+    return f"whether stories {ids[one]} and {ids[another]} share a path cannot be proven: {error.message}"

@@ -33,7 +33,7 @@ from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, StoryI
 from runner.core.schedule.tiers import evaluate
 from runner.machine.probe import Probe
 from runner.plan.guard import WriteGuard
-from runner.plan.plan import Plan, root_of
+from runner.plan.plan import Plan, worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.shared_tree import enforcement_of, open_shared_tree, require_enforcement
@@ -160,7 +160,9 @@ async def resume_run(
             settings=settings,
             stories=stories,
             agents={story.id: choose(story, settings) for story in stories},
-            enforcement=await offload(enforcement_of, repository, settings, root_of(repository, settings)),
+            enforcement=await offload(
+                enforcement_of, repository, settings, worktree_root_of(repository, settings)
+            ),
             retry_failed=retry_failed,
         )
         return await _coordinate(

@@ -29,7 +29,7 @@ def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
         stories=tuple(to_json(story) for story in plan.stories),
     )
     already = (_done_before(plan, story) for story in plan.stories if story.id in plan.finished)
-    told = (_told(plan.told[story.id]) for story in plan.stories if story.id in plan.told)
+    told = (_told(plan.other_jobs[story.id]) for story in plan.stories if story.id in plan.other_jobs)
     return started, *already, *told
 
 

@@ -17,7 +17,7 @@ from runner.core.model import ResourceSample, Story, StoryId
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
-from runner.plan.plan import root_of
+from runner.plan.plan import worktree_root_of
 from runner.plan.shared_tree import EnforcementPlan, OpenSharedTree
 from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
@@ -55,7 +55,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     @property
     def worktree_root(self) -> Path:
         """The folder of the story worktrees."""
-        return root_of(self.repository, self.settings)
+        return worktree_root_of(self.repository, self.settings)
 
     @property
     def byproducts(self) -> tuple[str, ...]:

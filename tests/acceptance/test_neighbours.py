@@ -231,7 +231,7 @@ def test_the_plan_says_who_runs_alone(repo: Path) -> None:
     ran = run(repo, "plan", "--json")
     reasons = {row["id"]: row["reason"] for row in ran.data["stories"]}
     assert reasons == {
-        "a": "starts at once, alone (mode housekeeping)",
+        "a": "starts immediately, alone (mode housekeeping)",
         "b": "waits for a, which runs alone (mode housekeeping)",
     }
     assert (

@@ -9,7 +9,8 @@ import trio
 from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import ResourceSample
 from runner.machine import probe
-from runner.plan.plan import RunRequest, make_plan, view
+from runner.plan.plan import RunRequest, make_plan
+from runner.plan.view import view
 from runner.run import coordinator as app
 from runner.run import window as window_keeper
 from runner.run.coordinator import start_run

@@ -6,7 +6,7 @@ from isolation.errors import ClaimError
 from runner.core.errors import BacklogError, SettingsError
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
-from runner.plan.claims import Ownership, read_ownership, require_specs, settle
+from runner.plan.claims import Ownership, assign_claims, read_ownership, require_ownership
 from runner.plan.settings.load import Loaded
 
 FLAG = "flag --deconflict-paths"
@@ -18,10 +18,10 @@ def story(name: str, *owns: str, after: str = "") -> Story:
     return Story(id=StoryId(name), title=name, prompt="x", owns=owns, depends_on=depends_on)
 
 
-def read(*specs: str, stories: str = "a b checkout", origin: str = FLAG, whole: bool = True) -> Ownership:
+def read(*specs: str, stories: str = "a b checkout", origin: str = FLAG, complete: bool = True) -> Ownership:
     """Take specs apart for a backlog of these ids."""
     loaded = Loaded(settings=Settings(deconflict_paths=specs), origins={"deconflict-paths": origin}, notes=())
-    return read_ownership(loaded, [story(name) for name in stories.split()], whole=whole)
+    return read_ownership(loaded, [story(name) for name in stories.split()], complete=complete)
 
 
 def test_the_three_forms_are_told_apart() -> None:
@@ -45,18 +45,18 @@ def test_an_unknown_story_is_named_with_the_nearest() -> None:
     """A claim for nobody is a mistake."""
     with pytest.raises(SettingsError) as caught:
         read("chekout=x/**")
-    assert caught.value.message == "--deconflict-paths: there is no story 'chekout'"
+    assert caught.value.message == "--deconflict-paths: no story has the id 'chekout'"
     assert "did you mean 'checkout'?" in caught.value.hint
     assert "[=]" in caught.value.hint
 
 
 def test_a_settings_file_may_name_stories_that_this_run_leaves_out() -> None:
     """With only some stories named on the command line a file's other claims rest; a flag's do not."""
-    assert read("zebra=x", origin="autopilot-multi.toml", whole=False).named == {"zebra": ("x",)}
-    with pytest.raises(SettingsError, match=r"^autopilot-multi\.toml: deconflict-paths: there is no story"):
+    assert read("zebra=x", origin="autopilot-multi.toml", complete=False).named == {"zebra": ("x",)}
+    with pytest.raises(SettingsError, match=r"^autopilot-multi\.toml: deconflict-paths: no story has the id"):
         read("zebra=x", origin="autopilot-multi.toml")
     with pytest.raises(SettingsError):
-        read("zebra=x", whole=False)
+        read("zebra=x", complete=False)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_glob_that_cannot_be_used_says_where_it_stands(spec: str, problem: str
 def test_several_stories_in_one_tree_need_specs() -> None:
     """Acceptance 16: nothing goes on without; one at a time, in worktrees, or with specs it does."""
     with pytest.raises(SettingsError, match="max-stories 2 needs --deconflict-paths"):
-        require_specs(Settings(bg_isolation="none", max_stories=2))
-    require_specs(Settings(bg_isolation="none", max_stories=1))
-    require_specs(Settings(bg_isolation="none", max_stories=2, deconflict_paths=("**",)))
-    require_specs(Settings(max_stories=2))
+        require_ownership(Settings(bg_isolation="none", max_stories=2))
+    require_ownership(Settings(bg_isolation="none", max_stories=1))
+    require_ownership(Settings(bg_isolation="none", max_stories=2, deconflict_paths=("**",)))
+    require_ownership(Settings(max_stories=2))
 
 
 def test_in_one_tree_every_story_needs_a_claim() -> None:
@@ -95,29 +95,29 @@ def test_in_one_tree_every_story_needs_a_claim() -> None:
         ([story("a"), story("b")], "stories a, b own"),
     ):
         with pytest.raises(BacklogError, match=named):
-            settle(stories, Ownership(), isolation="none", folding=False)
+            assign_claims(stories, Ownership(), isolation="none", folding=False)
 
 
 def test_in_one_tree_an_overlap_is_refused_with_its_witness() -> None:
     """Acceptance 17: the path, both stories, both globs, and a way out; also for stories that wait."""
     stories = [story("a", "src/**"), story("b", "lib/**"), story("c", "src/*/x", "!src/a/x", after="a")]
     with pytest.raises(ClaimError) as caught:
-        settle(stories, Ownership(), isolation="none", folding=False)
+        assign_claims(stories, Ownership(), isolation="none", folding=False)
     assert caught.value.message == "stories a and c both own src/b/x: a by 'src/**', c by 'src/*/x'"
     assert "narrow" in caught.value.hint
     apart = [story("a", "src/**", "!src/*/x"), *stories[1:]]
-    settled = settle(apart, Ownership(), isolation="none", folding=False)
-    assert settled.disjoint
-    assert settled.stories == tuple(apart)
-    assert settle(apart[:1], Ownership(), isolation="none", folding=False).disjoint is None
+    claimed = assign_claims(apart, Ownership(), isolation="none", folding=False)
+    assert claimed.disjoint
+    assert claimed.stories == tuple(apart)
+    assert assign_claims(apart[:1], Ownership(), isolation="none", folding=False).disjoint is None
 
 
 def test_case_counts_only_where_the_file_system_says_so() -> None:
     """Two spellings of one file are an overlap on a file system that folds case."""
     stories = [story("a", "README.md"), story("b", "readme.md")]
-    assert settle(stories, Ownership(), isolation="none", folding=False).disjoint
+    assert assign_claims(stories, Ownership(), isolation="none", folding=False).disjoint
     with pytest.raises(ClaimError, match=r"both own readme\.md: a by 'README\.md', b by 'readme\.md'"):
-        settle(stories, Ownership(), isolation="none", folding=True)
+        assign_claims(stories, Ownership(), isolation="none", folding=True)
 
 
 HOSTILE = (f"lib/{'?' * 25}*", f"!lib/*a{'?' * 20}*")
@@ -126,13 +126,15 @@ HOSTILE = (f"lib/{'?' * 25}*", f"!lib/*a{'?' * 20}*")
 def test_what_cannot_be_proven_is_refused_in_one_tree() -> None:
     """Too complex is not disjoint: both stories and their globs are named."""
     with pytest.raises(ClaimError) as caught:
-        settle(
+        assign_claims(
             [story("x", "doc/**"), story("a", *HOSTILE), story("b", "lib/*z")],
             Ownership(),
             isolation="none",
             folding=False,
         )
-    assert caught.value.message.startswith("whether stories a and b share a path cannot be told: too complex")
+    assert caught.value.message.startswith(
+        "whether stories a and b share a path cannot be proven: too complex"
+    )
     assert "'lib/*z'" in caught.value.message
     assert caught.value.hint
 
@@ -142,30 +144,30 @@ def test_every_claim_must_lie_within_the_fence(isolation: str) -> None:
     """What lies outside of all the globs of a fence is shown, with the story and its glob."""
     inside = [story("a", "packages/a/**"), story("b", "ci/b.yml")]
     fence = Ownership(fence=("packages/**", "ci/*.yml"))
-    assert settle(inside, fence, isolation=isolation, folding=False).disjoint
+    assert assign_claims(inside, fence, isolation=isolation, folding=False).disjoint
     with pytest.raises(ClaimError) as caught:
-        settle([*inside, story("c", "ci/*")], fence, isolation=isolation, folding=False)
+        assign_claims([*inside, story("c", "ci/*")], fence, isolation=isolation, folding=False)
     assert caught.value.message == "story c owns ci/a by 'ci/*', outside of packages/**, ci/*.yml"
     hostile = Ownership(fence=(HOSTILE[1].removeprefix("!"),))
     with pytest.raises(ClaimError, match="story a and the fence: too complex"):
-        settle([story("a", HOSTILE[0])], hostile, isolation=isolation, folding=False)
+        assign_claims([story("a", HOSTILE[0])], hostile, isolation=isolation, folding=False)
 
 
 def test_in_worktrees_an_overlap_is_a_note() -> None:
     """Branches that touch the same paths may conflict; those that build on each other do not."""
     stories = [story("a", "src/**"), story("b", "src/x"), story("c", "src/y", after="a"), story("d")]
-    settled = settle(stories, Ownership(), isolation="worktree", folding=False)
-    assert settled.disjoint is False
-    (note,) = settled.notes
+    claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False)
+    assert claimed.disjoint is False
+    (note,) = claimed.notes
     assert note.startswith("stories a and b both own src/x: a by 'src/**', b by 'src/x'")
     assert "conflict when merged" in note
-    assert settle(stories[2:], Ownership(), isolation="worktree", folding=False).disjoint is None
+    assert assign_claims(stories[2:], Ownership(), isolation="worktree", folding=False).disjoint is None
 
 
 def test_many_overlaps_are_a_few_notes() -> None:
     """Nobody reads a thousand warnings."""
     stories = [story(f"s{number}", "src/**") for number in range(10)]
-    notes = settle(stories, Ownership(), isolation="worktree", folding=False).notes
+    notes = assign_claims(stories, Ownership(), isolation="worktree", folding=False).notes
     assert len(notes) == 4
     assert "more stories own the same paths" in notes[-1]
 
@@ -173,18 +175,18 @@ def test_many_overlaps_are_a_few_notes() -> None:
 def test_in_worktrees_what_cannot_be_proven_is_a_note_too() -> None:
     """A plan for worktrees does not fail on a claim that nobody can compare."""
     stories = [story("a", *HOSTILE), story("b", "lib/*z")]
-    settled = settle(stories, Ownership(), isolation="worktree", folding=False)
-    assert settled.disjoint is None
-    assert "stories a and b share a path cannot be told" in settled.notes[0]
+    claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False)
+    assert claimed.disjoint is None
+    assert "stories a and b share a path cannot be proven" in claimed.notes[0]
 
 
 def test_in_worktrees_the_fence_holds_stories_without_a_claim() -> None:
     """A fence is not a claim of its own, so nothing overlaps by it, but it is checked as one."""
-    settled = settle(
+    claimed = assign_claims(
         [story("a"), story("b"), story("c", "src/c")],
         Ownership(fence=("src/**",)),
         isolation="worktree",
         folding=False,
     )
-    assert [one.owns for one in settled.stories] == [("src/**",), ("src/**",), ("src/c",)]
-    assert settled.notes == ()
+    assert [one.owns for one in claimed.stories] == [("src/**",), ("src/**",), ("src/c",)]
+    assert claimed.notes == ()

@@ -144,11 +144,13 @@ def _top(here: Path) -> Path | None:
 def _default_folders(here: Path) -> list[Path]:
     """Return the document folders of all story worktrees and of the checkout itself."""
     from isolation.git.repository import Repository
-    from runner.plan.plan import root_of
+    from runner.plan.plan import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     repository = Repository.open(here)
-    root = root_of(repository, load_settings(top=repository.top, flags={}, environ=os.environ).settings)
+    root = worktree_root_of(
+        repository, load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    )
     worktrees = sorted(root.iterdir()) if root.is_dir() else []
     return [folder / DOCS for folder in (*worktrees, repository.top) if (folder / DOCS).is_dir()]
 

@@ -30,12 +30,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     import trio
 
     from isolation.git.repository import Repository
-    from runner.plan.plan import root_of
+    from runner.plan.plan import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     repository = Repository.open(Path(arguments.directory))
     settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
-    rows = trio.run(_collect, repository, root_of(repository, settings), arguments.apply)
+    rows = trio.run(_collect, repository, worktree_root_of(repository, settings), arguments.apply)
     output.document({"worktrees": rows})
     output.answer(_text(rows, apply=arguments.apply))
     return 0

@@ -138,7 +138,7 @@ def _create(
     from isolation.model import WorkspaceRequest
     from isolation.paths import worktree_path
     from isolation.worktree.opening import create_or_attach
-    from runner.plan.plan import root_of
+    from runner.plan.plan import worktree_root_of
     from runner.plan.settings.load import load_settings
 
     settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
@@ -146,7 +146,7 @@ def _create(
         run_id=run.run_id,
         story_id=story.id,
         branch=branch,
-        path=worktree_path(root_of(repository, settings), story.id),
+        path=worktree_path(worktree_root_of(repository, settings), story.id),
         parents=(tip,),
     )
 

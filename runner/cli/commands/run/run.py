@@ -52,8 +52,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
-    from runner.plan.plan import view
     from runner.plan.shared_tree import require_enforcement
+    from runner.plan.view import view
     from runner.report.terminal.plan import plan_document, plan_text
     from runner.report.terminal.table import look_for
 

@@ -1,0 +1,44 @@
+"""What earlier runs in this repository say about the stories of a plan. Only reads the journal."""
+
+from collections.abc import Mapping, Sequence
+
+from isolation.git.repository import Repository
+from isolation.paths import journal_path
+from runner.core.errors import JournalError, NotFoundError
+from runner.core.model import Story, StoryId
+from runner.core.text.names import branch_of
+from runner.records.history import Earlier, Finished, earlier, unfinished_of_newest
+from runner.records.journal import Journal
+
+
+def require_failed(repository: Repository) -> tuple[StoryId, ...]:
+    """Return the stories that failed in the newest run; there must be some."""
+    with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+        unfinished = unfinished_of_newest(journal)
+    if not unfinished:
+        raise NotFoundError("no story failed in the newest run", hint="`autopilot-multi status` shows it.")
+    return unfinished
+
+
+def load_earlier(repository: Repository, stories: Sequence[Story]) -> Earlier:
+    """Read which of these stories earlier runs finished, and how long they took."""
+    try:
+        with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+            return earlier(journal, stories)
+    except (JournalError, NotFoundError):
+        # The journal does not exist yet, or a kill left it empty. One that cannot be read is left to the
+        # coordinator, which sets it aside or refuses to run.
+        return Earlier()
+
+
+def still_present(
+    repository: Repository, found: Mapping[StoryId, Finished], base: str
+) -> dict[StoryId, Finished]:
+    """Keep only the finished stories whose commit still exists: on the story's branch, or in the base."""
+    kept = {}
+    for story_id, done in found.items():
+        tip = repository.branch_tip(branch_of(story_id))
+        commits = [commit for commit in (tip, base) if commit is not None]
+        if done.commit and any(repository.is_ancestor(done.commit, commit) for commit in commits):
+            kept[story_id] = done
+    return kept

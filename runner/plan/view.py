@@ -1,0 +1,89 @@
+"""The plan as people and machines read it: every story with when it starts, and why."""
+
+from msgspec.structs import replace
+
+from runner.agents.catalogue import PROGRAMS
+from runner.core.model import Status, Story, StoryId
+from runner.core.schedule.exclusivity import runs_alone
+from runner.core.schedule.graph import critical_path, waves
+from runner.core.schedule.schedule import decide
+from runner.core.schedule.window import at_start
+from runner.core.text.names import branch_of
+from runner.machine import probe
+from runner.plan.plan import Plan
+from runner.report.terminal.plan import PlanRow, PlanView
+
+
+def view(plan: Plan, enforcement: str) -> PlanView:
+    """Return what `plan` shows; `enforcement` is the name of the enforcement level."""
+    settings = plan.settings
+    allowed = at_start(probe.sample(plan.worktree_root, PROGRAMS), settings)
+    levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
+    reasons = _reasons(plan, allowed.stories)
+    left = [story for story in plan.own if story.id not in plan.finished]
+    critical = critical_path(left, plan.durations)
+    rows = tuple(
+        replace(
+            _row(plan, story, position=position, wave=levels[story.id], reason=reasons[story.id]),
+            critical=story.id in critical,
+            expected_minutes=plan.durations.get(story.id),
+            minutes_to_the_end=critical.get(story.id) if plan.durations else None,
+        )
+        for position, story in enumerate(plan.stories, 1)
+    )
+    return PlanView(
+        base=plan.base,
+        base_ref=settings.base,
+        window=allowed.stories,
+        max_stories=settings.max_stories,
+        tier=allowed.tier,
+        tier_reason=allowed.reason,
+        isolation=settings.bg_isolation,
+        enforcement=enforcement,
+        fence=plan.fence,
+        disjoint=plan.disjoint,
+        rows=rows,
+    )
+
+
+def _reasons(plan: Plan, window: int) -> dict[StoryId, str]:
+    """Return for each story when it starts, as the scheduler itself decides at the beginning."""
+    statuses = {
+        story.id: Status.DONE if story.id in plan.finished else Status.WAITING for story in plan.stories
+    }
+    statuses |= {story_id: Status(result.verdict) for story_id, result in plan.other_jobs.items()}
+    decision = decide(plan.stories, statuses, window, plan.settings.continue_, admitting=True)
+    finished = {
+        story_id: f"done in run {done.run_id}; --again runs it again"
+        for story_id, done in plan.finished.items()
+    }
+    skipped = {skip.story_id: f"is skipped: {skip.reason}" for skip in decision.skip}
+    other_jobs = {
+        story_id: f"{result.verdict} in another job: {result.reason}"
+        for story_id, result in plan.other_jobs.items()
+    }
+    modes = {story.id: story.mode for story in plan.stories}
+    starting = {story_id: _starts(modes[story_id]) for story_id in decision.start}
+    return {**starting, **decision.waiting_for, **skipped, **finished, **other_jobs}
+
+
+def _starts(mode: str) -> str:
+    return f"starts immediately, alone (mode {mode})" if runs_alone(mode) else "starts immediately"
+
+
+def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> PlanRow:
+    waits_for = tuple(name for name in story.depends_on if name not in plan.finished)
+    base = " + ".join(branch_of(name) for name in story.depends_on) or plan.base[:12]
+    return PlanRow(
+        position=position,
+        wave=wave,
+        id=story.id,
+        title=story.title,
+        agent=plan.agents[story.id].name if story.id in plan.agents else "",
+        waits_for=waits_for,
+        reason=reason,
+        branch=branch_of(story.id),
+        base=base,
+        claim=story.owns,
+        verify=story.verify or plan.settings.verify,
+    )
