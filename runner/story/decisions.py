@@ -1,7 +1,7 @@
-"""The questions of a run as one queue: which are open, what answers them, and how a person is called.
+"""The questions of a run as one queue: which are open, what answers them, and how the user is notified.
 
-Pure over snapshots, except for `attention`. An answer counts once: whatever comes second is refused
-with what was chosen, and the unattended default never destroys anything nor answers in a circle.
+Pure over snapshots, except for `attention`. An answer counts once: a second one is refused with what was
+chosen. The unattended default never destroys anything, and never answers the same question twice.
 """
 
 import os
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 PERSON = "person"
 RECOMMENDED = "recommended"
 NOTIFY_SECONDS = 10.0
-"""How long a `notify` command may take; a notifier that hangs must not hold up anything."""
+"""How long a `notify` command may take; a notifier that hangs must not block anything."""
 
-_BY = {PERSON: "a person", RECOMMENDED: "the unattended default"}
+_BY = {PERSON: "the user", RECOMMENDED: "the unattended default"}
 
 
 class AlreadyAnsweredError(RunnerError):
-    """The question has its answer; another one is refused."""
+    """The question is answered; another answer is refused."""
 
     code = "answered"
 
 
 class OpenQuestion(Struct, frozen=True, kw_only=True):
-    """One question that a story waits with, and since when, in seconds since the epoch."""
+    """One question that a story waits for, and since when, in seconds since the epoch."""
 
     story_id: StoryId
     decision_id: str
@@ -48,20 +48,20 @@ class OpenQuestion(Struct, frozen=True, kw_only=True):
 
 
 def open_questions(run: RunSnapshot) -> tuple[OpenQuestion, ...]:
-    """Give what is open in all stories, in the order in which it was asked."""
+    """Return the open questions of all stories, in the order in which they were asked."""
     asked = [_asked(story.id, story.decision) for story in run.open_decisions if story.decision]
     return tuple(sorted(asked, key=lambda one: one.asked_at))
 
 
 def is_open(run: RunSnapshot, story_id: StoryId, decision_id: str) -> bool:
-    """Tell whether exactly this question still waits for its answer."""
+    """Return whether exactly this question still waits for its answer."""
     story = run.stories.get(story_id)
     decision = story.decision if story else None
     return decision is not None and decision.id == decision_id and not decision.letter
 
 
 def require_open(run: RunSnapshot, story_id: StoryId) -> OpenQuestion:
-    """Give the open question of a story, or say why there is none."""
+    """Return the open question of a story; raise an error that says why it has none."""
     story = _require_story(run, story_id)
     if story.decision is not None and not story.decision.letter:
         return _asked(story_id, story.decision)
@@ -72,7 +72,7 @@ def require_open(run: RunSnapshot, story_id: StoryId) -> OpenQuestion:
 
 
 def last_answer(run: RunSnapshot, story_id: StoryId, decision_id: str = "") -> Decision | None:
-    """Give the answered decision of that id, or without an id the newest one of the story."""
+    """Return the answered decision of that id, or without an id the newest one of the story."""
     story = _require_story(run, story_id)
     known = [*story.decided, *([story.decision] if story.decision else [])]
     answered = [one for one in known if one.letter and decision_id in {"", one.id}]
@@ -82,7 +82,7 @@ def last_answer(run: RunSnapshot, story_id: StoryId, decision_id: str = "") -> D
 def answer_event(
     run: RunSnapshot, story_id: StoryId, text: str, *, decision_id: str = "", by: str = PERSON
 ) -> ev.DecisionAnswered:
-    """Turn what a person wrote into the event to record; raises a `RunnerError` when it cannot count.
+    """Turn what the user wrote into the event to record; raises a `RunnerError` when it does not count.
 
     With a `decision_id` only that question is answered, never one that the story asked since.
     """
@@ -91,7 +91,8 @@ def answer_event(
         if answered is not None:
             raise already_answered(story_id, answered)
         raise NotFoundError(
-            f"story {story_id} no longer asks what this answers", hint="`autopilot-multi decide` lists anew."
+            f"story {story_id} no longer asks what this answers",
+            hint="`autopilot-multi decide` lists what is open now.",
         )
     asked = require_open(run, story_id)
     letter = choose.parse_answer(asked.question, text)
@@ -99,17 +100,17 @@ def answer_event(
 
 
 def recommended(run: RunSnapshot, story_id: StoryId) -> ev.DecisionAnswered | None:
-    """Give the answer of `--decide-default recommended`; None where only a person may answer.
+    """Return the answer of `--decide-default recommended`; None where only the user may answer.
 
     That is an option that destroys something, and a question that the default has answered before in this
-    story: the recommendation after a failure is to try again, which without a person would go on for ever.
+    story: the recommendation after a failure is to try again, which would never end without the user.
     """
     story = _require_story(run, story_id)
     if story.decision is None or story.decision.letter:
         return None
     asked = _asked(story_id, story.decision)
     letter = asked.question.recommendation
-    if choose.must_confirm(asked.question, letter) or _in_a_circle(story, asked.question):
+    if choose.must_confirm(asked.question, letter) or _answered_before(story, asked.question):
         return None
     return ev.DecisionAnswered(
         story_id=story_id, decision_id=asked.decision_id, letter=letter, by=RECOMMENDED
@@ -117,16 +118,16 @@ def recommended(run: RunSnapshot, story_id: StoryId) -> ev.DecisionAnswered | No
 
 
 def already_answered(story_id: StoryId, decision: Decision) -> AlreadyAnsweredError:
-    """Say what was chosen before, and by whom."""
+    """Return the error that says what was chosen before, and by whom."""
     by = _BY.get(decision.by, decision.by)
     return AlreadyAnsweredError(
-        f"story {story_id}: {by} has decided this already: {_option_words(story_id, decision)}",
+        f"story {story_id}: already decided by {by}: {_option_words(story_id, decision)}",
         hint="an answer counts once; `autopilot-multi status` shows what came of it.",
     )
 
 
 async def attention(notify: str, asked: OpenQuestion, *, keeper: "Keeper", cwd: Path) -> ev.Noted | None:
-    """Call a person with the user's `notify` command; its failure comes back as a note, never as an error.
+    """Run the user's `notify` command; its failure is returned as a note, and never raised.
 
     The command gets the rendered question on standard input. Nothing of it is left running.
     """
@@ -174,7 +175,7 @@ def _require_story(run: RunSnapshot, story_id: StoryId) -> StorySnapshot:
 
 
 def _open_words(run: RunSnapshot) -> str:
-    # Not by `open_questions`: one that cannot be read must not hide the others.
+    # Not by `open_questions`: one that cannot be parsed must not hide the others.
     waiting = [story.id for story in run.open_decisions]
     if not waiting:
         return f"no decision is open in run {run.run_id}."
@@ -189,8 +190,8 @@ def _option_words(story_id: StoryId, decision: Decision) -> str:
     )
 
 
-def _in_a_circle(story: StorySnapshot, question: choose.Question) -> bool:
-    """Tell whether the default has answered this before; a boundary is passed only by progress."""
+def _answered_before(story: StorySnapshot, question: choose.Question) -> bool:
+    """Return whether the default has answered this before; a boundary is passed only by progress."""
     if question.kind is choose.QuestionKind.BOUNDARY:
         return False
     subject = (question.kind.value, question.title)
@@ -220,7 +221,7 @@ def _spec(notify: str, asked: OpenQuestion, *, cwd: Path, prompt: Path) -> "Sess
 
 
 async def _run(spec: "SessionSpec", keeper: "Keeper") -> str:
-    """Run the command for a bounded time; give a complaint, or nothing when it went well."""
+    """Run the command for a bounded time; return a complaint, empty when it succeeded."""
     import trio
 
     tail, code = LineTail(), 0

@@ -1,8 +1,8 @@
-"""How a story goes through its flow: where it stands, what a step needs, what a person must decide.
+"""How a story goes through its flow: its current step, what the step needs, what the user must decide.
 
-The journal says where the story is; the state file in its workspace follows, and folders win over
-both when a story is met for the first time in a run. A question parks the story; the answer is
-acted upon once, when the story goes on.
+The journal says where the story is, and the state file in its workspace follows. Folders win over both when
+a run opens a story for the first time. A question parks the story; the answer is acted upon once, when the
+story continues.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from runner.core.limits.stuck import Recovery, question_digest, recovery
 from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, StorySnapshot
 from runner.plan.shared_tree import state_folder
 from runner.records.history import Past
-from runner.story import results as verdicts
+from runner.story import results
 from runner.story.answers import Effect, concerns_session, effect_of, words_for
 from runner.story.context.context import StoryContext
 from runner.story.decisions import recommended
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 DONE_NUMBER = FLOW_DONE.number
 CIRCUIT = 3
-"""A step that failed in this many runs after another is not begun again without a person."""
+"""A step that failed in this many consecutive runs is not begun again without the user."""
 
 
 class Brief(Struct, frozen=True, kw_only=True):
-    """What a session is told about the step that it is for."""
+    """What a session gets to know about its step."""
 
     step: Step
     prompt: str
@@ -62,12 +62,12 @@ class FlowSteps:
 
     @property
     def keeps_file(self) -> bool:
-        """Tell whether the flow has a state file; `quick` keeps its place in the journal alone."""
+        """Whether the flow has a state file; the progress of `quick` is in the journal alone."""
         return self._state is not None
 
     @property
     def state_name(self) -> str:
-        """Give the state file's path in the workspace, empty without one."""
+        """The path of the state file in the workspace, empty without one."""
         return self._state.path.relative_to(self._workspace.path).as_posix() if self._state else ""
 
     @property
@@ -84,12 +84,12 @@ class FlowSteps:
 
     @property
     def is_last(self) -> bool:
-        """Tell whether no work step follows the current one."""
+        """Whether no work step follows the current one."""
         return self._following() is FLOW_DONE
 
     @property
     def verifies(self) -> bool:
-        """Tell whether the verify commands judge this step: it implements, is the last, or they follow it."""
+        """Whether the verify commands judge this step: it implements, is the last, or they follow it."""
         place = self._now.place
         numbers = [one.number for one in self._flow.steps]
         after = numbers.index(place.number) + 1 if place.number in numbers else len(numbers)
@@ -97,7 +97,7 @@ class FlowSteps:
         return checked or self.is_last or place.name.startswith("Implement")
 
     def brief(self) -> Brief:
-        """Give what the session for the current step is told."""
+        """Return what the session for the current step gets to know."""
         place = self._now.place
         found = step(self._flow, place.number)
         state = self._state
@@ -116,7 +116,7 @@ class FlowSteps:
         )
 
     async def find_step(self) -> None:
-        """Tell where the story stands, once a run; a question parks it."""
+        """Find the step to continue with, once per run; a question parks the story."""
         if self._state is None:
             return
         find = partial(
@@ -151,11 +151,11 @@ class FlowSteps:
             )
         asked = found.question
         if asked is not None and asked.kind is choose.QuestionKind.FAILURE and self._context.run.retry_failed:
-            return None  # --retry-failed is the person's word
+            return None  # --retry-failed has answered it
         return asked
 
     async def begin(self) -> bool:
-        """Say in the state file that the current step is in progress, with its retries.
+        """Write into the state file that the current step is in progress, with its retries.
 
         False when a question about its tracker comes first.
         """
@@ -171,16 +171,16 @@ class FlowSteps:
         return True
 
     async def attempt_failed(self, reason: str) -> None:
-        """Let the state file count a failed attempt."""
+        """Count a failed attempt in the state file."""
         if self._state is not None:
             await self._keep(await offload(partial(self._state.failed, reason)))
 
     def missing_artifacts(self) -> tuple[str, ...]:
-        """Name what should show the step done and is not there."""
+        """Return the artifacts that the step should have left and that are missing."""
         return self._state.missing_artifacts(self._now.place.number) if self._state else ()
 
     async def finish_step(self) -> None:
-        """Go on to the next step; at a session boundary a person is asked first."""
+        """Take the next step; at a session boundary the user is asked first."""
         if self._state is None:
             return
         place, following = self._now.place, self._following()
@@ -200,7 +200,7 @@ class FlowSteps:
             await self.ask(moved.question)
 
     def _last_commit(self, following: Step) -> tuple[ev.Body, ...]:
-        """Plan the commit of the state file's last word, when the flow is over."""
+        """Plan the commit of the final state file when the flow is complete."""
         if following is FLOW_DONE and self.keeps_file:
             return (ev.CheckpointPlanned(story_id=self._story.id),)
         return ()
@@ -241,7 +241,7 @@ class FlowSteps:
         await self.ask(reading.question)
 
     async def recover(self, reason: str, outcome: Outcome) -> None:
-        """Recover from a session that got nowhere: look again, try again, then ask a person."""
+        """Recover from a session without progress: read the state again, try again, then ask the user."""
         place = self._now.place
         failures = -1
         for session in reversed(self._now.sessions):
@@ -249,7 +249,7 @@ class FlowSteps:
                 break
             failures += 1
         if outcome is Outcome.ASKS:
-            failures -= 1  # the first time it was a question like any other
+            failures -= 1  # the first one was a question like any other
         noted = ev.Noted(
             story_id=self._story.id, message=f"step {place.number} ({place.name}) is stuck: {reason}"
         )
@@ -266,7 +266,7 @@ class FlowSteps:
                 )
 
     async def ask(self, question: choose.Question) -> None:
-        """Ask a person; the unattended who want it get the recommended answer at once."""
+        """Ask the user; unattended, the recommended answer is taken immediately if the settings say so."""
         asked = ev.DecisionAsked(
             story_id=self._story.id,
             decision_id=f"{self._story.id}-{len(self._now.decided) + 1}",
@@ -279,13 +279,13 @@ class FlowSteps:
                 await self._record(answered)
 
     async def act_on_answer(self) -> ev.StoryFinished | None:
-        """Do what a person chose; while nobody has, the story is parked."""
+        """Do what the user chose; until then the story is parked."""
         decision = self._now.decision
         if decision is None:
             return None
         question = choose.from_json(decision.question)
         if not decision.letter:
-            return verdicts.parked(self._story.id, question.title)
+            return results.parked(self._story.id, question.title)
         effect = effect_of(question, decision.letter)
         words = words_for(question, decision.letter)
         memories: tuple[ev.Remembered, ...]
@@ -297,7 +297,7 @@ class FlowSteps:
             story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
         )
         match effect:
-            case Effect.GO_ON:
+            case Effect.CONTINUE:
                 await self._record(applied, *memories)
             case Effect.RETRY:
                 if self._state is not None:
@@ -312,7 +312,7 @@ class FlowSteps:
                 await self._record(applied, skipped, *memories, *last)
             case Effect.ABORT:
                 await self._record(applied, *memories)
-                return verdicts.failed(self._story.id, f"a person chose to abort: {words}")
+                return results.failed(self._story.id, f"aborted by decision: {words}")
             case _:
                 assert_never(effect)
         return None
@@ -328,7 +328,7 @@ class FlowSteps:
             await self._record(*memories)
 
     def _memories(self, overflow: "Overflow") -> tuple[ev.Remembered, ...]:
-        """Keep in the journal what the dialect has no section for."""
+        """Return what the dialect has no section for, to be kept in the journal."""
         kept = [("decision", text) for text in overflow.decisions]
         kept += [
             ("retry", f"{row.step} {row.name}, attempt {row.attempt}: {row.reason}")

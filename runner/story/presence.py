@@ -1,6 +1,6 @@
-"""Being seen: a session's entry in the registry for exactly as long as its block runs.
+"""A session's entry in the registry, for exactly as long as its block runs.
 
-The registry is a courtesy to others. A disk that refuses it is worth a note, and never costs a story.
+The registry is a courtesy to other sessions. A disk that refuses it is noted, and never fails a story.
 """
 
 import time
@@ -15,7 +15,7 @@ from runner.story.context.error_groups import alone
 
 BEAT_SECONDS = 60.0
 WITHDRAW_SECONDS = 5.0
-"""How long the end of a session waits for a disk that hangs; the entry then ages by itself."""
+"""How long the end of a session waits for a disk that hangs; after that, the entry expires."""
 
 
 @asynccontextmanager
@@ -26,9 +26,9 @@ async def present(
     note: Callable[[str], None],
     clock: Callable[[], float] = time.time,
 ) -> AsyncIterator["Presence"]:
-    """Let others see a session while the block runs; `note` hears of a disk that does not.
+    """List a session for others while the block runs; `note` is called with an error of the disk.
 
-    The entry is written and withdrawn beside the block, which may have other things to do meanwhile.
+    The entry is written and withdrawn concurrently with the block, which need not wait for the disk.
     """
     presence = Presence(registry, entry, note=note, clock=clock)
     with alone():
@@ -41,7 +41,7 @@ async def present(
 
 
 class Presence:
-    """The entry of one session, from the first beat to its withdrawal."""
+    """The entry of one session, from its first heartbeat to its withdrawal."""
 
     def __init__(
         self,
@@ -60,15 +60,15 @@ class Presence:
         self._complained = False
 
     async def seen(self) -> None:
-        """Wait until the entry is there, or cannot be."""
+        """Wait until the entry is written, or has failed to be."""
         await self._seen.wait()
 
     def end(self) -> None:
-        """Have the entry withdrawn; again is harmless."""
+        """Have the entry withdrawn; may be called again."""
         self._beating.cancel()
 
     async def keep(self) -> None:
-        """Beat until the end, then withdraw."""
+        """Write heartbeats until the end, then withdraw the entry."""
         try:
             with self._beating:
                 while True:

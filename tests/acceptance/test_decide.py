@@ -109,7 +109,7 @@ def test_an_answer_is_recorded_once(parked: Path) -> None:
     again = run(parked, "decide", "a", "A", "--json")
     assert again.code == 1
     assert again.document["error"]["code"] == "answered"
-    assert "a person has decided this already: B) Blue" in again.document["error"]["message"]
+    assert "already decided by the user: B) Blue" in again.document["error"]["message"]
     assert [(one.story_id, one.letter, one.by) for one in _answers(parked)] == [("a", "B", "person")]
     assert "story a asks" not in run(parked, "decide").out
 
@@ -256,7 +256,7 @@ def test_another_answer_that_was_faster_is_named(repo: Path) -> None:
     with coordinator(repo), _taking_up(repo, _recording(repo, "A")):
         ran = run(repo, "decide", "a", "B")
     assert ran.code == 1
-    assert "already: A) Red" in ran.err
+    assert "already decided by the user: A) Red" in ran.err
 
 
 def test_a_second_answer_is_refused_while_the_first_is_on_its_way(repo: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_second_answer_is_refused_with_what_was_chosen() -> None:
     """Acceptance 63: an answer counts once, before it has had its effect and afterwards."""
     events = [started("a"), *asks("a", 1, COLOUR), answered("a", 2, "A")]
     for more in ([], [applied("a", 3)]):
-        with pytest.raises(AlreadyAnsweredError, match=r"a person has decided this already: A\) Red"):
+        with pytest.raises(AlreadyAnsweredError, match=r"already decided by the user: A\) Red"):
             answer_event(snapshot([*events, *more]), StoryId("a"), "B")
 
 

@@ -282,7 +282,7 @@ async def test_low_confidence_parks_the_first_session_and_kills_the_second(repo:
         ("echo hello", "the selector printed no JSON object"),
         (
             'echo \'{"mode": "x", "confidence": 7}\'',
-            "the selector's confidence is no number from 0 to 1 but 7",
+            "the selector's confidence must be a number from 0 to 1, not 7",
         ),
         ("echo '{\"confidence\": 1}'", "the selector printed no mode"),
     ],

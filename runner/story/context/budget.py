@@ -1,4 +1,4 @@
-"""The run's budget in use: what running sessions have set aside, and who waits for a part of it."""
+"""The run's budget in use: what is set aside for running sessions, and a way to wait for a part of it."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ class BudgetLedger:
         self._changed = trio.Event()
 
     def take(self, story_id: StoryId) -> Amount | None:
-        """Set aside what the story's next session may spend; None when it must wait for another's end."""
+        """Set aside what the story's next session may spend; None when it must wait for another one."""
         if self._limit == Amount():
             return Amount()
         run = self._snapshot()
@@ -44,5 +44,5 @@ class BudgetLedger:
             self._changed = trio.Event()
 
     async def changed(self) -> None:
-        """Wait until a part comes back."""
+        """Wait until a part is returned."""
         await self._changed.wait()

@@ -1,4 +1,4 @@
-"""Nurseries wrap errors in groups; whoever opens one hands on the error that a person can act on."""
+"""Nurseries wrap errors in groups; the code that opens one raises the error that the user can act on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,6 @@
-"""What the sessions of running stories use of the machine's memory, as the last look saw it.
+"""How much memory the sessions of running stories use, as of the last measurement.
 
-A session that began after the last look has used nothing yet. One that ends between two looks
-leaves no figure.
+A session that began after it has used nothing yet. One that ends between two measurements leaves no figure.
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from runner.core.model import RunSnapshot, StoryId
 
 @dataclass(slots=True)
 class Reading:
-    """One session's memory in bytes, with all processes below it; `peak` is None before any look."""
+    """One session's memory in bytes, with all processes below it; `peak` is None before it was measured."""
 
     story_id: StoryId
     session: Session
@@ -52,12 +51,12 @@ class MemoryMeter:
                 self.largest = max(self.largest, reading.peak)
 
     def in_use(self, story_id: StoryId) -> int:
-        """Give what a story used at the last look, in bytes."""
+        """Return what a story used at the last measurement, in bytes."""
         return sum(reading.now for reading in self._readings if reading.story_id == story_id)
 
 
 def largest_peak(run: RunSnapshot) -> int:
-    """Give the most memory that any session of a run is known to have used."""
+    """Return the most memory that any session of a run is known to have used."""
     peaks = (session.peak_memory for story in run.stories.values() for session in story.sessions)
     return max((peak for peak in peaks if peak is not None), default=0)
 

@@ -1,4 +1,4 @@
-"""Whether anything in a workspace was changed lately: files, folders, and what git keeps of it."""
+"""Whether anything in a workspace changed recently: files, folders, and its git metadata."""
 
 import os
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from isolation.paths import own_git_dir
 
 MOST_ENTRIES = 200_000
-"""How many entries are looked at before the answer is no: the question must stay cheap."""
+"""How many entries are checked before the answer is no: the check must stay cheap."""
 
 
 def changed_since(workspace: Path, since: float) -> bool:
-    """Tell whether something was written, added or taken away after `since`, commits included. Blocking."""
+    """Return whether something was written, added or removed after `since`, commits included. Blocking."""
     git_dir = own_git_dir(workspace)
     kept = [git_dir / name for name in ("index", "HEAD", "logs/HEAD", "COMMIT_EDITMSG")] if git_dir else []
     if any(_newer(path, since) for path in kept):
@@ -31,7 +31,7 @@ def changed_since(workspace: Path, since: float) -> bool:
                     elif entry.stat(follow_symlinks=False).st_mtime > since:
                         return True
         except OSError:
-            continue  # it is being taken away this very moment
+            continue  # it is being removed at this moment
     return False
 
 

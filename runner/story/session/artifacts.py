@@ -1,4 +1,4 @@
-"""Watches what a running session leaves: which artifacts it writes, and whether they change at all."""
+"""Watches the artifacts that a running session writes, and whether they change at all."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ MOST_BYTES = 4 << 20
 
 
 class ArtifactWatch:
-    """Looks at the artifacts of one step now and then; blocking, so called in a thread."""
+    """Checks the artifacts of one step now and then; blocking, so called in a thread."""
 
     def __init__(self, artifacts: Callable[[], tuple[Path, ...]], *, began_at: float) -> None:
         self._artifacts = artifacts
@@ -17,7 +17,7 @@ class ArtifactWatch:
         self._stamps: dict[Path, tuple[int, int, int]] = {}
 
     def look(self, at: float, activity_at: float) -> Stuck | None:
-        """Note what was written since the last look, and judge."""
+        """Note what was written since the last check, and judge."""
         for path in self._artifacts():
             try:
                 stat = path.stat()
@@ -27,7 +27,7 @@ class ArtifactWatch:
                 with path.open("rb") as file:
                     digest = content_digest(file.read(MOST_BYTES))
             except OSError:
-                continue  # it is being replaced this very moment
+                continue  # it is being replaced at this moment
             self._stamps[path] = stamp
             self._watch = self._watch.seen_artifact(path.name, digest, at)
         self._watch = self._watch.tick(at, activity_at)

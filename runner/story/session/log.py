@@ -1,6 +1,6 @@
-"""What a session prints, on disk: every byte but secrets, up to a cap, then the last part of the rest.
+"""What a session prints, on disk: every byte except secrets up to a cap, then the last part of the rest.
 
-Memory is bounded by the tail that is kept, whatever a session prints.
+Memory is bounded by the tail that is kept, however much a session prints.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ class SessionLog:
         self.close()
 
     def write(self, chunk: bytes) -> None:
-        """Take what came; never keeps more than a tail in memory."""
+        """Write a chunk; never keeps more than a tail in memory."""
         self.bytes_seen += len(chunk)
         self._write(self._stream.feed(chunk))
 

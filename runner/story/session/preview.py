@@ -12,7 +12,7 @@ from runner.story.session.prompt import PromptFacts, render
 
 
 def preview(plan: Plan, story_id: StoryId) -> str:
-    """Give the prompt that the first session of a story would get, were it to start now."""
+    """Return the prompt that the first session of a story would get now."""
     story = next((each for each in plan.stories if each.id == story_id), None)
     if story is None:
         known = [each.id for each in plan.stories]
@@ -34,8 +34,8 @@ def preview(plan: Plan, story_id: StoryId) -> str:
         judged = step.name.startswith("Implement")
     own = plan.settings.prompt_template
     shared = plan.settings.bg_isolation == IsolationMode.NONE
-    place = plan.repository.top if shared else worktree_path(plan.worktree_root, story.id)
-    exchange = place / EXCHANGE / story.id if shared else place / EXCHANGE
+    path = plan.repository.top if shared else worktree_path(plan.worktree_root, story.id)
+    exchange = path / EXCHANGE / story.id if shared else path / EXCHANGE
     facts = PromptFacts(
         story=story,
         step=first,

@@ -1,7 +1,7 @@
-"""What a session is told: the story, where it stands, what went wrong last, and what counts as done.
+"""The prompt of a session: the story, its step, what failed last, and what counts as done.
 
-The form is a template, ours or the user's: `$name` stands for a part, `$$` for a dollar. A line that holds
-nothing but a part that is empty goes, and the blank lines after it.
+It is rendered from a template, ours or the user's: `$name` is replaced by a part, `$$` is a dollar. A line of
+nothing but an empty part is dropped, with the blank lines after it.
 """
 
 import re
@@ -40,7 +40,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
 
 
 def render(facts: PromptFacts, template: str) -> str:
-    """Write the prompt; a part that is empty leaves no gap."""
+    """Return the prompt; an empty part leaves no gap."""
     parts = _parts(facts)
     # Before anything is filled in, since the user's own words keep their blank lines.
     shaped = _ALONE.sub(lambda line: line[0] if parts[line[1] or line[2]] else "", template)
@@ -60,7 +60,7 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "attempt": facts.attempt,
         "attempts": MAX_RETRIES + 1,
         "step_prompt": _under("What this step is for:\n", facts.step_prompt),
-        "answers": _under("A person has decided:", "\n".join(f"- {answer}" for answer in facts.answers)),
+        "answers": _under("The user has decided:", "\n".join(f"- {answer}" for answer in facts.answers)),
         "owns": _under("Change only paths that match:", _bullets(story.owns)),
         "verify": _under("Your work counts when these commands pass here:", _bullets(facts.verify)),
         "interrupted": "An earlier session of this step was cut off; its unfinished changes are still here."

@@ -1,7 +1,7 @@
 """What comes next by the user's `selector` command, and how sure it is.
 
-A command that crashes, takes too long or prints nonsense has said nothing, which is no confidence at
-all; the run notes it.
+A command that crashes, takes too long or prints nonsense has made no selection, which counts as no
+confidence; the run notes it.
 """
 
 import json
@@ -95,7 +95,7 @@ def _checked(value: dict[str, Any]) -> Selection:
     if not isinstance(mode, str) or not mode.strip() or not mode.isprintable():
         return _nothing("the selector printed no mode")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
-        return _nothing(f"the selector's confidence is no number from 0 to 1 but {confidence!r:.40}")
+        return _nothing(f"the selector's confidence must be a number from 0 to 1, not {confidence!r:.40}")
     return Selection(
         mode=mode.strip(), confidence=float(confidence), rationale=str(value.get("rationale", ""))
     )

@@ -1,7 +1,7 @@
-"""One session: a program under its keeper, its output on disk, and the runner's own judgement of its end.
+"""One session: a program under its keeper, its output on disk, and how the runner judges its end.
 
-A session is atomic: it is only ended by a person's stop or by its own silence, and once the
-runner has ended it, nothing that it prints changes that.
+A session is atomic: only a stop by the user or its own silence ends it early, and once the runner has ended
+it, nothing that it prints changes that.
 """
 
 from collections.abc import Callable
@@ -40,10 +40,10 @@ LOOKS_A_WINDOW = 4
 class SessionOrder(Struct, frozen=True, kw_only=True):
     """All that one session needs; `result_file` only where a result is expected.
 
-    `progress` tells from the time now and that of the last output whether the session is stuck. Signs of
-    life are looked for at least every `look_seconds`, and changed files in `places`, else in its folder. A
-    session of the journal has its `session_id`. `agent` reads its output; `conversation` is what it is known
-    to talk in, `used_before` what that had used already.
+    `progress` returns from the time now and that of the last output whether the session is stuck. Signs of
+    life are checked at least every `look_seconds`, and changed files in `places`, else in its folder. A
+    session of the journal has its `session_id`. `agent` parses its output; `conversation` is the one that it
+    is known to use, `used_before` what that conversation had used already.
     """
 
     story_id: StoryId
@@ -63,10 +63,10 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
 
 
 class SessionVerdict(Struct, frozen=True, kw_only=True):
-    """How it ended; `output` is the end of what it printed, for the next attempt's prompt.
+    """How a session ended; `output` is the end of what it printed, for the prompt of the next attempt.
 
-    `said` is an agent's own last word, `usage` and `tools` what it told on the way. `attempts` are writes
-    that were refused; None where nobody looked on.
+    `said` is the agent's own final result, `usage` and `tools` what it reported on the way. `attempts` are
+    writes that were refused; None where they were not witnessed.
     """
 
     outcome: Outcome
@@ -82,7 +82,7 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
     attempts: Attempts | None = None
 
 
-class _Life(Struct):
+class _State(Struct):
     """What is watched while a session runs."""
 
     ended_by: Outcome | None = None
@@ -91,88 +91,88 @@ class _Life(Struct):
     peak_memory: int | None = None
 
 
-class _Ear(Struct, frozen=True, kw_only=True):
-    """Where what a session prints goes."""
+class _Reader(Struct, frozen=True, kw_only=True):
+    """What reads the output of a session, and notes its end."""
 
     log: SessionLog
     tail: LineTail
-    life: _Life
-    hearing: OutputListener
+    state: _State
+    listener: OutputListener
 
     @property
     def line(self) -> str:
-        """Give the newest thing that it said, to be shown."""
-        return self.hearing.line or ("" if self.hearing.traits.says_end else self.tail.line)
+        """The newest line that is worth showing."""
+        return self.listener.line or ("" if self.listener.traits.says_end else self.tail.line)
 
 
 async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
-    life, recorder = _Life(), run.recorder
+    state, recorder = _State(), run.recorder
     with SessionLog(order.log, cap=order.log_cap, redactor=recorder.redactor) as log:
-        ear = _Ear(log=log, tail=LineTail(), life=life, hearing=OutputListener(order.agent))
+        reader = _Reader(log=log, tail=LineTail(), state=state, listener=OutputListener(order.agent))
         try:
             with unwrapped():
                 async with run.keeper.start(order.spec) as session, trio.open_nursery() as nursery:
-                    nursery.start_soon(_obey, order, session, run.control, life)
-                    nursery.start_soon(_watch, order, session, ear, recorder)
-                    nursery.start_soon(_watch_progress, order, session, life)
+                    nursery.start_soon(_obey, order, session, run.control, state)
+                    nursery.start_soon(_watch, order, session, reader, recorder)
+                    nursery.start_soon(_watch_progress, order, session, state)
                     with run.meter.watching(order.story_id, session) as reading:
-                        await _drain(order, session, ear, recorder)
+                        await _drain(order, session, reader, recorder)
                         ended = await session.wait()
-                    life.peak_memory = reading.peak
-                    ear.hearing.end(trio.current_time())
+                    state.peak_memory = reading.peak
+                    reader.listener.end(trio.current_time())
                     nursery.cancel_scope.cancel()
         except KeeperError as error:
             log.write(f"autopilot-multi: {error.message}\n".encode())
             ended, complaint = None, error.message
         else:
             complaint = ""
-    return _judge(order, ended, complaint=complaint, ear=ear, at=recorder.now())
+    return _judge(order, ended, complaint=complaint, reader=reader, at=recorder.now())
 
 
-async def _drain(order: SessionOrder, session: Session, ear: _Ear, recorder: EventLog) -> None:
-    """Move what the session prints to its log, and show its newest line now and then."""
+async def _drain(order: SessionOrder, session: Session, reader: _Reader, recorder: EventLog) -> None:
+    """Write what the session prints to its log, and show its newest line now and then."""
     shown, next_show, conversation = "", 0.0, order.conversation
     while chunk := await session.receive():
         now = trio.current_time()
-        ear.log.write(chunk)
-        ear.tail.feed(chunk)
-        ear.hearing.feed(chunk, now)
-        ear.life.printed_at = now
+        reader.log.write(chunk)
+        reader.tail.feed(chunk)
+        reader.listener.feed(chunk, now)
+        reader.state.printed_at = now
         recorder.touch()
-        if now >= next_show and ear.line != shown:
-            shown, next_show = ear.line, now + SHOW_EVERY
-            recorder.show(OutputSeen(story_id=order.story_id, line=shown, tools=ear.hearing.tally.uses))
-        named = ear.hearing.tally.conversation
+        if now >= next_show and reader.line != shown:
+            shown, next_show = reader.line, now + SHOW_EVERY
+            recorder.show(OutputSeen(story_id=order.story_id, line=shown, tools=reader.listener.tally.uses))
+        named = reader.listener.tally.conversation
         if named and named != conversation and order.session_id:
             conversation = named
             await recorder.record(
                 ConversationSeen(story_id=order.story_id, session_id=order.session_id, conversation=named)
             )
-        if ear.hearing.hopeless:
+        if reader.listener.hopeless:
             session.stop(grace=order.grace)
 
 
-async def _obey(order: SessionOrder, session: Session, control: StopControl, life: _Life) -> None:
-    """End the session when a person asks for it."""
+async def _obey(order: SessionOrder, session: Session, control: StopControl, state: _State) -> None:
+    """End the session when the user asks for it."""
     await control.wait_for(order.story_id, Level.STOP)
-    life.ended_by = life.ended_by or Outcome.STOPPED
+    state.ended_by = state.ended_by or Outcome.STOPPED
     session.stop(grace=order.grace)
     await control.wait_for(order.story_id, Level.KILL)
     session.kill()
 
 
-async def _watch(order: SessionOrder, session: Session, ear: _Ear, recorder: EventLog) -> None:
+async def _watch(order: SessionOrder, session: Session, reader: _Reader, recorder: EventLog) -> None:
     """End the session when it has shown no sign of life for two whole windows."""
     looked_at = alive_at = trio.current_time()
-    before, warned = _signs(session, ear), False
+    before, warned = _signs(session, reader), False
     while True:
         await trio.sleep(min(order.stall_seconds / LOOKS_A_WINDOW, order.look_seconds, LOOK_FOR_LIFE))
-        now, signs = trio.current_time(), _signs(session, ear)
-        alive = bool(sign_of_life(before, signs, seconds=now - looked_at)) or _awaited(ear, now)
+        now, signs = trio.current_time(), _signs(session, reader)
+        alive = bool(sign_of_life(before, signs, seconds=now - looked_at)) or _awaited(reader, now)
         before, looked_at, silent = signs, now, now - alive_at
         if not alive and silent >= order.stall_seconds:
-            # Looking at every file costs something, so it is the last thing to be asked.
+            # Checking every file is expensive, so it comes last.
             since = recorder.now() - silent
             places = order.places or (order.spec.cwd,)
             alive = await trio.to_thread.run_sync(_any_changed, places, since)
@@ -180,7 +180,7 @@ async def _watch(order: SessionOrder, session: Session, ear: _Ear, recorder: Eve
             alive_at, warned = now, False
             recorder.touch()
         elif silent >= 2 * order.stall_seconds:
-            ear.life.ended_by = ear.life.ended_by or Outcome.STALLED
+            reader.state.ended_by = reader.state.ended_by or Outcome.STALLED
             session.stop(grace=order.grace)
             return
         elif silent >= order.stall_seconds and not warned:
@@ -194,50 +194,50 @@ def _any_changed(places: tuple[Path, ...], since: float) -> bool:
     return any(changed_since(place, since) for place in places)
 
 
-def _signs(session: Session, ear: _Ear) -> Signs:
+def _signs(session: Session, reader: _Reader) -> Signs:
     usage = session.usage()
     if usage is None:
-        return Signs(printed=ear.log.bytes_seen)
-    return Signs(printed=ear.log.bytes_seen, cpu_seconds=usage.cpu_seconds, processes=usage.processes)
+        return Signs(printed=reader.log.bytes_seen)
+    return Signs(printed=reader.log.bytes_seen, cpu_seconds=usage.cpu_seconds, processes=usage.processes)
 
 
-def _awaited(ear: _Ear, now: float) -> bool:
-    """Tell whether silence is no wonder: a tool runs, or it has said that it waits until later than now."""
-    if ear.hearing.tally.busy(now):
+def _awaited(reader: _Reader, now: float) -> bool:
+    """Whether silence is expected: a tool runs, or the session has announced a wait that is not over."""
+    if reader.listener.tally.busy(now):
         return True
-    wait = announced_wait(ear.line)
-    return wait > 0 and now < ear.life.printed_at + wait
+    wait = announced_wait(reader.line)
+    return wait > 0 and now < reader.state.printed_at + wait
 
 
-async def _watch_progress(order: SessionOrder, session: Session, life: _Life) -> None:
-    """End the session when it works without getting anywhere."""
+async def _watch_progress(order: SessionOrder, session: Session, state: _State) -> None:
+    """End the session when it works without progress."""
     if order.progress is None:
         return
     while True:
         await trio.sleep(LOOK_EVERY)
-        stuck = await trio.to_thread.run_sync(order.progress, trio.current_time(), life.printed_at)
+        stuck = await trio.to_thread.run_sync(order.progress, trio.current_time(), state.printed_at)
         if stuck is not None:
-            life.ended_by, life.why = life.ended_by or Outcome.STUCK, stuck.reason
+            state.ended_by, state.why = state.ended_by or Outcome.STUCK, stuck.reason
             session.stop(grace=order.grace)
             return
 
 
 def _judge(
-    order: SessionOrder, ended: Exit | None, *, complaint: str, ear: _Ear, at: float
+    order: SessionOrder, ended: Exit | None, *, complaint: str, reader: _Reader, at: float
 ) -> SessionVerdict:
     result = load_result(order.result_file) if order.result_file else Result()
-    hearing, last_line = ear.hearing, ear.line or ear.tail.line
-    said = hearing.verdict(ended.returncode, last_line, at) if ended else None
-    outcome, detail = _outcome(ended, complaint, ear.life, result, said)
+    listener, last_line = reader.listener, reader.line or reader.tail.line
+    said = listener.verdict(ended.returncode, last_line, at) if ended else None
+    outcome, detail = _outcome(ended, complaint, reader.state, result, said)
     output = read_tail(order.log, FAILURE_TAIL_BYTES)
     confinement = order.spec.confinement
-    # One that could not be started has tried nothing.
+    # One that could not be started has not tried to write anything.
     if outcome is Outcome.FAILED and ended and confinement:
         words = refused(output, confinement, order.spec.cwd)
         detail += f"; {words}" if words else ""
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
-    usage = hearing.tally.usage
+    usage = listener.tally.usage
     return SessionVerdict(
         outcome=outcome,
         exit_code=ended.returncode if ended else None,
@@ -245,21 +245,21 @@ def _judge(
         output=output,
         last_line=last_line,
         result=result,
-        peak_memory=ear.life.peak_memory,
+        peak_memory=reader.state.peak_memory,
         said=said,
-        usage=since(usage, order.used_before) if hearing.traits.whole_thread else usage,
-        # A program of plain text tells of no tools, so nobody knows how many there were.
-        tools=hearing.tally.uses if hearing.traits.says_end else None,
+        usage=since(usage, order.used_before) if listener.traits.whole_thread else usage,
+        # A program that prints plain text does not report its tools, so their number is unknown.
+        tools=listener.tally.uses if listener.traits.says_end else None,
         attempts=ended.attempts if ended else None,
     )
 
 
 def _outcome(  # noqa: PLR0911  one return a way to end
-    ended: Exit | None, complaint: str, life: _Life, result: Result, said: Final | None
+    ended: Exit | None, complaint: str, state: _State, result: Result, said: Final | None
 ) -> tuple[Outcome, str]:
-    if life.ended_by is not None:
-        why = "asked to stop" if life.ended_by is Outcome.STOPPED else "no output and no work"
-        return life.ended_by, life.why or why
+    if state.ended_by is not None:
+        why = "asked to stop" if state.ended_by is Outcome.STOPPED else "no output and no work"
+        return state.ended_by, state.why or why
     if ended is None:
         return Outcome.FAILED, complaint
     if said is not None and not said.ok:

@@ -1,4 +1,4 @@
-"""One session in whatever place its story has; in a shared tree with a look at what it did, or tried to."""
+"""One session in its story's workspace; in a shared tree, its writes outside the claim are checked."""
 
 from collections.abc import Awaitable, Sequence
 
@@ -40,7 +40,7 @@ async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSha
 
 
 async def _refused(order: SessionOrder, verdict: SessionVerdict, shared_tree: OpenSharedTree) -> Refusals:
-    """Judge what the session tried in vain, and name all of it in its log: it may have said nothing."""
+    """Judge the writes that were refused, and list them in the log, since it may not."""
     if verdict.attempts is None:
         return Refusals()
     refused = await offload(shared_tree.judge, order.story_id, verdict.attempts)
@@ -57,11 +57,11 @@ def _judged(verdict: SessionVerdict, findings: Sequence[Finding], refused: Refus
     words = "; ".join((*(finding.words for finding in findings), *filter(None, (refused.words,))))
     lines = []
     if findings:
-        lines.append("These paths were changed and lie outside your claim; the changes were taken back:")
+        lines.append("These paths were changed and lie outside your claim; the changes were undone:")
         lines += [path for finding in findings for path in finding.quarantine.paths]
     if refused.foreign:
         lines.append("You tried to change these paths, which lie outside your claim; it was refused:")
         lines += refused.foreign
-    if verdict.outcome is Outcome.FAILED:  # it had troubles of its own, too
+    if verdict.outcome is Outcome.FAILED:  # it also failed by itself
         lines += ["", verdict.output]
     return replace(verdict, outcome=Outcome.FAILED, detail=words, output="\n".join(lines))
