@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from tests.acceptance.preloaded import SERVER
 
 LIMIT = 60.0
 
@@ -48,19 +50,35 @@ def command(*args: str) -> list[str]:
     return [sys.executable, "-m", "runner", *args]
 
 
-def run(cwd: Path, *args: str, env: Mapping[str, str] | None = None, limit: float = LIMIT) -> Ran:
-    """Run the program to its end."""
-    done = subprocess.run(
-        command(*args),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **(env or {})},
-    )
-    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+def run(
+    cwd: Path,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    limit: float = LIMIT,
+    real_start: bool = False,
+) -> Ran:
+    """Run the program to its end, in a process of its own; with `real_start` by a new interpreter."""
+    environment = {**os.environ, **(env or {})}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        if real_start or not SERVER.can_run(environment):
+            code = subprocess.run(
+                command(*args),
+                cwd=cwd,
+                stdout=out,
+                stderr=err,
+                timeout=limit,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            ).returncode
+        else:
+            code = SERVER.run(args, cwd=cwd, env=environment, out=out.fileno(), err=err.fileno(), limit=limit)
+        return Ran(code=code, out=_text(out), err=_text(err))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
 
 
 class Running:

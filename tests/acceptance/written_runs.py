@@ -13,6 +13,7 @@ from typing import Any
 from isolation.paths import autopilot_dir, find_repository, journal_path
 from runner.core.events.events import Event
 from runner.records.journal import Journal
+from tests.acceptance.program import run
 from tests.records.sample_runs import RUN
 
 PROGRAM = [sys.executable, "-m", "runner"]
@@ -29,9 +30,8 @@ lease.release()
 
 def autopilot(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program to its end."""
-    return subprocess.run(
-        [*PROGRAM, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
-    )
+    ran = run(cwd, *arguments)
+    return subprocess.CompletedProcess(arguments, ran.code, ran.out, ran.err)
 
 
 def document(cwd: Path, *arguments: str) -> dict[str, Any]:

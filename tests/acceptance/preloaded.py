@@ -1,0 +1,146 @@
+"""The program in a real process of its own, without the time that Python takes to load it.
+
+About six hundred starts of the program made up a third of the suite, and nearly all of that was loading
+modules. Here one process per test worker loads them once and forks for each command: the child has its own
+arguments, folder, environment, streams and exit code, and enters through the program's own entrance. What a
+test changes in the environment that counts while Python starts (PATH, the locale, PYTHON*) needs a real
+start; `can_run` says so.
+
+The server has one thread, so its children may do all that the program does, trio and threads included.
+"""
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+_AT_START = ("PATH", "LANG", "LC_", "PYTHON", "TZ", "LD_")
+"""Variables that count when Python starts, or when a module is loaded."""
+
+
+def _starting(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name.startswith(_AT_START)}
+
+
+_AT_IMPORT = _starting(os.environ)
+
+
+class ProgramServer:
+    """One server, started when it is first needed, gone with the process that started it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ours: socket.socket | None = None
+
+    def can_run(self, environ: Mapping[str, str]) -> bool:
+        """Whether a process forked from the server would see this environment as a real start does."""
+        return _starting(environ) == _AT_IMPORT
+
+    def run(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int, err: int, limit: float
+    ) -> int:
+        """Run the program to its end; after `limit` seconds it is killed and `TimeoutError` raised."""
+        connection = self._connection()
+        request = json.dumps({"argv": list(argv), "cwd": str(cwd), "env": dict(env)}).encode()
+        socket.send_fds(connection, [len(request).to_bytes(4, "big")], [out, err])
+        connection.sendall(request)
+        connection.settimeout(limit)
+        pid = int.from_bytes(_exactly(connection, 4), "big")
+        try:
+            return int.from_bytes(_exactly(connection, 4), "big", signed=True)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            connection.settimeout(None)
+            _exactly(connection, 4)
+            raise
+
+    def _connection(self) -> socket.socket:
+        if self._ours is None:
+            self._ours, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.acceptance.preloaded", str(theirs.fileno())],
+                    cwd=Path(__file__).parents[2],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                )
+            atexit.register(self.close)
+        return self._ours
+
+    def close(self) -> None:
+        """End the server; it leaves when its connection is closed."""
+        if self._ours is not None and self._process is not None:
+            self._ours.close()
+            self._process.wait()
+            self._ours = None
+
+
+SERVER = ProgramServer()
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _serve(connection: socket.socket) -> None:
+    while True:
+        head, descriptors, _, _ = socket.recv_fds(connection, 4, 2)
+        if not head:
+            return
+        request = json.loads(_exactly(connection, int.from_bytes(head, "big")))
+        pid = os.fork()
+        if not pid:
+            connection.close()
+            _become_program(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.sendall(pid.to_bytes(4, "big"))
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        connection.sendall(code.to_bytes(4, "big", signed=True))
+
+
+def _become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
+    os.setpgid(0, 0)  # as a shell starts a program: what it sends to its group reaches nobody else
+    for descriptor, stream in zip(descriptors, (1, 2), strict=True):
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = [sys.argv[0], *request["argv"]]
+    sys.orig_argv[:] = [sys.executable, "-m", "runner", *request["argv"]]
+    from runner.__main__ import main
+
+    main()
+    raise AssertionError("main() leaves by itself")
+
+
+def _preload() -> None:
+    """Load every module of the program, in this process and before any fork."""
+    from importlib import import_module
+
+    for package in ("isolation", "runner"):
+        for path in sorted(Path(package).rglob("*.py")):
+            name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            if not name.endswith("__main__"):
+                import_module(name)
+
+
+if __name__ == "__main__":
+    _preload()
+    with socket.socket(fileno=int(sys.argv[1])) as _connection:
+        _serve(_connection)
