@@ -1,4 +1,4 @@
-"""What `doctor` says of the machine: every signal in words, also those that nobody knows."""
+"""What `doctor` says about the machine: every signal, including the unknown ones."""
 
 import os
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_every_signal_is_shown(repo: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_unknown_is_said_to_be(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acceptance 43: a machine that tells nothing is examined all the same; nothing counts against it."""
+    """Acceptance 43: a machine that reports nothing is examined anyway; nothing counts against it."""
     findings = found(repo, monkeypatch, ResourceSample())
     names = ("machine", "memory", "swap", "pressure", "load", "waiting", "other agents", "disk")
     assert {findings[name].level for name in names} == {Severity.OK}

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "agents.md").read_tex
 
 
 def job(conversation: str = "") -> AgentJob:
-    """Give a session to be."""
+    """Return a session to start."""
     return AgentJob(
         story=Story(id=StoryId("a"), title="A", prompt="Do it."),
         workspace=Path("/w"),
@@ -28,7 +28,7 @@ def job(conversation: str = "") -> AgentJob:
 
 
 def rows(heading: str) -> dict[str, list[str]]:
-    """Give the table under a heading, by agent."""
+    """Return the table under a heading, by agent."""
     section = re.split(r"^## ", PAGE, flags=re.MULTILINE)
     (found,) = [part for part in section if part.startswith(heading)]
     cells = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in found.splitlines())
@@ -43,13 +43,13 @@ def test_every_agent_has_its_row(heading: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_version_is_the_one_that_the_tests_install(name: str) -> None:
-    """The page names no version that nobody has tried."""
+    """The page names no version that was not tried."""
     assert VERSIONS[name].endswith(rows("Tested versions")[name][0])
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_starts_and_resumes_as_the_page_says(name: str) -> None:
-    """The command, whether there is a way to go on, and who chooses the id."""
+    """The command, whether it can be resumed, and which side chooses the id."""
     start, resume, chooser = rows("Starting")[name]
     agent = KNOWN[name](AgentSettings())
     begun, resumed = agent.launch(job()), agent.launch(job("c-1"))
@@ -65,7 +65,7 @@ def test_starts_and_resumes_as_the_page_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_permissions_are_as_the_page_says(name: str) -> None:
-    """What is quoted stands among the arguments, each for its own permission."""
+    """What is quoted is among the arguments, each for its own permission."""
     for cell, permission in zip(rows("Permissions")[name][:2], Permissions, strict=True):
         argv = KNOWN[name](AgentSettings(permissions=permission)).launch(job()).argv
         assert set(re.findall(r"`([\w-]+)`", cell)) <= set(argv)

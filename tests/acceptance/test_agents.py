@@ -12,7 +12,7 @@ from tests.acceptance.program import Ran, run, write_story
 from tests.conftest import git
 
 KEY = "sk-ant-api03-not-a-real-key-0123456789"
-PASSWORD = "correct horse battery staple"  # noqa: S105  nobody's
+PASSWORD = "correct horse battery staple"  # noqa: S105  not a real one
 
 FAKE = """#!{python}
 import json, os, pathlib, sys, time
@@ -61,12 +61,12 @@ class Actors:
         write_story(self.repo, story_id, body=body, **keys)
 
     def calls(self, story_id: str) -> list[list[str]]:
-        """Give the arguments of each call."""
+        """Return the arguments of each call."""
         lines = (self._folder / f"{story_id}.calls").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
     def prompt(self, story_id: str) -> str:
-        """Give what the newest session read."""
+        """Return what the newest session read."""
         return (self._folder / f"{story_id}.prompt").read_text()
 
     def run(self, *arguments: str, **env: str) -> Ran:
@@ -83,12 +83,12 @@ class Actors:
 
 @pytest.fixture
 def actors(tmp_path: Path, repo: Path) -> Actors:
-    """Give a stage on which only fake agents are installed."""
+    """Return a stage on which only fake agents are installed."""
     return Actors(tmp_path / "actors", repo)
 
 
 def claude(**more: Any) -> list[dict[str, Any]]:
-    """Give a stream as claude prints it: a tool, a message, the result."""
+    """Return a stream as claude prints it: a tool, a message, the result."""
     result = {
         "type": "result",
         "subtype": "success",
@@ -108,7 +108,7 @@ def claude(**more: Any) -> list[dict[str, Any]]:
 
 
 def trouble(words: str, status: int | None) -> dict[str, Any]:
-    """Give an act that ends as claude does when its service fails."""
+    """Return an act that ends as claude does when its service fails."""
     more = {"is_error": True, "result": words, "api_error_status": status}
     return {"lines": claude(**more), "code": 1}
 
@@ -167,7 +167,7 @@ def test_what_aider_leaves_about_is_no_work(actors: Actors) -> None:
 
 
 def test_an_error_of_aider_fails_its_story_though_it_ends_with_0(actors: Actors) -> None:
-    """A refused key is told in its lines alone; what lies about in the worktree does not count."""
+    """A refused key shows in its lines alone; leftover files in the worktree do not count."""
     actors.install("aider")
     words = "litellm.AuthenticationError: AuthenticationError: OpenAIException - no such key"
     actors.story("a", {"files": {"half.txt": "x"}, "lines": [words, "Check your API key."]})
@@ -178,7 +178,7 @@ def test_an_error_of_aider_fails_its_story_though_it_ends_with_0(actors: Actors)
 
 
 def test_an_end_without_a_last_word_is_a_failed_attempt(actors: Actors) -> None:
-    """Exit code 0 alone proves nothing: the next attempt goes on in the same conversation."""
+    """Exit code 0 alone proves nothing: the next attempt continues the same conversation."""
     actors.install("claude")
     actors.story("a", {"files": {"half.txt": "x"}, "lines": claude()[:2]}, WELL)
     ran = actors.run()
@@ -220,7 +220,7 @@ def test_a_permanent_error_fails_at_once_in_its_own_words(
 
 
 def test_a_refused_key_is_not_asked_ten_times(actors: Actors) -> None:
-    """An agent that goes on asking with a bad key is ended."""
+    """An agent that keeps trying a bad key is ended."""
     actors.install("claude")
     retry = {"type": "system", "subtype": "api_retry", "error_status": 401, "error": "authentication_failed"}
     lines = [claude()[0], {**retry, "attempt": 1}, {**retry, "attempt": 2}]
@@ -232,8 +232,8 @@ def test_a_refused_key_is_not_asked_ten_times(actors: Actors) -> None:
     assert "authentication_failed (status 401)" in ran.story("a")["reason"]
 
 
-def test_a_lost_conversation_is_begun_anew(actors: Actors) -> None:
-    """A conversation that is not there any more costs neither an attempt nor the story."""
+def test_a_lost_conversation_is_replaced(actors: Actors) -> None:
+    """A conversation that no longer exists costs neither an attempt nor the story."""
     actors.install("claude")
     lost = {"lines": ["No conversation found with session ID: 123"], "code": 1}
     actors.story("a", {"lines": claude()[:1], "code": 3}, lost, WELL)
@@ -246,7 +246,7 @@ def test_a_lost_conversation_is_begun_anew(actors: Actors) -> None:
 
 
 def test_huge_binary_and_malformed_lines_break_nothing(actors: Actors) -> None:
-    """What no parser can read is left out; the story ends as its last word says."""
+    """What no parser can read is ignored; the story ends as its final result says."""
     actors.install("claude")
     noise = ["{", '{"type": "result"', "[1]", "x" * 5_000_000, '{"type": "assistant", "message": 7}', "null"]
     actors.story("a", {**WELL, "lines": [*noise, *claude()], "binary": "00ff80" * 1000})
@@ -259,8 +259,10 @@ def test_secrets_are_written_nowhere(actors: Actors) -> None:
     actors.install("claude")
     leaks = {"lines": claude(is_error=True, result=f"bad: {KEY} and {PASSWORD}"), "code": 1}
     leaks |= {"leak": ["MY_API_KEY", "DB_PASSWORD", "MINE_TOKEN"], "files": {"made.txt": "x"}}
-    tells = '{"status": "failed", "notes": "it was $DB_PASSWORD"}'
-    command = f'echo $DB_PASSWORD; printf %s "$DB_PASSWORD"; cat > $AUTOPILOT_RESULT_FILE <<END\n{tells}\nEND'
+    report = '{"status": "failed", "notes": "it was $DB_PASSWORD"}'
+    command = (
+        f'echo $DB_PASSWORD; printf %s "$DB_PASSWORD"; cat > $AUTOPILOT_RESULT_FILE <<END\n{report}\nEND'
+    )
     write_story(actors.repo, "b", command=command)
     actors.story("a", leaks)
     (actors.repo / "autopilot-multi.toml").write_text(

@@ -42,7 +42,7 @@ def test_lines_for_people(repo: Path) -> None:
 
 
 def test_outside_a_repository_the_machine_is_still_examined(tmp_path: Path) -> None:
-    """No repository is a failure of its own; the other checks are made all the same."""
+    """No repository is a failure of its own; the other checks are still made."""
     shown = autopilot(tmp_path, "doctor")
     assert shown.returncode == 2
     assert "fail  git" in shown.stdout
@@ -92,7 +92,7 @@ def test_damage_inside_the_journal_is_found(repo: Path) -> None:
 
 
 def test_damaged_journal_and_settings_fail(repo: Path) -> None:
-    """What stands in the way of a run is a failure, with exit code 2, and success is false."""
+    """What prevents a run is a failure, with exit code 2, and success is false."""
     path = journal_path(find_repository(repo).common_dir)
     path.parent.mkdir()
     path.write_bytes(b"not a database at all\n" * 100)

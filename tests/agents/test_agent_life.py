@@ -26,7 +26,7 @@ print('{{"type": "turn.completed", "usage": {{"input_tokens": 1}}}}')
 async def test_an_open_tool_is_a_sign_of_life(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, *, lives: bool
 ) -> None:
-    """Acceptance 36: silence while a tool runs ends nobody; the same silence without one does."""
+    """Acceptance 36: silence while a tool runs ends nothing; the same silence without one does."""
     for name in ("stall-seconds", "inactivity-timeout"):
         monkeypatch.setitem(settings.BOUNDS, name, Bounds(low=0.1, high=100))
     monkeypatch.setattr("runner.agents.known.codex.QUIET", 0.0)

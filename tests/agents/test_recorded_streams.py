@@ -47,7 +47,7 @@ COMMAND = "seq 1 300; git add -A && git commit -q -m work"
 
 
 def shown(name: str) -> list[str]:
-    """Give what a person sees of a session, line after line."""
+    """Return what the user sees of a session, line after line."""
     hearing = OutputListener(KNOWN[name.partition("-")[0]](AgentSettings()))
     lines: list[str] = []
     for line in (FOLDER / f"{name}.log").read_bytes().splitlines(keepends=True):
@@ -65,13 +65,13 @@ def test_every_recording_is_read() -> None:
 def test_no_recording_tells_of_a_machine() -> None:
     """Nothing is left of homes, temporary folders or keys."""
     for recording in FOLDER.glob("*.log"):
-        told = re.search(r"(?<!/example)/(?:root|tmp|home|srv|Users)/|sk-[a-z]", recording.read_text())
-        assert told is None, recording.name
+        leaked = re.search(r"(?<!/example)/(?:root|tmp|home|srv|Users)/|sk-[a-z]", recording.read_text())
+        assert leaked is None, recording.name
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_recording_tells_what_happened(name: str) -> None:
-    """Tools, tokens, cost, conversation and the last word, as the run had them."""
+    """Tools, tokens, cost, conversation and the final result, as the run had them."""
     assert hear(name.partition("-")[0], (FOLDER / f"{name}.log").read_bytes()) == EXPECTED[name]
 
 
@@ -90,7 +90,7 @@ def test_progress_is_shown_in_words(name: str, lines: list[str]) -> None:
 
 
 def test_an_overload_is_shown_while_it_lasts() -> None:
-    """That the agent waits for its service stands where its progress would."""
+    """A wait for the service is shown in place of progress."""
     assert shown("claude-overload")[0] == "retrying in 1 s: overloaded (status 529)"
     assert shown("codex-overload")[0].startswith("Reconnecting... 1/5 (unexpected status 529")
 
@@ -107,7 +107,7 @@ def test_a_limit_names_its_end() -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_stream_that_breaks_off_says_no_more_than_it_said(name: str) -> None:
-    """Cut anywhere, a recording never tells of a success before its last line."""
+    """Cut anywhere, a recording never reports success before its last line."""
     agent, lines = name.partition("-")[0], (FOLDER / f"{name}.log").read_bytes().splitlines(keepends=True)
     if KNOWN[agent](AgentSettings()).traits.says_end:
         assert all(hear(agent, b"".join(lines[:number])).ok is not True for number in range(len(lines)))

@@ -102,7 +102,7 @@ def test_no_line_breaks_a_parser(name: str, kind: str, rest: object, noise: byte
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_every_agent_is_told_its_model_and_its_own_arguments(name: str) -> None:
+def test_every_agent_gets_its_model_and_its_own_arguments(name: str) -> None:
     """The model is given at the start and at every resume; the user's arguments and variables too."""
     own = agent(name, args=("--own",), env={"X": "1"})
     for job in (JOB, replace(JOB, conversation="c-1")):
@@ -115,7 +115,7 @@ def test_every_agent_is_told_its_model_and_its_own_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["claude", "codex", "opencode", "gemini", "qwen"])
 def test_a_conversation_is_resumed_by_its_id(name: str) -> None:
-    """The id stands among the arguments, and is what the next session is known by."""
+    """The id is among the arguments, and identifies the next session."""
     launch = agent(name).launch(replace(JOB, conversation="c-1"))
     assert "c-1" in launch.argv
     assert launch.conversation == "c-1"
@@ -127,7 +127,7 @@ def test_bypass_is_only_the_users_word(name: str) -> None:
     free = {"bypassPermissions", "danger-full-access", "--auto", "yolo"}
     least, bypass = (agent(name, permissions=word).launch(JOB).argv for word in ("edit", "bypass"))
     assert not free & set(least)
-    assert (least == bypass) is (name == "aider")  # it runs no command unseen, whatever it is told
+    assert (least == bypass) is (name == "aider")  # it runs no command either way
 
 
 def test_claude_may_edit_and_run_what_judges_it() -> None:
@@ -156,7 +156,7 @@ def test_codex_tells_tools_messages_and_errors() -> None:
 
 
 def test_a_complaint_is_found_above_a_trace() -> None:
-    """A program that ends before its first event says why in plain words, and perhaps where in its code."""
+    """A program that ends before its first event says why in plain text, perhaps with a stack trace."""
     hearing = OutputListener(agent("codex"))
     error = b"Error: thread/resume failed: no rollout found for thread id x (code -32600)\n"
     hearing.feed(error + b"\nStack backtrace:\n   0: <unknown>\n", 0.0)
@@ -167,7 +167,7 @@ def test_a_complaint_is_found_above_a_trace() -> None:
 
 
 def test_opencode_sums_its_steps() -> None:
-    """Each step tells its own tokens and cost; the last one that stops is the end."""
+    """Each step reports its own tokens and cost; the last one that stops is the end."""
     step = {"tokens": {"input": 10, "output": 2, "cache": {"read": 4}}, "cost": 0.5}
     hearing = heard(
         "opencode",
@@ -221,7 +221,7 @@ def test_gemini_and_aider_tell_what_they_used() -> None:
     ],
 )
 def test_an_error_of_aider_is_its_last_word_until_a_reply_comes(error: str, fault: Fault) -> None:
-    """It ends with 0 all the same; a reply after a retry, or one that quotes an error, makes it good."""
+    """It exits with 0 anyway; a reply after a retry, or one that quotes an error, is a success."""
     hearing = OutputListener(agent("aider"))
     hearing.feed(f"{error}\nRetrying in 4.0 seconds...\n".encode(), 0.0)
     verdict = hearing.verdict(0, "", at=0.0)

@@ -75,7 +75,7 @@ def test_a_recommendation_may_be_a_letter_a_text_or_a_mark(
 def test_what_would_have_to_be_guessed_becomes_a_plain_question(
     decided: dict[str, object], words: str
 ) -> None:
-    """Go on or abort, with the agent's words; to abort is recommended, for nobody knows what it would do."""
+    """Continue or abort, with the agent's words; to abort is recommended, since its plan is unknown."""
     reading = from_result({"question": "What now?", **decided})
     assert words in reading.notes[0]
     assert reading.question.title == "What now?"

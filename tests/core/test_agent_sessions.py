@@ -50,7 +50,7 @@ def test_agents_are_known_by_program_script_or_package(argv: list[str]) -> None:
 
 @pytest.mark.parametrize("argv", NO_AGENTS)
 def test_a_name_elsewhere_on_the_line_makes_no_agent(argv: list[str]) -> None:
-    """Only what runs counts, not what it is told to work on."""
+    """Only the program counts, not what it works on."""
     assert not is_agent(argv, PROGRAMS)
 
 
@@ -75,14 +75,14 @@ def test_a_session_counts_once() -> None:
 
 
 def test_each_story_of_another_run_counts_once() -> None:
-    """What stands below one keeper is one session, whoever started the run, and however many it starts."""
+    """What is below one keeper is one session, whatever started the run, and however many it starts."""
     parents = {10: 1, 11: 10, 12: 11, 20: 12, 21: 20, 22: 20, 30: 12, 31: 30, 32: 31}
     assert sessions({21, 22, 31, 32}, {20, 30}, parents) == {20, 30}
     assert sessions({10, 21, 22, 31, 32}, {20, 30}, parents) == {10, 20, 30}
 
 
 def test_a_circle_of_parents_ends() -> None:
-    """A table read while numbers are used anew may be wrong, but is not walked for ever."""
+    """A table read while pids are reused may be wrong, but never causes an endless loop."""
     assert sessions({2}, set(), {2: 3, 3: 2}) == {2}
     assert below(2, {2: 3, 3: 2}) == {2, 3}
 
@@ -96,5 +96,5 @@ def test_there_are_never_more_sessions_than_agents(parents: dict[int, int], agen
 
 
 def test_below_is_the_whole_tree() -> None:
-    """A process, its children and theirs; nobody beside it."""
+    """A process, its children and theirs; no sibling."""
     assert below(5, {5: 1, 6: 5, 7: 6, 8: 1, 9: 8}) == {5, 6, 7}

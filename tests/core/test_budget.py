@@ -1,4 +1,4 @@
-"""Budgets with parts set aside: nobody spends what another may still need."""
+"""Budgets with parts set aside: no session spends what another may still need."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -204,7 +204,7 @@ def test_a_failure_without_details_says_that_none_are_recorded() -> None:
 
 
 def test_a_block_names_those_in_the_way_and_recommends_to_wait() -> None:
-    """Who is there stands between title and options; whoever runs alone says so; words of others are tame."""
+    """Other sessions are listed before the options, as safe text; a story that runs alone says so."""
     asked = blocked(others=["deep session \x1b[31mx\ny"], mode="housekeeping")
     assert asked.details == ("deep session x y",)
     assert asked.title.startswith("a story of mode housekeeping runs alone")
@@ -314,7 +314,7 @@ def test_the_journal_gives_back_the_same_question(question: Question) -> None:
     "data", [{}, {**to_json(BUILT[0]), "kind": "?"}, {**to_json(BUILT[0]), "options": [1]}]
 )
 def test_a_record_that_is_no_question_is_refused(data: dict[str, object]) -> None:
-    """A damaged journal is told of, not guessed at."""
+    """A damaged journal is reported, not guessed at."""
     with pytest.raises(QuestionError, match="not a recorded question"):
         from_json(data)
 

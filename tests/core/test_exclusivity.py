@@ -19,7 +19,7 @@ PARALLEL = ("deep", "feature", "multi-story", "a-mode-of-tomorrow")
 ALWAYS = ("discovery", "evolve", "plan", "status")
 PASS, BLOCKED, OFFER = Admission.PASS, Admission.BLOCKED, Admission.PROMOTION_OFFER
 
-# caller's class -> verdict beside: nobody, always, parallel (without and with an own tree), exclusive
+# caller's class -> verdict beside: none, always, parallel (without and with an own tree), exclusive
 TABLE = {
     ALWAYS: (PASS, PASS, PASS, PASS, PASS),
     PARALLEL: (PASS, PASS, OFFER, PASS, BLOCKED),
@@ -43,9 +43,9 @@ def _active(*names: str) -> list[ActiveSession]:
 )
 def test_every_cell_of_the_table(caller: str, verdicts: tuple[Admission, ...]) -> None:
     """Each mode beside each other mode gets the verdict of its row and column, with and without a tree."""
-    nobody, always, shared, parted, exclusive = verdicts
+    alone, always, shared, parted, exclusive = verdicts
     for own in (True, False):
-        assert admission(caller, [], own_workspace=own).verdict is nobody
+        assert admission(caller, [], own_workspace=own).verdict is alone
         for other in ALWAYS:
             assert admission(caller, _active(other), own_workspace=own).verdict is always
         for other in PARALLEL:
@@ -79,7 +79,7 @@ def test_an_unknown_mode_is_parallel_with_a_warning() -> None:
     assert "\x1b" not in far.warning
 
 
-def test_those_in_the_way_are_named_and_nobody_else() -> None:
+def test_those_in_the_way_are_named_and_no_others() -> None:
     """A parallel caller is blocked by the exclusive alone; an exclusive one by all but the harmless."""
     crowd = _active("status", "deep", "housekeeping", "bootstrap")
     assert admission("feature", crowd, own_workspace=True).by == (crowd[2], crowd[3])
@@ -88,12 +88,12 @@ def test_those_in_the_way_are_named_and_nobody_else() -> None:
 
 
 @given(modes, crowds, st.booleans())
-def test_a_pass_names_nobody_and_everything_else_somebody(
+def test_only_a_pass_names_no_session(
     caller: str,
     crowd: list[ActiveSession],
     own: bool,  # noqa: FBT001  hypothesis passes by position
 ) -> None:
-    """Whoever is in the way is one of the active, in their order, and never a harmless one."""
+    """Those in the way are among the active, in their order, and never harmless ones."""
     found = admission(caller, crowd, own_workspace=own)
     assert bool(found.by) == (found.verdict is not PASS)
     assert list(found.by) == [one for one in crowd if one in found.by]

@@ -8,12 +8,12 @@ from runner.core.schedule.fanout import Job, fan_out
 
 
 def story(name: str, *needs: str) -> Story:
-    """Give a story that depends on others."""
+    """Return a story that depends on others."""
     return Story(id=StoryId(name), title=name, prompt="", depends_on=tuple(StoryId(need) for need in needs))
 
 
 def shape(stages: tuple[tuple[Job, ...], ...]) -> list[list[tuple[str, ...]]]:
-    """Give the stories of every job."""
+    """Return the stories of every job."""
     return [[job.stories for job in stage] for stage in stages]
 
 
@@ -77,7 +77,7 @@ def test_without_durations_shards_are_balanced_by_count() -> None:
 
 @st.composite
 def backlogs(draw: st.DrawFn) -> list[Story]:
-    """Give a backlog in start order."""
+    """Return a backlog in start order."""
     number = draw(st.integers(0, 14))
     return [
         story(f"s{place}", *sorted(draw(st.sets(st.sampled_from([f"s{one}" for one in range(place)])))))

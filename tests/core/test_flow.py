@@ -1,4 +1,4 @@
-"""Where a story is in its flow: the folders decide, and say in words why."""
+"""Where a story is in its flow: the folders decide, and say why."""
 
 from collections.abc import Callable
 
@@ -208,14 +208,14 @@ def test_a_recorded_skip_is_not_called_back() -> None:
 
 def test_an_unknown_step_is_never_guessed_at() -> None:
     """The folders tell the place; where they cannot, nothing is sure."""
-    told = cross_check(FLOW, "12", "in_progress", position(FLOW, _present("plan", "design")))
-    assert told is not None
-    assert told.sure
-    assert "names step '12', which the flow sample does not have; the folders say step 2a" in told.words
-    untold = locate(SILENT, position(SILENT, _present()), recorded_step="9", recorded_status="in_progress")
-    assert untold.confidence == UNKNOWN
-    assert untold.correction is not None
-    assert untold.correction.words.endswith("the folders show nothing")
+    found = cross_check(FLOW, "12", "in_progress", position(FLOW, _present("plan", "design")))
+    assert found is not None
+    assert found.sure
+    assert "names step '12', which the flow sample does not have; the folders say step 2a" in found.words
+    unsure = locate(SILENT, position(SILENT, _present()), recorded_step="9", recorded_status="in_progress")
+    assert unsure.confidence == UNKNOWN
+    assert unsure.correction is not None
+    assert unsure.correction.words.endswith("the folders show nothing")
 
 
 def test_confidence_follows_what_file_and_folders_say() -> None:
@@ -298,7 +298,7 @@ def test_numbers_sort_as_the_flows_use_them() -> None:
 
 
 def test_an_artifact_may_name_a_line() -> None:
-    """The line stands behind two colons."""
+    """The line follows two colons."""
     assert artifact_parts("a/b.yaml :: ok: true") == ("a/b.yaml", "ok: true")
     assert artifact_parts("a/b::c") == ("a/b::c", "")
 

@@ -62,12 +62,12 @@ def planned(backlog: list[Story]) -> tuple[Story, ...]:
 
 
 def urgency(backlog: list[Story], name: StoryId) -> int:
-    """Give the highest priority of a story and of what waits for it, by the slow and plain way."""
+    """Return the highest priority of a story and of what waits for it, the slow and simple way."""
     return max(item.priority for item in backlog if item.id in {name, *dependents(backlog, name)})
 
 
 def chain(backlog: list[Story], name: StoryId, durations: dict[StoryId, float]) -> float:
-    """Give the longest way from a story's start to the end, by the slow and plain way."""
+    """Return the longest time from a story's start to the end, the slow and simple way."""
     behind = [chain(backlog, item.id, durations) for item in backlog if name in item.depends_on]
     return durations.get(name, 1.0) + max(behind, default=0.0)
 
@@ -82,8 +82,8 @@ def test_order_is_the_same_however_the_stories_were_read(backlog: list[Story], c
 
 
 @given(backlogs())
-def test_dependencies_come_first_and_nobody_is_lost(backlog: list[Story]) -> None:
-    """Every story stands behind all that it depends on."""
+def test_dependencies_come_first_and_none_is_lost(backlog: list[Story]) -> None:
+    """Every story comes after all that it depends on."""
     order = planned(backlog)
     assert sorted(ids(order)) == sorted(str(item.id) for item in backlog)
     position = {item.id: index for index, item in enumerate(order)}
@@ -236,7 +236,7 @@ def test_only_leaves_an_unknown_dependency_for_the_order_to_report() -> None:
     [("api-33", "did you mean 'api-3'?"), ("qqq", "`autopilot-multi plan` lists the stories.")],
 )
 def test_only_with_an_unknown_id_is_an_error(name: str, hint: str) -> None:
-    """An id that is not there is never silently nothing."""
+    """An unknown id is never silently ignored."""
     with pytest.raises(BacklogError, match=f"no story '{name}'") as caught:
         closure([story("api-3")], [name])
     assert caught.value.hint == hint

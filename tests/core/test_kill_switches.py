@@ -70,7 +70,7 @@ AFTER: dict[str, tuple[dict[str, Any], str]] = {
 """The switches after a session, in the documented order."""
 
 
-def test_a_calm_loop_goes_on() -> None:
+def test_a_calm_loop_continues() -> None:
     """Without a reason there is no switch."""
     assert before_session(CALM) is None
 
@@ -126,7 +126,7 @@ def test_a_budget_that_is_just_used_up_starts_no_further_session() -> None:
 
 @pytest.mark.parametrize(("iteration", "parked"), [(1, True), (2, False), (3, False)])
 def test_low_confidence_parks_first_and_kills_later(iteration: int, parked: bool) -> None:  # noqa: FBT001  a table
-    """Acceptance 32: on iteration 1 the story is parked for a person, on 2 and later it is killed."""
+    """Acceptance 32: on iteration 1 the story is parked for the user, on 2 and later it is killed."""
     facts = replace(CALM, confidence=0.2, iteration=iteration)
     switch = before_session(facts)
     assert switch is not None
@@ -142,7 +142,7 @@ def test_no_other_switch_parks() -> None:
     assert not parks(switch, facts)
 
 
-def test_a_quiet_end_goes_on() -> None:
+def test_a_quiet_end_continues() -> None:
     """A session that reports nothing, and one that reports only good things, end nothing."""
     assert after_session(AfterFacts()) == After()
     assert after_session(AfterFacts(failed_agents=0, planned=4, carryover=0)) == After()
@@ -179,7 +179,7 @@ def test_carryover_stops_only_beyond_the_half(
     carryover: float,
     stops: bool,  # noqa: FBT001  a table
 ) -> None:
-    """Acceptance 33: exactly 0.50 goes on, 0.51 stops; without a plan there is no ratio."""
+    """Acceptance 33: exactly 0.50 continues, 0.51 stops; without a plan no ratio exists."""
     after = after_session(AfterFacts(planned=planned, carryover=carryover))
     assert (after.switch is not None) is stops
 
@@ -211,7 +211,7 @@ def test_a_storys_own_budget_counts_like_the_runs() -> None:
 
 
 def test_every_switch_has_a_hint() -> None:
-    """Acceptance 30: no kill-switch leaves a person without a next step."""
+    """Acceptance 30: no kill-switch leaves the user without a next step."""
     assert {*SWITCHES, *AFTER, "stall-timeout", "inactivity-timeout"} == set(Switch)
     assert all(switch.hint.endswith(".") for switch in Switch)
 

@@ -38,7 +38,7 @@ def test_git_accepts_every_id_as_a_branch(text: str) -> None:
 
 @given(st.text(max_size=200))
 def test_a_slug_is_always_an_id(text: str) -> None:
-    """Whatever a person types, the id made from it fits."""
+    """Whatever the user types, the id made from it is valid."""
     made = slug(text)
     assert id_problem(made) is None
     assert len(made) <= 40

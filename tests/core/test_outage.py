@@ -29,7 +29,7 @@ def test_waits_grow_and_stay_bounded(fault: Fault, outages: int, chance: float) 
 
 
 @given(SERVICE, st.floats(1, 20_000), st.floats(0, 1))
-def test_what_the_service_says_about_waiting_is_honoured(fault: Fault, wait: float, chance: float) -> None:
+def test_what_the_service_says_about_waiting_is_respected(fault: Fault, wait: float, chance: float) -> None:
     """Nobody comes back before the named time, nor much later."""
     found = after_outage(OutageFacts(fault=fault, at=0.0, until=wait, chance=chance))
     assert isinstance(found, Pause)
@@ -55,8 +55,8 @@ def test_a_permanent_fault_is_refused_at_once() -> None:
     assert after_outage(OutageFacts(fault=Fault.PERMANENT, at=0.0)) == Refusal()
 
 
-def test_a_lost_conversation_begins_anew_once() -> None:
-    """What cannot be resumed is begun anew at once; a new one that is lost has failed like any other."""
+def test_a_lost_conversation_is_replaced_once() -> None:
+    """What cannot be resumed is replaced immediately; a new one that is lost has failed like any other."""
     lost = OutageFacts(fault=Fault.LOST, at=5.0, resumed=True)
     assert after_outage(lost) == Pause(until=5.0, fresh=True)
     assert after_outage(OutageFacts(fault=Fault.LOST, at=5.0)) is None

@@ -122,7 +122,7 @@ beginnings = st.sampled_from(
 def test_no_record_of_another_writer_is_an_error(
     foreign: list[tuple[dict[str, Any], dict[str, Any]]],
 ) -> None:
-    """Whatever stands in the file, ours are found and the rest is passed over or made to fit."""
+    """Whatever the file contains, our records are found and the rest is ignored or converted."""
     records = [{**beginning, **fields} for beginning, fields in foreign]
     runs = past_runs([*records, run_record("ours", 12), story_record("ours", "a")])
     (ours,) = [run for run in runs if run.id == "ours"]

@@ -15,10 +15,10 @@ def test_tokens_of_a_listed_model_get_an_estimate() -> None:
     assert found.estimated is True
 
 
-def test_what_the_agent_says_and_what_nobody_knows_stays() -> None:
-    """A told cost is never replaced; an unknown model or unknown tokens give no cost."""
-    told = Usage(input_tokens=5, cost_usd=1.0)
-    assert priced(told, "gpt-5", {}) == told
+def test_a_reported_cost_and_an_unknown_price_stay() -> None:
+    """A reported cost is never replaced; an unknown model or unknown tokens give no cost."""
+    reported = Usage(input_tokens=5, cost_usd=1.0)
+    assert priced(reported, "gpt-5", {}) == reported
     assert priced(Usage(input_tokens=5), "who-knows", {}).cost_usd is None
     assert priced(Usage(), "gpt-5", {}) == Usage()
 

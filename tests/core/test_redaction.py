@@ -102,6 +102,6 @@ def test_each_line_of_a_long_secret_is_taken_out() -> None:
 
 
 def test_the_path_of_a_secret_stays() -> None:
-    """It tells where a secret lies, and is needed to understand a log."""
+    """It says where a secret is stored, and is needed to understand a log."""
     redactor = Redactor({"GOOGLE_APPLICATION_CREDENTIALS": "/etc/keys/ci.json"})
     assert redactor.text("reads /etc/keys/ci.json") == "reads /etc/keys/ci.json"

@@ -1,4 +1,4 @@
-"""Who may start: the window holds, a failed story releases nobody, and every wait has its reason."""
+"""Which stories may start: the window holds, a failed story releases none, and every wait has its reason."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def ask(
     admitting: bool = True,
     **statuses: Status,
 ) -> ScheduleDecision:
-    """Decide over stories that are waiting or, without dependencies, queued unless told otherwise."""
+    """Decide over stories that are waiting or, without dependencies, queued unless stated otherwise."""
     known = {item.id: Status.WAITING if item.depends_on else Status.QUEUED for item in stories}
     known.update({StoryId(name): status for name, status in statuses.items()})
     return decide(stories, known, window, policy, admitting=admitting)
@@ -90,7 +90,7 @@ def test_something_always_happens_unless_something_runs(
 def test_one_decision_holds_all_skips(
     situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int
 ) -> None:
-    """Skips cascade at once: deciding again after them finds no more of the same kind."""
+    """Skips cascade immediately: deciding again after them finds no more of the same kind."""
     order, statuses = situation
     first = decide(order, statuses, window, USUAL, admitting=True)
     after = {**statuses, **{skip.story_id: Status.SKIPPED for skip in first.skip}}
@@ -115,7 +115,7 @@ def test_nothing_starts_while_one_runs_alone() -> None:
 
 
 def test_a_story_that_runs_alone_waits_for_its_siblings_and_keeps_its_turn() -> None:
-    """Those before it start, it waits for them, and nobody behind it overtakes."""
+    """Those before it start, it waits for them, and none behind it overtakes."""
     stories = (story("a"), story("b", mode="housekeeping"), story("c"))
     decision = ask(*stories)
     assert decision.start == ("a",)
@@ -125,10 +125,10 @@ def test_a_story_that_runs_alone_waits_for_its_siblings_and_keeps_its_turn() -> 
     }
     assert ask(*stories, a=Status.RUNNING).start == ()
     assert ask(*stories, a=Status.FAILED).start == ("b",)
-    assert ask(*stories, a=Status.DONE, b=Status.PARKED).start == ("c",), "a parked one holds nobody up"
+    assert ask(*stories, a=Status.DONE, b=Status.PARKED).start == ("c",), "a parked one holds up none"
 
 
-def test_a_story_that_runs_alone_and_is_not_ready_holds_nobody_up() -> None:
+def test_a_story_that_runs_alone_and_is_not_ready_holds_up_none() -> None:
     """Only what could start keeps a turn."""
     stories = (story("a"), story("b", "a", mode="housekeeping"), story("c"))
     assert ask(*stories).start == ("a", "c")
@@ -136,8 +136,8 @@ def test_a_story_that_runs_alone_and_is_not_ready_holds_nobody_up() -> None:
     assert full.waiting_for[StoryId("b")] == "waits for a free slot (0 of 0 running)"
 
 
-def test_nobody_is_alone_beside_a_story_that_still_tidies_up() -> None:
-    """A verdict frees the place in the window, not the house: hooks and closing still run."""
+def test_no_story_is_alone_beside_one_that_still_cleans_up() -> None:
+    """A verdict frees the slot, not the repository: hooks and closing still run."""
     stories = (story("a"), story("b", mode="housekeeping"))
     statuses = {StoryId("a"): Status.DONE, StoryId("b"): Status.QUEUED}
     decision = decide(stories, statuses, 3, USUAL, admitting=True, leaving=[StoryId("a")])
@@ -155,7 +155,7 @@ def test_nobody_is_alone_beside_a_story_that_still_tidies_up() -> None:
 def test_one_that_runs_alone_never_gets_company(
     situation: tuple[tuple[Story, ...], dict[StoryId, Status]], window: int, policy: ContinuePolicy
 ) -> None:
-    """However the decision falls, nobody starts beside an exclusive story, nor does it beside anybody."""
+    """Whatever is decided, no story starts beside an exclusive one, nor the exclusive one beside another."""
     order, statuses = situation
     decision = decide(order, statuses, window, policy, admitting=True)
     alone = {item.id for item in order if item.mode == "housekeeping"}
@@ -174,7 +174,7 @@ def test_the_first_of_the_order_take_the_free_places() -> None:
     assert decision.waiting_for == {"c": "waits for a free slot (2 of 2 running)"}
 
 
-def test_a_window_that_fell_starts_nothing_and_evicts_nobody() -> None:
+def test_a_window_that_fell_starts_nothing_and_evicts_none() -> None:
     """Acceptance 28: with three running and a window of one, nothing new starts."""
     stories = (story("a"), story("b"), story("c"), story("d"))
     decision = ask(*stories, window=1, a=Status.RUNNING, b=Status.RUNNING, c=Status.RUNNING)
@@ -205,7 +205,7 @@ def test_a_waiting_story_names_what_it_waits_for() -> None:
     ],
 )
 def test_a_dependency_that_ended_otherwise_skips_its_dependant(status: Status, words: str) -> None:
-    """Acceptance 22: the dependant is skipped at once, and says because of whom."""
+    """Acceptance 22: the dependent is skipped immediately, and names the story to blame."""
     decision = ask(story("a"), story("x"), story("b", "a"), a=status, x=Status.RUNNING)
     assert decision.skip == (
         Skip(story_id=StoryId("b"), blocked_by=(StoryId("a"),), reason=f"depends on a, which {words}"),
@@ -237,7 +237,7 @@ def test_the_root_is_found_once_through_a_diamond() -> None:
 def test_a_dependency_that_may_come_back_holds_its_dependant_until_nothing_else_can_run(
     status: Status, words: str
 ) -> None:
-    """Parked and stopped release nobody; the dependant is skipped only at the end."""
+    """Parked and stopped release none; the dependent is skipped only at the end."""
     stories = (story("a"), story("x"), story("b", "a"))
     busy = ask(*stories, a=status, x=Status.RUNNING)
     assert busy.skip == ()
@@ -280,7 +280,7 @@ def test_continue_always_starts_dependents_once_their_dependencies_have_a_verdic
 
 
 def test_without_admission_nothing_starts_and_nothing_is_skipped() -> None:
-    """When the run is ending, verdicts of open stories are left to whoever ends it."""
+    """When the run is ending, verdicts of open stories are left to the code that ends it."""
     decision = ask(story("a"), story("b", "a"), story("c"), admitting=False, a=Status.FAILED)
     assert (decision.start, decision.queue, decision.skip) == ((), (), ())
     assert set(decision.waiting_for) == {"b", "c"}

@@ -1,4 +1,4 @@
-"""Circles, told from trees and failures."""
+"""Circles, judged by trees and failures."""
 
 import pytest
 from hypothesis import given

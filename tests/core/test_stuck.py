@@ -19,7 +19,7 @@ BLANKS = st.text(alphabet=" \t\r\n", max_size=4)
 
 
 def reason(watch: ProgressWatch) -> str:
-    """Give the verdict's reason; empty when the session is not stuck."""
+    """Return the verdict's reason; empty when the session is not stuck."""
     verdict = watch.verdict()
     return "" if verdict is None else verdict.reason
 
@@ -51,8 +51,8 @@ def test_going_back_and_forth_is_no_change() -> None:
     assert "rewritten" in reason(written("a", "b", "a", "b", "a"))
 
 
-def test_a_new_content_starts_the_count_anew() -> None:
-    """Whoever finds a way on is not stuck any more."""
+def test_new_content_restarts_the_count() -> None:
+    """A session that makes progress is no longer stuck."""
     assert reason(written("a", "a", "a", "a", "b")) == ""
     assert reason(written("a", "a", "a", "b", "b", "b")) == ""
 

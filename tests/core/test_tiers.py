@@ -18,7 +18,7 @@ GREEN, WARN, DEGRADED, CRITICAL = Tier.GREEN, Tier.WARN, Tier.DEGRADED, Tier.CRI
 A_LITTLE = 0.001
 
 # A second telling of the table, signal by signal: the values at which the next tier begins, from good to
-# bad, in units of the sample; what is to be plenty is counted downwards. The flag tells whether an edge
+# bad, in units of the sample; what should be plentiful is counted downward. The flag says whether an edge
 # itself still belongs to the better tier.
 EDGES: Mapping[str, tuple[tuple[float, bool], ...]] = {
     "memory_available": ((-6 * GB, True), (-4 * GB, True), (-2 * GB, True)),
@@ -53,7 +53,7 @@ def sample(
 
 
 def alone(name: str, value: float) -> ResourceSample:
-    """Give a sample of one signal."""
+    """Return a sample of one signal."""
     return ResourceSample(**{name: value})  # type: ignore[arg-type]  # as for every drawn sample
 
 
@@ -192,7 +192,7 @@ def test_every_threshold_is_the_users(name: str) -> None:
 
 
 def expected_direction(name: str) -> bool:
-    """Tell whether a threshold is of something that is to be plenty."""
+    """Return whether a threshold is of something that should be plentiful."""
     return name in {"memory_gb", "pressure_free_percent", "disk_gb", "inodes"}
 
 
@@ -237,7 +237,7 @@ def test_the_ceiling_of_each_tier(tier: Tier, max_stories: int, stories: int) ->
     ],
 )
 def test_agents_per_wave_follow_the_tier(tier: Tier, configured: int, agents: int) -> None:
-    """Acceptance 46: the cap that a session is told."""
+    """Acceptance 46: the cap that a session gets."""
     assert agents_per_wave(tier, Settings(agents_per_wave=configured)) == agents
 
 

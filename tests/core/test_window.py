@@ -1,4 +1,4 @@
-"""The window: what limits it, that it falls at once and rises slowly, and that it never flaps or starves."""
+"""The window: what limits it, that it shrinks fast and grows slowly, and that it never flaps or starves."""
 
 import math
 from itertools import pairwise
@@ -18,7 +18,7 @@ def allows(stories: int, tier: Tier = Tier.GREEN, reason: str = "why") -> Limit:
 
 
 def windows(*limits: Limit) -> list[Window]:
-    """Give the window after each look."""
+    """Return the window after each sample."""
     seen = [first(limits[0])]
     for one in limits[1:]:
         seen.append(follow(seen[-1], one))
@@ -54,10 +54,12 @@ def test_it_rises_only_as_far_as_all_recent_looks_allowed() -> None:
 
 
 def test_the_tier_is_told_by_the_same_rule() -> None:
-    """Worse at once; better once it has held, with the reason of the tier that is told."""
+    """Worse immediately; better once it has held, with the reason of the tier that is shown."""
     low, high = allows(2, Tier.DEGRADED, "3.9 GB free"), allows(3, Tier.GREEN, "6.1 GB free")
-    told = [(window.stories, window.tier, window.reason) for window in windows(high, low, high, high, high)]
-    assert told == [
+    allowed = [
+        (window.stories, window.tier, window.reason) for window in windows(high, low, high, high, high)
+    ]
+    assert allowed == [
         (3, Tier.GREEN, "6.1 GB free"),
         (2, Tier.DEGRADED, "3.9 GB free"),
         (2, Tier.DEGRADED, "3.9 GB free"),
@@ -102,7 +104,7 @@ def test_it_rises_only_on_what_has_held(limits: list[Limit]) -> None:
 
 @given(st.integers(2, 20), st.lists(st.integers(1, HOLD - 1), max_size=30), st.integers(1, 19))
 def test_jitter_around_an_edge_does_not_make_it_flap(high: int, spells: list[int], drop: int) -> None:
-    """A signal that is never good for long changes the window once, however long it goes on."""
+    """A signal that is never good for long changes the window once, however long it lasts."""
     low = max(1, high - drop)
     looks = [high, low]
     for spell in spells:
@@ -140,8 +142,8 @@ def test_a_limit_that_stays_is_reached(limits: list[Limit], stories: int) -> Non
 )
 def test_memory_limits_what_may_run(sample: ResourceSample, wanted: Needs, stories: int, reason: str) -> None:
     """What runs counts with all it may still use; the edge of critical is not given away; unknown is free."""
-    told = limit(sample, wanted, Settings(max_stories=8))
-    assert (told.stories, told.reason) == (stories, reason)
+    allowed = limit(sample, wanted, Settings(max_stories=8))
+    assert (allowed.stories, allowed.reason) == (stories, reason)
 
 
 def test_a_run_that_has_not_begun_counts_with_the_setting() -> None:
@@ -152,9 +154,9 @@ def test_a_run_that_has_not_begun_counts_with_the_setting() -> None:
 
 
 def test_a_fixed_window_does_not_follow() -> None:
-    """The machine may say what it wants: only the tier is told."""
-    told = limit(memory(0.1), needs(9, 9), Settings(max_stories=8, window="fixed"))
-    assert (told.stories, told.tier, told.reason) == (8, Tier.CRITICAL, "0.1 GB free, fixed")
+    """Whatever the machine reports, only the tier is shown."""
+    allowed = limit(memory(0.1), needs(9, 9), Settings(max_stories=8, window="fixed"))
+    assert (allowed.stories, allowed.tier, allowed.reason) == (8, Tier.CRITICAL, "0.1 GB free, fixed")
 
 
 @given(
@@ -169,8 +171,8 @@ def test_a_limit_is_at_least_one_and_at_most_the_tiers(
     """Acceptance 45: however little there is, one story alone may run."""
     settings = Settings(max_stories=most)
     sample = ResourceSample(memory_available=available)
-    told = limit(sample, Needs(story=story, in_use=tuple(in_use)), settings)
-    assert 1 <= told.stories <= ceiling(evaluate(sample, settings.tiers).tier, settings) <= most
+    allowed = limit(sample, Needs(story=story, in_use=tuple(in_use)), settings)
+    assert 1 <= allowed.stories <= ceiling(evaluate(sample, settings.tiers).tier, settings) <= most
 
 
 @given(st.integers(0, 64), st.integers(1, 8), st.data())
@@ -181,12 +183,12 @@ def test_stories_never_share_the_same_free_memory(total: int, need: int, data: s
     running: list[int] = []
     window: Window | None = None
     for _ in range(data.draw(st.integers(1, 12))):
-        told = limit(
+        allowed = limit(
             ResourceSample(memory_available=max(0, total - sum(running)) * GB),
             needs(need, *running),
             settings,
         )
-        window = first(told) if window is None else follow(window, told)
+        window = first(allowed) if window is None else follow(window, allowed)
         for _ in range(data.draw(st.integers(0, 4))):  # between two looks
             running += [0] * max(0, window.stories - len(running))
             assert len(running) <= 1 or len(running) * need <= total - reserve

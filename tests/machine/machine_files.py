@@ -13,7 +13,7 @@ GB = 1024**3
 
 
 class MachineFiles:
-    """Files for everything that a probe reads; what a test does not write is not there."""
+    """Files for everything that a probe reads; what a test does not write is missing."""
 
     def __init__(self, folder: Path) -> None:
         self.proc = folder / "proc"
@@ -37,7 +37,7 @@ class MachineFiles:
         (self.proc / "self" / "mountinfo").write_text("")
 
     def belongs(self, *lines: str) -> None:
-        """Say which groups the process belongs to."""
+        """Write which groups the process belongs to."""
         (self.proc / "self" / "cgroup").write_text("".join(f"{line}\n" for line in lines))
 
     def put(self, group: str, **files: object) -> None:
@@ -57,7 +57,7 @@ class MachineFiles:
 
 
 def stalled(percent: object) -> str:
-    """Give a pressure file as the kernel writes it."""
+    """Return a pressure file as the kernel writes it."""
     return (
         f"some avg10={percent} avg60=1.00 avg300=2.00 total=26532219\n"
         "full avg10=99.00 avg60=0.00 avg300=0.00 total=0\n"

@@ -20,7 +20,7 @@ UNLIMITED = 9223372036854771712
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MachineFiles:
-    """Give a machine of files with 16 GB free, 1 GB of swap in use, 8 processors and load 2."""
+    """Return a machine of files with 16 GB free, 1 GB of swap in use, 8 processors and load 2."""
 
     class Memory:
         available = 16 * GB
@@ -185,7 +185,7 @@ def test_the_most_swap_in_use_counts(machine: MachineFiles) -> None:
 
 
 def test_swap_of_the_older_hierarchy(machine: MachineFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Version 1 limits memory and swap together, and tells them apart in its figures."""
+    """Version 1 limits memory and swap together, and reports them separately."""
     deny_psutil(monkeypatch, "swap_memory")
     machine.belongs("3:memory:/a")
     machine.put("memory/a", memory__stat=f"swap 1\ntotal_swap {2 * GB}")
@@ -255,7 +255,7 @@ print(json.dumps([samples, groups.load_processors(), groups.load_stall("memory")
 
 @pytest.fixture
 def hierarchy() -> Iterator["Hierarchy"]:
-    """Give real control groups to a test, and take them away after it."""
+    """Provide real control groups to a test, and remove them after it."""
     with ExitStack() as stack:
         yield Hierarchy(stack)
 

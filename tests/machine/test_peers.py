@@ -79,7 +79,7 @@ def peers() -> set[int]:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> list[str]:
-    """Give the command of an agent that is a script, and starts two more of itself."""
+    """Return the command of an agent that is a script, and starts two more of itself."""
     script = tmp_path / "claude"
     script.write_text(FAMILY)
     return [sys.executable, str(script)]
@@ -99,7 +99,7 @@ def outside(*argv: str, lines: int) -> Iterator[tuple[int, list[int]]]:
             yield first, said
         finally:
             os.killpg(os.getpgid(first), signal.SIGKILL)
-            started.stdout.read()  # ends when nobody is left who could write
+            started.stdout.read()  # ends when no process is left that could write
 
 
 def test_a_foreign_agent_counts_once(agent: list[str]) -> None:
@@ -168,7 +168,7 @@ def test_a_dead_agent_is_no_peer(tmp_path: Path) -> None:
 def test_without_procfs_psutil_is_asked(
     agent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other systems have no such files; when psutil fails too, nobody knows."""
+    """Other systems have no such files; when psutil fails too, the number is unknown."""
     with outside(*agent, lines=3) as (first, said):
         found = find_peers(tmp_path / "none", PROGRAMS)
         assert found is not None

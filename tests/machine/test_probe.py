@@ -49,7 +49,7 @@ def deny_the_system(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_failure_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acceptance 43: on a machine that tells nothing every signal is None, and nothing is raised."""
+    """Acceptance 43: on a machine that reports nothing every signal is None, and nothing is raised."""
     deny_the_system(monkeypatch)
     assert probe.Probe(PROGRAMS, proc=tmp_path / "gone")(tmp_path) == ResourceSample()
 
@@ -136,7 +136,7 @@ def test_a_pressure_file_without_the_figure_is_unknown(tmp_path: Path, text: str
 
 
 def test_the_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The nearest parent that exists tells the disk; a file in the way is no parent."""
+    """The nearest parent that exists decides the disk; a file in the way is not a parent."""
     (tmp_path / "file").touch()
     asked = []
     real = os.statvfs

@@ -30,14 +30,14 @@ def registry(tmp_path: Path) -> Registry:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give the registry's folder, made by whoever was first."""
+    """Return the registry's folder, made by the first session."""
     path = sessions_dir(tmp_path / "common")
     path.mkdir(parents=True)
     return path
 
 
 def _foreign(name: str = "theirs", **fields: Any) -> SessionEntry:
-    """Describe a session on another host, of which only the heartbeat can be told."""
+    """Describe a session on another host, of which only the heartbeat is known."""
     values: dict[str, Any] = {"mode": "feature", "heartbeat": NOW, "host": "elsewhere", "pid": 1}
     return SessionEntry(session_id=name, **{**values, **fields})
 
@@ -97,7 +97,7 @@ def test_a_process_that_ended_does_not_count(repo: Path) -> None:
         other.kill()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
         assert list(sessions_dir(common).iterdir())
-        assert Registry(common).active(time.time()) == (), "not even while nobody has reaped it"
+        assert Registry(common).active(time.time()) == (), "not even before it is reaped"
         other.wait(10)
         assert Registry(common).active(time.time()) == ()
 
@@ -138,7 +138,7 @@ def test_of_other_hosts_and_boots_the_heartbeat_tells(registry: Registry, elsewh
 def test_what_cannot_be_read_counts_by_its_file_and_not_for_ever(
     registry: Registry, folder: Path, content: bytes
 ) -> None:
-    """Young, it is a session of unknown mode, with a warning; old, it is nobody; then it is swept."""
+    """Recent, it is a session of unknown mode, with a warning; old, it does not count; then it is swept."""
     _aged(folder / "odd%2Fone.json", content, NOW)
     (entry,) = registry.active(NOW + PEER_SECONDS)
     assert (entry.session_id, entry.mode) == ("odd/one", "unknown")
@@ -182,10 +182,10 @@ def test_unknown_fields_stay_when_an_entry_is_renewed(registry: Registry, folder
     entry = registry.entry("mine", mode="deep", now=NOW, run_id="run")
     registry.write(entry)
     (file,) = folder.iterdir()
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"colour": ["red"], "mode": "plan"}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"color": ["red"], "mode": "plan"}))
     registry.write(replace(entry, heartbeat=NOW + MINUTE))
     values = json.loads(file.read_text())
-    assert values["colour"] == ["red"]
+    assert values["color"] == ["red"]
     assert (values["mode"], values["heartbeat"]) == ("deep", "2027-01-15T08:01:00.000Z")
 
 
