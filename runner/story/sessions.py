@@ -45,18 +45,7 @@ async def prepare_work(
     name = _name(now, brief.step)
     exchange = context.exchange(workspace)
     prompt, result_file = exchange / f"{name}.prompt.md", exchange / f"{name}.result.json"
-    facts = PromptFacts(
-        story=context.story,
-        step=brief.step,
-        step_prompt=brief.prompt,
-        answers=brief.answers,
-        attempt=now.attempt,
-        verify=context.verify if brief.verified else (),
-        result_file=result_file,
-        last_failure=now.last_failure,
-        interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
-        shared=context.run.shared_tree is not None,
-    )
+    facts = _prompt_facts(context, brief, result_file)
     access = await offload(_prepare_disk, context, workspace, prompt, facts, agent)
     known = now.conversation
     job = AgentJob(
@@ -143,6 +132,22 @@ def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settin
         cached_tokens=usage.cached_tokens,
         cost_estimated=usage.estimated,
         tools=verdict.tools,
+    )
+
+
+def _prompt_facts(context: StoryContext, brief: Brief, result_file: Path) -> PromptFacts:
+    now = context.now
+    return PromptFacts(
+        story=context.story,
+        step=brief.step,
+        step_prompt=brief.prompt,
+        answers=brief.answers,
+        attempt=now.attempt,
+        verify=context.verify if brief.verified else (),
+        result_file=result_file,
+        last_failure=now.last_failure,
+        interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
+        shared=context.run.shared_tree is not None,
     )
 
 
