@@ -2,7 +2,9 @@
 
 import ast
 import re
+import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -27,6 +29,7 @@ SPAWNING = {
 }
 
 
+@cache
 def _sources() -> dict[str, ast.Module]:
     files = [path for package in ("runner", "isolation") for path in (ROOT / package).rglob("*.py")]
     return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in files}
@@ -53,6 +56,22 @@ def test_only_the_keeper_spawns() -> None:
     guilty = {path for path, tree in _sources().items() if _names(tree) & SPAWNING}
     assert guilty <= SPAWNERS
     assert guilty, "the search itself must find the spawners"
+
+
+def test_the_fork_server_loads_no_library() -> None:
+    """It runs under `python -I -S`, so all that it may import is the standard library and our own code."""
+    sources, seen, waiting = _sources(), set[str](), ["isolation/keeper/server.py"]
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        for node in ast.walk(sources[path]):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for module in modules:
+                found = module.replace(".", "/") + ".py"
+                assert found in sources or module.partition(".")[0] in sys.stdlib_module_names, (path, module)
+                waiting += [found] if found in sources and found not in seen else []
+    assert len(seen) > 1, "the search itself must follow imports"
 
 
 def test_only_the_door_knows_gitpython() -> None:
