@@ -70,7 +70,7 @@ async def create_or_attach(
 ) -> Workspace:
     """Return the story's worktree: a new one, one on its existing branch, or the one it had.
 
-    `torn` says that an earlier creation was begun and not ended; a tree that was never filled to
+    `interrupted` says that an earlier creation was begun and not ended; a tree that was never filled to
     its end is recognized without it.
     """
     workspace, _ = await create_undoable(repository, request, populate_limiter, interrupted=interrupted)

@@ -211,7 +211,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
 
     `attempt` counts from 1 once the story has started. `implemented` means that this attempt's work session
     succeeded, `checkpointed` that its changes are committed, `verified` is how many verify commands it has
-    passed: what a resume must not repeat. `torn` means that a workspace was begun and never reported as open.
+    passed: what a resume must not repeat. `opening`: a workspace was begun and not yet recorded as open.
     `head` is where its branch pointed when this run first opened it. `place` is the current step of the work,
     `step` what the newest session is for; `placed` means that the current step was determined in this run.
     `decision` is the question that holds the story up, answered or not, until it is acted upon.
@@ -237,7 +237,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     commit: str | None = None
     commits: int = 0
     workspace: str | None = None
-    torn: bool = False
+    opening: bool = False
     flow: str = "quick"
     place: Step = IMPLEMENT
     placed: bool = False

@@ -169,7 +169,7 @@ class Orchestrator:
         starting = [story_id for story_id in decision.start if story_id not in self._ahead]
         preparing = self._to_prepare(decision)
         new = [story for story in self._order if story.id in starting or story.id in preparing]
-        torn = {story.id: recorder.snapshot.stories[story.id].torn for story in new}
+        interrupted = {story.id: recorder.snapshot.stories[story.id].opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
         bodies += [intent(story, self._tools) for story in new]
         self._active.update(story.id for story in new)
@@ -184,7 +184,7 @@ class Orchestrator:
                 self._ahead[story.id] = preparation
             else:
                 preparation.slot.set()
-            nursery.start_soon(self._carry, story, torn[story.id], preparation)
+            nursery.start_soon(self._carry, story, interrupted[story.id], preparation)
 
     def _to_prepare(self, decision: ScheduleDecision) -> tuple[StoryId, ...]:
         """Choose whose worktree to make while others work, so that nobody waits for it at his turn.
@@ -193,7 +193,7 @@ class Orchestrator:
         """
         run = self._tools.recorder.snapshot
         room = min(MOST_AHEAD, run.window) - len(self._ahead)
-        opening = any(story.status is Status.RUNNING and story.torn for story in run.stories.values())
+        opening = any(story.status is Status.RUNNING and story.opening for story in run.stories.values())
         if self._tools.shared_tree or decision.start or opening or not self._disk_is_ample:
             return ()
         fresh = [name for name in decision.next if name not in self._ahead and not run.stories[name].sessions]
@@ -210,12 +210,12 @@ class Orchestrator:
         if preparation is not None:
             preparation.scope.cancel()
 
-    async def _carry(self, story: Story, torn: bool, preparation: _Preparing) -> None:  # noqa: FBT001  nurseries take positions
+    async def _carry(self, story: Story, interrupted: bool, preparation: _Preparing) -> None:  # noqa: FBT001  nurseries take positions
         """Run one story's pipeline; a bug in it becomes its verdict."""
         recorder = self._tools.recorder
         try:
             context = story_context(story, self._agents[story.id], self._tools)
-            pipeline = Pipeline(context, torn=torn, slot=preparation.slot)
+            pipeline = Pipeline(context, interrupted=interrupted, slot=preparation.slot)
             # Cancelled only while it waits for its slot; its result is then recorded already.
             with preparation.scope:
                 await pipeline.run()

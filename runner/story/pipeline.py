@@ -51,24 +51,24 @@ CHECKED_COMMITS = 2
 class Pipeline:
     """Carries one story whose `intent` is recorded; `run` is called once.
 
-    `torn` says that an earlier intent was never followed by a workspace that was recorded as open. Before the
-    story has its `slot`, its workspace is made, and nothing else; it may be cancelled until then.
+    `interrupted` says that an earlier intent was never followed by a workspace that was recorded as open.
+    Before the story has its `slot`, its workspace is made, and nothing else; it may be cancelled until then.
     """
 
-    def __init__(self, context: StoryContext, *, torn: bool, slot: trio.Event) -> None:
+    def __init__(self, context: StoryContext, *, interrupted: bool, slot: trio.Event) -> None:
         self._context = context
         self._story = context.story
         self._log = context.log
         self._slot = slot
-        self._place = StoryWorkspace(context, torn=torn)
+        self._story_workspace = StoryWorkspace(context, interrupted=interrupted)
 
     async def run(self) -> None:
         """Open the workspace, do the work, record the result, and close what may be closed."""
         context, story_id = self._context, self._story.id
         try:
-            async with self._place.open() as opened:
+            async with self._story_workspace.open() as opened:
                 await self._slot.wait()
-                workspace = await self._place.begin(opened)
+                workspace = await self._story_workspace.begin(opened)
                 result = await self._walk(workspace, await open_flow(context, workspace))
                 await self._finish(result)
                 opened.finished = result.verdict in {Status.DONE, Status.NO_WORK}
@@ -77,7 +77,7 @@ class Pipeline:
         except JournalError:
             raise
         except (IsolationError, RunnerError) as error:
-            await self._slot.wait()
+            await self._slot.wait()  # a story fails when it is its turn, not while it is prepared
             if not context.now.status.final:
                 await self._finish(results.failed(story_id, error.message, next_=error.hint))
             if not context.run.shared_tree and not context.run.workspace_path(story_id).exists():
@@ -156,19 +156,15 @@ class Pipeline:
         stop = before_work(context)
         if stop is not None:
             return self._stopped(stop)
-        others = await check_others(context)
-        if others is Others.WAITED:
-            return None
-        admitted: Amount | KillSwitch | Question
-        if isinstance(others, Question):
-            admitted = others
-        else:
-            await self._place.require_there(workspace)
-            admitted = await admit(context, workspace)
-        if isinstance(admitted, Question):
-            await flow.ask(admitted)
-            return None
-        return self._stopped(admitted) if isinstance(admitted, KillSwitch) else admitted
+        found: Others | Question | KillSwitch | Amount = await check_others(context)
+        if found is Others.CLEAR:
+            await self._story_workspace.require_there(workspace)
+            found = await admit(context, workspace)
+        if isinstance(found, Question):
+            await flow.ask(found)
+        if isinstance(found, KillSwitch):
+            return self._stopped(found)
+        return found if isinstance(found, Amount) else None
 
     async def _run_session(
         self, prepared: PreparedSession, *, verify: str = ""
@@ -178,14 +174,15 @@ class Pipeline:
         Its end and the consequences are recorded in one transaction.
         """
         context, order = self._context, prepared.order
+        # Judged once more inside the transaction: what others recorded since it was prepared counts.
+        unless = partial(before_verify if verify else before_work, context)
         async with session_visible(order.session_id, context) as presence:
-            unless = partial(before_verify if verify else before_work, context)
             refused = await self._log.record_unless(unless, prepared.started)
             if refused is not None:
                 return refused
-            await presence.seen()
+            await presence.seen()  # other runs must be able to see it before it works
             ended = await run_watched(order, context.run)
-            presence.end()
+            presence.end()  # the entry is withdrawn while the end is recorded
             facts = self._end_facts()
             bodies = verify_consequences(ended, verify, facts) if verify else consequences(ended, facts)
             await self._log.record(session_ended(order, ended, context.settings), *bodies)
@@ -230,7 +227,9 @@ class Pipeline:
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
         now = self._context.now
-        made = await offload(self._place.commit, workspace, now.commit or now.head or workspace.head, at)
+        made = await offload(
+            self._story_workspace.commit, workspace, now.commit or now.head or workspace.head, at
+        )
         # The commit itself is durable: a resume that does not know of it finds it.
         self._log.defer(
             ev.Checkpointed(story_id=now.id, commit=made.tip, commits=made.commits, files=made.files)
@@ -288,7 +287,7 @@ class Pipeline:
         """Run the verify commands that are left; afterwards `implemented` says whether all passed."""
         context = self._context
         for command in context.verify[context.now.verified :]:
-            await self._place.require_there(workspace)
+            await self._story_workspace.require_there(workspace)
             prepared = await prepare_verify(context, workspace, command)
             ended = await self._run_session(prepared, verify=command)
             if isinstance(ended, KillSwitch):
@@ -317,7 +316,7 @@ class Pipeline:
             reason = f"no change was needed, {proof}"
         else:
             return results.no_work(now.id, commit=commit)
-        if self._place.branch_name and not context.run.shared_tree:
+        if self._story_workspace.branch_name and not context.run.shared_tree:
             return self._done(workspace, commit, commits, reason)
         return await offload(self._done, workspace, commit, commits, reason)
 
@@ -325,7 +324,7 @@ class Pipeline:
         shared_tree, repository = self._context.run.shared_tree, self._context.repository
         return results.done(
             self._story.id,
-            branch=self._place.branch_name or repository.name_of_branch(workspace.branch),
+            branch=self._story_workspace.branch_name or repository.name_of_branch(workspace.branch),
             commit=commit,
             commits=commits,
             reason=reason,

@@ -33,12 +33,12 @@ def intent(story: Story, run: RunContext) -> ev.WorkspacePlanned:
 class StoryWorkspace:
     """The workspace of one story whose `intent` is recorded.
 
-    `torn` says that an earlier intent was never followed by a workspace that was recorded as open.
+    `interrupted` says that an earlier intent was never followed by a workspace that was recorded as open.
     """
 
-    def __init__(self, context: StoryContext, *, torn: bool) -> None:
+    def __init__(self, context: StoryContext, *, interrupted: bool) -> None:
         self._context = context
-        self._torn = torn
+        self._interrupted = interrupted
         self._repository = context.repository
         shared_tree = context.run.shared_tree
         self._claim = shared_tree.claims[context.story.id] if shared_tree else None
@@ -66,7 +66,7 @@ class StoryWorkspace:
             claim=self._claim,
             resumed=bool(context.now.sessions),
             symlink_directories=context.settings.symlink_directories,
-            interrupted=self._torn,
+            interrupted=self._interrupted,
             sweep=False,  # the trash is emptied when no story waits for the disk
             limiter=context.run.populate,
         ) as opened:

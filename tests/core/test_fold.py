@@ -149,12 +149,12 @@ def test_a_kept_worktree_stays_in_the_snapshot() -> None:
     assert one(*life_of(A, "failed", "failed")).workspace == "/w/a"
 
 
-def test_a_planned_workspace_that_never_opened_is_torn() -> None:
+def test_a_planned_workspace_that_never_opened_is_opening() -> None:
     """Acceptance 68: a resume sees that the act was begun and not ended."""
     planned = ev.WorkspacePlanned(story_id=A, branch="autopilot/a", path="/w/a")
     opened = ev.WorkspaceOpened(story_id=A, branch="autopilot/a", path="/w/a", base="b", head="h")
-    assert one(planned).torn
-    assert not one(planned, opened).torn
+    assert one(planned).opening
+    assert not one(planned, opened).opening
 
 
 def test_the_first_base_of_a_story_stays() -> None:

@@ -47,10 +47,10 @@ def test_a_step_that_was_skipped_is_not_finished() -> None:
 
 def test_a_workspace_that_never_came_to_be_is_not_shown() -> None:
     """An intent alone leaves nothing to look at; one that was opened stays where it is."""
-    assert one(PLANNED).torn
+    assert one(PLANNED).opening
     assert one(PLANNED, finished(Status.FAILED)).workspace is None
     opened = one(PLANNED, OPENED, finished(Status.FAILED))
-    assert (opened.workspace, opened.torn) == ("/w/a", False)
+    assert (opened.workspace, opened.opening) == ("/w/a", False)
 
 
 def test_a_crash_does_not_lift_what_was_about_to_end_a_story() -> None:

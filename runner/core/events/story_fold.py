@@ -48,7 +48,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
                 attempt=max(1, story.attempt),
             )
         case ev.WorkspacePlanned():
-            return replace(story, branch=body.branch, workspace=body.path, torn=True)
+            return replace(story, branch=body.branch, workspace=body.path, opening=True)
         case ev.WorkspaceOpened():
             return _workspace_opened(story, body)
         case ev.WorkspaceClosed():
@@ -149,7 +149,7 @@ def _workspace_opened(story: StorySnapshot, body: ev.WorkspaceOpened) -> StorySn
         workspace=body.path,
         base=story.base or body.base,
         head=story.head or body.head,
-        torn=False,
+        opening=False,
     )
 
 
@@ -325,8 +325,8 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
         story,
         status=Status(body.verdict),
         branch=story.branch or body.branch,
-        workspace=None if story.torn else story.workspace,
-        torn=False,
+        workspace=None if story.opening else story.workspace,
+        opening=False,
         reason=body.reason,
         next=body.next,
         ended_at=at,
