@@ -19,7 +19,7 @@ from isolation.files.lease import holder_is_alive, read_holder
 from isolation.kernel.process_tree import SUBREAPER, kill_level
 from isolation.model import IsolationMode
 from isolation.paths import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
-from runner.agents.catalogue import KNOWN, PROGRAMS
+from runner.agents.catalog import KNOWN, PROGRAMS
 from runner.agents.installed import find_installed
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import NotFoundError, RunnerError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalog import KNOWN
 from runner.agents.known_agent import SignIn
 
 _VERSION = re.compile(r"^v?(\d+\.\d+\.\d+)")

@@ -1,7 +1,7 @@
 """What one file in `known/` declares: all that the runner knows about an agent that needs no description.
 
 Settings, `auto`, the doctor and the search for other sessions read these declarations through
-`catalogue.KNOWN`; no other table names an agent.
+`catalog.KNOWN`; no other table names an agent.
 """
 
 from abc import ABC, abstractmethod

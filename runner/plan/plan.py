@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from isolation.paths import folds_case, worktree_root
-from runner.agents.catalogue import choose
+from runner.agents.catalog import choose
 from runner.agents.protocol import Agent
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished

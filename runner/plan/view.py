@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from runner.agents.catalogue import PROGRAMS
+from runner.agents.catalog import PROGRAMS
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.graph import critical_path, waves

@@ -25,7 +25,7 @@ from isolation.files import lease
 from isolation.git.repository import Repository, offload
 from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
 from isolation.paths import journal_path, keepers_lock_path
-from runner.agents.catalogue import PROGRAMS, choose
+from runner.agents.catalog import PROGRAMS, choose
 from runner.core.events import events as ev
 from runner.core.events.fold import exit_code, fold
 from runner.core.events.story_json import from_json

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalog import KNOWN
 from runner.agents.known_agent import Permissions
 from runner.agents.protocol import AgentJob
 from runner.core.agent_settings import AgentSettings

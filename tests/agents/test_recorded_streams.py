@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalog import KNOWN
 from runner.agents.listener import OutputListener
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import Fault

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from runner.agents import known
-from runner.agents.catalogue import KNOWN, PROGRAMS
+from runner.agents.catalog import KNOWN, PROGRAMS
 from runner.agents.faults import failed, fault_of
 from runner.agents.listener import OutputListener
 from runner.agents.protocol import Agent, AgentJob
@@ -77,7 +77,7 @@ def heard(name: str, *events: object) -> OutputListener:
 
 
 def test_every_file_of_a_known_agent_is_listed() -> None:
-    """One file and one line in the catalogue make an agent known; a file without its line is noticed."""
+    """One file and one line in the catalog make an agent known; a file without its line is noticed."""
     files = Path(known.__file__).parent.glob("*.py")
     assert {file.stem for file in files} - {"__init__"} == set(KNOWN)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from runner.agents.catalogue import PROGRAMS
+from runner.agents.catalog import PROGRAMS
 from runner.machine.probe import Probe
 
 GATE_MS = 20.0

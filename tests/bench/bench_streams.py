@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalog import KNOWN
 from runner.agents.listener import OutputListener
 from runner.core.agent_settings import AgentSettings
 from tests.agents.recordings.reading import FOLDER

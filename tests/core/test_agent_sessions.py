@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.agents.catalogue import PROGRAMS
+from runner.agents.catalog import PROGRAMS
 from runner.core.limits.agent_sessions import AgentProgram, below, is_agent, sessions
 
 AGENTS = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.agents.catalogue import PROGRAMS
+from runner.agents.catalog import PROGRAMS
 from runner.core.model import ResourceSample
 from runner.machine.probe import Probe
 

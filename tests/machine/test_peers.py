@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from isolation.keeper.client import open_keeper
-from runner.agents.catalogue import PROGRAMS
+from runner.agents.catalog import PROGRAMS
 from runner.machine.peers import find_peers
 from tests.isolation.keeper.scenes import spec
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from runner.agents.catalogue import PROGRAMS
+from runner.agents.catalog import PROGRAMS
 from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import ResourceSample
 from runner.machine import probe

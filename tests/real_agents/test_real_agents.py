@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalog import KNOWN
 from tests.acceptance.program import processes_with, run, started, wait_until, write_story
 from tests.conftest import git
 from tests.real_agents.conftest import Stage

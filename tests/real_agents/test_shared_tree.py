@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalog import KNOWN
 from tests.acceptance.people import USERS
 from tests.acceptance.program import processes_with, started, wait_until
 from tests.acceptance.test_agent_conflicts import SANDBOX

@@ -136,7 +136,7 @@ def test_add_an_agent(follow: Callable[[str], Scratch], repo: Path, tmp_path: Pa
     """One file and one line: it is started, its output is read, the doctor knows it, a slip finds it."""
     scratch = follow("Add an agent")
     scratch.create("runner/agents/known/parrot.py", PARROT)
-    catalog = "runner/agents/catalogue.py"
+    catalog = "runner/agents/catalog.py"
     scratch.insert(
         catalog, "from runner.agents.known.parrot import ParrotAgent\n", before="from runner.agents.known.q"
     )

@@ -131,7 +131,7 @@ def _value(declared: Declared, value: Any) -> Any:
 
 def _require_argv(name: str, agent: Any, source: Source) -> None:
     # Imported here, since most settings describe no agent.
-    from runner.agents.catalogue import KNOWN
+    from runner.agents.catalog import KNOWN
 
     described = {"resume", "events"} & agent.model_fields_set
     if not agent.argv and (name not in KNOWN or described):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.agents.catalogue import KNOWN
+from runner.agents.catalog import KNOWN
 from runner.agents.listener import OutputListener
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import Fault
