@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from runner.cli.overview import COMMANDS, DEFAULT_COMMAND
 
+PROGRAM = "autopilot-multi"
 _LITERAL = "\0"  # cannot occur in a command-line argument
 
 
@@ -23,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise argparse's error as our own."""
-        raise CommandLineError(message, f"see `{self.prog} --help`.")
+        raise CommandLineError(message, _see_help(self.prog))
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         return super()._get_value(action, arg_string.removeprefix(_LITERAL))
@@ -31,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
 def build(name: str, module: ModuleType) -> Parser:
     """Build the parser of one command from its module's `configure`."""
-    prog = "autopilot-multi" if name == DEFAULT_COMMAND else f"autopilot-multi {name}"
+    prog = PROGRAM if name == DEFAULT_COMMAND else f"{PROGRAM} {name}"
     parser = Parser(
         prog=prog,
         description=module.__doc__,
@@ -83,11 +84,17 @@ def common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-color", action="store_true", help="no colors")
 
 
+def _see_help(prog: str) -> str:
+    # `autopilot-multi --help` is the overview; the flags of the default command are one level down.
+    command = f"{prog} {DEFAULT_COMMAND}" if prog == PROGRAM else prog
+    return f"see `{command} --help`."
+
+
 def _nearest(parser: argparse.ArgumentParser, flag: str) -> str:
     from difflib import get_close_matches
 
     known = [name for action in parser._actions for name in action.option_strings]  # noqa: SLF001  argparse offers no list
     candidates = known if flag.startswith("-") else [*known, *COMMANDS]
     close = get_close_matches(flag, candidates, n=1)
-    tail = f"see `{parser.prog} --help`."
+    tail = _see_help(parser.prog)
     return f"did you mean '{close[0]}'? {tail}" if close else tail

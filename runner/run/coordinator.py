@@ -2,7 +2,7 @@
 
 - Acquire: the lease, the end of a killed run's processes, the journal.
 - Build: what the run needs, as values (`setup.py`).
-- Run: the orchestrator beside the view, the desk and the signals.
+- Run: the orchestrator beside the view, the dialog and the signals.
 - Close: the last event, the records, the cleanup (`closing.py`).
 
 Whatever ends a run, its processes are gone before the lease is released, and the records say what happened.
@@ -44,7 +44,7 @@ from runner.records.telemetry import records_checkout, write_run
 from runner.run.cleanup import tidy
 from runner.run.closing import close_run, records_on_error
 from runner.run.first_events import beginning
-from runner.run.interaction import Desk, Interaction, LiveRun, View
+from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
 from runner.run.side_tasks import aggregating, asking, notifying, refreshing
@@ -88,7 +88,7 @@ async def start_run(
     view: View,
     *,
     sample: Sampler | None = None,
-    desk: Desk | None = None,
+    dialog: Dialog | None = None,
     quiet: bool = False,
 ) -> Ended:
     """Carry out a plan from its beginning; `sample` measures the machine around a path."""
@@ -111,7 +111,7 @@ async def start_run(
         return await _coordinate(
             assignment,
             _Beginning(journal=journal, snapshot=blank, first=(*first, *notes)),
-            Interaction(view=view, desk=desk, quiet=quiet),
+            Interaction(view=view, dialog=dialog, quiet=quiet),
             _starting_with(sampled, sample),
         )
 
@@ -139,7 +139,7 @@ async def resume_run(
     view: View,
     *,
     retry_failed: bool,
-    desk: Desk | None = None,
+    dialog: Dialog | None = None,
     quiet: bool = False,
 ) -> Ended:
     """Continue a run where it was interrupted: what is finished stays finished."""
@@ -148,7 +148,7 @@ async def resume_run(
         snapshot = fold(run_id, events)
         started = next(event.body for event in events if isinstance(event.body, ev.RunStarted))
         requeued = _requeued(snapshot, retry_failed=retry_failed)
-        asks = desk is not None and bool(snapshot.open_decisions)
+        asks = dialog is not None and bool(snapshot.open_decisions)
         if not requeued and snapshot.ended and not asks:
             # It may have been killed between its last event and its records.
             await offload(write_run, snapshot, records_checkout(repository.paths))
@@ -168,7 +168,7 @@ async def resume_run(
         return await _coordinate(
             assignment,
             _Beginning(journal=journal, snapshot=snapshot, first=(ev.RunResumed(requeued=requeued),)),
-            Interaction(view=view, desk=desk, quiet=quiet),
+            Interaction(view=view, dialog=dialog, quiet=quiet),
             Probe(PROGRAMS),
         )
 
@@ -296,7 +296,7 @@ async def _orchestrate(
         visible(context),
         aggregating(context),
         notifying(context, quiet=interaction.quiet),
-        asking(interaction.desk, live),
+        asking(interaction.dialog, live),
     ):
         await context.keeper.ready()
         await orchestrator.orchestrate()

@@ -1,4 +1,4 @@
-"""The user beside a run: a view that shows it, and a desk that asks questions while stories work.
+"""The user's side of a run: a view that shows it, and a dialog that asks questions while stories run.
 
 The command line provides both; the run knows them only by what is declared here.
 """
@@ -34,9 +34,9 @@ class View(Protocol):
 
 
 class LiveRun:
-    """What the desk has of the run: its snapshot, its changes, the view's pauses, and a place for answers.
+    """What the dialog knows of the run: its snapshot, its changes, the view's pauses, and how to answer.
 
-    `answer` records an answer, so that its story continues; `postponed` reports that the desk waits for
+    `answer` records an answer, so that its story continues; `postponed` reports that the dialog waits for
     fewer answers than before although nothing was recorded. `pause` and `resume` are the view's.
     """
 
@@ -71,8 +71,8 @@ class LiveRun:
             self._change = trio.Event()
 
 
-class Desk(Protocol):
-    """Where the user answers questions while the run is active."""
+class Dialog(Protocol):
+    """Asks the user questions while the run is active."""
 
     def waits(self, run: RunSnapshot) -> bool:
         """Return whether an answer is still awaited here."""
@@ -82,12 +82,12 @@ class Desk(Protocol):
 
 
 class Interaction(Struct, frozen=True, kw_only=True):
-    """The user's side of one run; without a desk nothing is asked, and `quiet` silences `notify` too."""
+    """The user's side of one run; without a dialog nothing is asked, and `quiet` silences `notify` too."""
 
     view: View
-    desk: Desk | None = None
+    dialog: Dialog | None = None
     quiet: bool = False
 
     def awaits_answer(self, run: RunSnapshot) -> bool:
         """Return whether the user may still answer a question of this run."""
-        return self.desk is not None and self.desk.waits(run)
+        return self.dialog is not None and self.dialog.waits(run)

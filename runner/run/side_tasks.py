@@ -1,4 +1,4 @@
-"""What runs beside the stories: the view, the desk's questions, the `notify` command, the aggregated state.
+"""What runs beside the stories: the view, the dialog's questions, the `notify` command, the aggregated state.
 
 Each is a block around the orchestrator; when the block is left, what it started has ended.
 """
@@ -11,7 +11,7 @@ import trio
 from isolation.git.repository import offload
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, StoryId
-from runner.run.interaction import Desk, LiveRun, View
+from runner.run.interaction import Dialog, LiveRun, View
 from runner.story.context.context import RunContext
 from runner.story.decisions import attention, open_questions
 
@@ -36,11 +36,11 @@ async def refreshing(view: View, hint: Callable[[], str]) -> AsyncIterator[None]
 
 
 @asynccontextmanager
-async def asking(desk: Desk | None, run: LiveRun) -> AsyncIterator[None]:
-    """Let the desk ask questions; what is not answered when the run ends stays open."""
+async def asking(dialog: Dialog | None, run: LiveRun) -> AsyncIterator[None]:
+    """Let the dialog ask questions; what is not answered when the run ends stays open."""
     async with trio.open_nursery() as nursery:
-        if desk is not None:
-            nursery.start_soon(desk.serve, run)
+        if dialog is not None:
+            nursery.start_soon(dialog.serve, run)
         yield
         nursery.cancel_scope.cancel()
 

@@ -284,7 +284,7 @@ async def test_a_story_that_is_never_done_ends_at_its_session_limit(repo: Path) 
 
 
 class Person:
-    """Someone at the desk who answers every question with one letter, as soon as it is asked."""
+    """A user who answers every question with one letter, as soon as it is asked."""
 
     def __init__(self, letter: str) -> None:
         self._letter = letter
@@ -314,7 +314,7 @@ async def test_an_answer_at_the_desk_lets_the_story_go_on_in_the_same_run(repo: 
     plan = make_plan(RunRequest(directory=repo))
     person, view = Person("B"), Watcher()
     with trio.fail_after(60):
-        ended = await start_run(plan, view, desk=person)
+        ended = await start_run(plan, view, dialog=person)
     assert ended.exit_code == 0
     assert ended.run.count(Status.DONE) == 2
     assert person.answered == 1

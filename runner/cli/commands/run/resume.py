@@ -35,7 +35,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     from isolation.git.repository import Repository
     from isolation.paths import journal_path
-    from runner.cli.desk import choose_desk
+    from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.records.journal import Journal
@@ -48,11 +48,11 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
     )
 
-    desk = choose_desk(output, events=arguments.events)
+    dialog = choose_dialog(output, events=arguments.events)
 
     async def resume() -> "Ended":
         return await resume_run(
-            repository, run_id, view, retry_failed=arguments.retry_failed, desk=desk, quiet=output.quiet
+            repository, run_id, view, retry_failed=arguments.retry_failed, dialog=dialog, quiet=output.quiet
         )
 
     ended = trio.run(resume)

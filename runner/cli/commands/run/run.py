@@ -80,7 +80,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     import trio
 
     from runner.ci.job import finish_job, prepare_job
-    from runner.cli.desk import choose_desk
+    from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.run.coordinator import nothing_to_do, start_run
@@ -98,8 +98,8 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         view = choose_view(
             output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
         )
-        desk = choose_desk(output, events=arguments.events)
-        ended = trio.run(partial(start_run, plan, view, desk=desk, quiet=output.quiet))
+        dialog = choose_dialog(output, events=arguments.events)
+        ended = trio.run(partial(start_run, plan, view, dialog=dialog, quiet=output.quiet))
         silent = arguments.events
     failures = finish_job(plan, ended, out=out, push=arguments.remote if arguments.push else None)
     code = print_final_report(ended, output, no_color=arguments.no_color, silent=silent)

@@ -1,7 +1,7 @@
 """Show, check or convert the state files of stories.
 
 show [PATH…]               show what the files contain (default: the files under `_docs/`)
-check PATH…                list every problem with its line; the exit code is 1 if there is any
+check PATH…                list every problem with its line; exit code 1 if it finds any
 convert --to DIALECT PATH  write the same state as `rich`, `pointer` or `autodev`, to stdout or --output
 sub-step PHASE NAME [TEXT] inside a session: record the progress of a sub-skill in the story's file
 install-merge-driver       let git merge the state files of story branches, in this repository

@@ -1,4 +1,4 @@
-"""The desk: questions on a real terminal, beside a run that goes on."""
+"""The dialog: questions on a real terminal, beside a run that goes on."""
 
 import os
 import pty
@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from runner.cli.desk import TerminalDesk
+from runner.cli.dialog import TerminalDialog
 from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId
@@ -23,7 +23,7 @@ from tests.report.asking import COLOUR, OVERWRITE, answered, asks
 
 
 class Beside(LiveRun):
-    """The run beside the desk: a real event log over a real journal, and what the view was asked for."""
+    """The run beside the dialog: a real event log over a real journal, and what the view was asked for."""
 
     def __init__(self, recorder: EventLog) -> None:
         self.recorder = recorder
@@ -50,7 +50,7 @@ class Beside(LiveRun):
 
 @dataclass(slots=True)
 class Terminal:
-    """A pseudo-terminal: what a person types goes in, what the desk prints is read."""
+    """A pseudo-terminal: what a person types goes in, what the dialog prints is read."""
 
     master: int
     slave: int
@@ -87,11 +87,11 @@ def open_terminal() -> Iterator[Terminal]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A desk at its terminal, beside its run."""
+    """A dialog at its terminal, beside its run."""
 
     terminal: Terminal
     port: Beside
-    desk: TerminalDesk
+    dialog: TerminalDialog
 
     @property
     def run(self) -> RunSnapshot:
@@ -111,14 +111,14 @@ class Scene:
 
 @asynccontextmanager
 async def serving(path: Path, events: list[ev.Event]) -> AsyncIterator[Scene]:
-    """Let a desk serve a run for the length of a block."""
+    """Let a dialog serve a run for the length of a block."""
     with trio.fail_after(20), open_terminal() as terminal, Journal.open(path / "journal.db") as journal:
         journal.append(events)
         port = Beside(EventLog(store=journal, snapshot=snapshot(journal.events(RUN))))
-        desk = TerminalDesk(source=terminal.slave, write=terminal.write)
+        dialog = TerminalDialog(source=terminal.slave, write=terminal.write)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.serve, port)
-            yield Scene(terminal=terminal, port=port, desk=desk)
+            nursery.start_soon(dialog.serve, port)
+            yield Scene(terminal=terminal, port=port, dialog=dialog)
             nursery.cancel_scope.cancel()
         assert port.screen.count("pause") == port.screen.count("resume"), "the screen is always given back"
 
@@ -132,11 +132,11 @@ async def test_the_desk_rings_shows_the_form_and_records_the_answer(tmp_path: Pa
         printed = await scene.terminal.expect(PROMPT)
         assert printed == f"\a\nstory a asks:\n{choose.render(COLOUR)}\n"
         assert scene.port.screen == ["pause"]
-        assert scene.desk.waits(scene.run)
+        assert scene.dialog.waits(scene.run)
         scene.terminal.type("a\n")
         assert await scene.answered("a") == "A"
         assert scene.run.stories[StoryId("a")].status is Status.QUEUED
-        assert not scene.desk.waits(scene.run)
+        assert not scene.dialog.waits(scene.run)
         await trio.testing.wait_all_tasks_blocked()
         assert scene.port.screen == ["pause", "resume"]
     with Journal.open(tmp_path / "journal.db") as journal:
@@ -183,7 +183,7 @@ async def test_enter_leaves_the_question_for_later(tmp_path: Path) -> None:
         await scene.record([event(5, ev.Noted(message="something else happens"))])
         await trio.testing.wait_all_tasks_blocked()
         assert [story.id for story in scene.run.open_decisions] == ["a"]
-        assert not scene.desk.waits(scene.run), "nothing keeps the run from its end"
+        assert not scene.dialog.waits(scene.run), "nothing keeps the run from its end"
         assert scene.port.put_offs == 1
 
 
@@ -231,7 +231,7 @@ async def test_only_parked_stories_are_asked_about(tmp_path: Path) -> None:
 
 
 async def test_an_answer_from_elsewhere_takes_the_question_back(tmp_path: Path) -> None:
-    """`decide` in another terminal is faster: the desk says so and goes on with the next."""
+    """`decide` in another terminal is faster: the dialog says so and goes on with the next."""
     async with serving(tmp_path, [started("a", "b"), *asks("a", 1, COLOUR), *asks("b", 2, COLOUR)]) as scene:
         await scene.terminal.expect(PROMPT)
         await scene.record([answered("a", 3, "B")])
@@ -249,9 +249,9 @@ async def test_the_end_of_the_input_ends_the_asking(tmp_path: Path) -> None:
         scene.terminal.type("\x04")
         await scene.terminal.expect("the terminal was closed")
         await scene.port.given_up.wait()
-        assert not scene.desk.waits(scene.run)
+        assert not scene.dialog.waits(scene.run)
         await scene.record(asks("b", 2, COLOUR))
-        assert not scene.desk.waits(scene.run)
+        assert not scene.dialog.waits(scene.run)
         assert len(scene.run.open_decisions) == 2
 
 
@@ -262,16 +262,16 @@ async def test_a_terminal_that_hangs_up_ends_the_asking(tmp_path: Path) -> None:
         os.close(scene.terminal.master)
         scene.terminal.master = -1
         await scene.port.given_up.wait()
-        assert not scene.desk.waits(scene.run)
+        assert not scene.dialog.waits(scene.run)
 
 
 async def test_closing_the_desk_takes_the_question_back(tmp_path: Path) -> None:
     """A run that stops does not wait for a person; the question stays open."""
     async with serving(tmp_path, [started("a"), *asks("a", 1, COLOUR)]) as scene:
         await scene.terminal.expect(PROMPT)
-        scene.desk.close()
+        scene.dialog.close()
         await scene.terminal.expect("\n")
-        assert not scene.desk.waits(scene.run)
+        assert not scene.dialog.waits(scene.run)
         assert scene.run.open_decisions
         await trio.testing.wait_all_tasks_blocked()
         assert scene.port.screen == ["pause", "resume"]

@@ -35,17 +35,17 @@ FOREGROUND_SECONDS = 0.2
 CHUNK = 4096
 
 
-def choose_desk(output: Output, *, events: bool) -> "TerminalDesk | None":
-    """Return a desk if a user can answer at this terminal, else None."""
+def choose_dialog(output: Output, *, events: bool) -> "TerminalDialog | None":
+    """Return a dialog if a user can answer at this terminal, else None."""
     if events or output.quiet or output.as_json:
         return None
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     descriptor = sys.stdin.fileno()
-    return TerminalDesk(source=descriptor) if _in_foreground(descriptor) else None
+    return TerminalDialog(source=descriptor) if _in_foreground(descriptor) else None
 
 
-class TerminalDesk:
+class TerminalDialog:
     """Asks the user at the terminal; one instance per run."""
 
     def __init__(self, *, source: int = 0, write: Callable[[str], None] | None = None) -> None:
