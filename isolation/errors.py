@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class IsolationError(Exception):
-    """A workspace, a process or the repository refused; never shown as a traceback."""
+    """A workspace, a process or the repository cannot be used; never shown as a traceback."""
 
     code: ClassVar[str] = "isolation"
     exit_code: ClassVar[int] = 1
@@ -20,13 +20,13 @@ class IsolationError(Exception):
 
 
 class RepositoryError(IsolationError):
-    """There is no usable git repository here, or git itself failed."""
+    """No usable git repository was found, or git itself failed."""
 
     code = "repository"
 
 
 class GitCommandError(RepositoryError):
-    """A git command ended with an error that nobody expected."""
+    """A git command failed unexpectedly."""
 
     code = "git"
     exit_code = 2
@@ -60,7 +60,7 @@ class ClaimError(IsolationError):
 
 
 class UnprovenError(ClaimError):
-    """Claims are too complex to be compared; `pair` are their numbers among those that were given."""
+    """Claims are too complex to compare; `pair` are their positions among those given."""
 
     pair: tuple[int, int] = (0, 1)
 
@@ -79,7 +79,7 @@ class LeaseHeldError(IsolationError):
 
 
 class KeeperError(IsolationError):
-    """The process that stands over the sessions cannot be started, or died."""
+    """The process that supervises the sessions cannot be started, or died."""
 
     code = "keeper"
     exit_code = 2

@@ -1,4 +1,4 @@
-"""The values that this package hands out and takes in; no behaviour beyond them."""
+"""The values that this package takes and returns; no behavior beyond them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,7 +15,7 @@ class IsolationMode(StrEnum):
 
 
 class EnforcementLevel(StrEnum):
-    """What becomes of a write to a path that is not the story's own, strongest first."""
+    """What happens to a write outside the story's claim, strongest first; see `shared_tree/levels.py`."""
 
     DIVERT = "divert"
     DENY = "deny"
@@ -23,7 +23,7 @@ class EnforcementLevel(StrEnum):
 
 
 class Means(StrEnum):
-    """By what the system keeps a session within its paths."""
+    """The kernel feature that keeps a session within its paths."""
 
     MOUNTS = "mounts"
     LANDLOCK = "landlock"
@@ -43,10 +43,9 @@ class Overlay(Struct, frozen=True, kw_only=True):
 class Confinement(Struct, frozen=True, kw_only=True):
     """Where a session may not write; everything that is not named stays as it is.
 
-    `read_only` tells of each closed path what it is, in words. `writable` are the folders within
-    closed paths, or under the overlay, that are open all the same; the deeper path decides. All paths
-    are real: no symbolic links lead to them. What a session tries in vain to change in the `witnessed` tree
-    is told at its end, where the machine can do that.
+    `read_only` describes each closed path for a reader. `writable` are the folders inside closed paths, or
+    under the overlay, that stay open; the deeper path decides. All paths are real, without symbolic links.
+    Refused writes to the `witnessed` tree are reported at the session's end, if the machine can do that.
     """
 
     level: EnforcementLevel
@@ -68,14 +67,14 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Attempts(Struct, frozen=True, kw_only=True):
-    """What a witness saw: the first attempts by name, and how many more there were."""
+    """What a witness saw: the first attempts by name, and the number of the others."""
 
     named: tuple[Attempt, ...] = ()
     unnamed: int = 0
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """Who holds a lease; pid alone is not an identity, since pids are reused."""
+    """The process that holds a lease; a pid alone does not identify it, since pids are reused."""
 
     boot_id: str
     pid: int
@@ -89,8 +88,8 @@ class WorkspaceRequest(Struct, frozen=True, kw_only=True):
     """What a story needs of its workspace.
 
     `parents` are the commits to start from: the base, or the tips of the story's dependencies;
-    several are merged. With `needs_parents` the story cannot do without them: a branch that it already
-    has is merged with those that it lacks.
+    several are merged. `needs_parents` means that the story cannot work without them: its existing branch is
+    merged with those that it lacks.
     """
 
     run_id: str
@@ -102,7 +101,7 @@ class WorkspaceRequest(Struct, frozen=True, kw_only=True):
 
 
 class Workspace(Struct, frozen=True, kw_only=True):
-    """A checked-out place of a story's own, verified to exist."""
+    """A story's own checkout, verified to exist."""
 
     path: Path
     branch: str
@@ -112,7 +111,7 @@ class Workspace(Struct, frozen=True, kw_only=True):
 
 
 class Closing(Struct, frozen=True, kw_only=True):
-    """What became of a workspace at its close: gone, or kept and why."""
+    """What happened to a workspace at its end: removed, or kept and why."""
 
     removed: bool
     reason: str
@@ -121,7 +120,7 @@ class Closing(Struct, frozen=True, kw_only=True):
 class SessionSpec(Struct, frozen=True, kw_only=True):
     """One process tree to start under a keeper.
 
-    `prompt` is fed to its standard input, then EOF. `env` is the whole environment. Without a
+    `prompt` becomes its standard input, then EOF. `env` is the whole environment. Without a
     confinement it may write wherever its user may.
     """
 
@@ -136,7 +135,7 @@ class Exit(Struct, frozen=True, kw_only=True):
     """How a session's leader ended, and whether the keeper had to stop the tree.
 
     `returncode` is negative for a signal, as in `subprocess`. `survivors` is empty unless
-    processes of the tree could not be killed. `attempts` is None where nobody looked on.
+    processes of the tree could not be killed. `attempts` is None without a witness.
     """
 
     returncode: int

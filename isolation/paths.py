@@ -1,7 +1,7 @@
-"""Where things are: the repository around a path, and this program's own places on disk.
+"""Where things are: the repository around a path, and this program's own files.
 
 Standard library only and no git process, since `status` starts here and must feel instant.
-Every path given out is real: symbolic links are resolved, so that one repository has one
+Every returned path is real: symbolic links are resolved, so that one repository has one
 common directory, one lease and one lock however it was reached.
 """
 
@@ -36,7 +36,7 @@ class RepositoryPaths(Struct, frozen=True, kw_only=True):
 
 
 def folds_case(top: Path) -> bool:
-    """Tell whether two spellings of a name are one file here, by asking for `.git` in capitals."""
+    """Return whether two spellings of a name are one file here, by testing for `.git` in capitals."""
     try:
         return (top / ".git").samefile(top / ".GIT")
     except OSError:
@@ -49,7 +49,7 @@ def find_repository(start: Path) -> RepositoryPaths:
         here = start.resolve()
     except FileNotFoundError:  # only the folder that a process is in can be gone while it is named
         raise RepositoryError(
-            "the folder that this was started in is gone", hint="change to one that is there, then try again"
+            "the current folder no longer exists", hint="change to an existing one, then try again"
         ) from None
     for folder in (here, *here.parents):
         dot_git = folder / ".git"
@@ -67,7 +67,7 @@ def find_repository(start: Path) -> RepositoryPaths:
 
 
 def own_git_dir(checkout: Path) -> Path | None:
-    """Give the git directory that belongs to this checkout alone; None when it has none that works."""
+    """Return the git directory that belongs to this checkout alone; None if it has none that works."""
     dot_git = checkout / ".git"
     try:
         return _linked_git_dir(dot_git) if dot_git.is_file() else dot_git.resolve(strict=True)
@@ -76,14 +76,14 @@ def own_git_dir(checkout: Path) -> Path | None:
 
 
 def main_checkout(common_dir: Path) -> Path | None:
-    """Give the repository's first working tree; a bare repository has none."""
+    """Return the repository's first working tree; a bare repository has none."""
     if common_dir.name == ".git":
         return common_dir.parent
     return _configured_worktree(common_dir)
 
 
 def current_branch(checkout: Path) -> str:
-    """Name the branch that a checkout is on; empty when it is on none, or that cannot be told."""
+    """Return the branch that a checkout is on; empty if it is on none, or that is unknown."""
     folder = own_git_dir(checkout)
     try:
         head = (folder / "HEAD").read_text(errors="surrogateescape").strip() if folder else ""
@@ -95,14 +95,14 @@ def current_branch(checkout: Path) -> str:
 
 
 def repository_hash(common_dir: Path) -> str:
-    """Give a short name that tells one repository on this machine from every other."""
+    """Return a short name that is unique to a repository on this machine."""
     import hashlib
 
     return hashlib.sha256(bytes(common_dir)).hexdigest()[:16]
 
 
 def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
-    """Give the folder that holds this repository's story worktrees, whether it exists or not."""
+    """Return the folder that holds this repository's story worktrees, whether it exists or not."""
     main = main_checkout(common_dir) or common_dir
     if configured is None:
         return main.parent / f"{main.name}.worktrees"
@@ -110,18 +110,18 @@ def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
 
 
 def overlays_path(root: Path, run_id: str) -> Path:
-    """Give the folder for what a run's stories write over a shared tree, beside that of the worktrees."""
+    """Return the folder for what a run's stories write over a shared tree, beside that of the worktrees."""
     beside = root.with_name(f"{root.name.removesuffix('.worktrees')}.layers")
     return beside / require_component(run_id, "run id")
 
 
 def worktree_path(root: Path, story_id: str) -> Path:
-    """Give the place of one story's worktree; an id that would leave the root is refused."""
+    """Return the path of one story's worktree; an id that would leave the root is refused."""
     return root / require_component(story_id, "story id")
 
 
 def require_component(name: str, what: str) -> str:
-    """Give `name` back if it can safely name one folder on any disk, else refuse it."""
+    """Return `name` if it can safely name one folder on any file system, otherwise raise."""
     if _COMPONENT.fullmatch(name) is None:
         raise WorkspaceError(
             f"{what} {name[:80]!r} cannot name a folder",
@@ -131,57 +131,57 @@ def require_component(name: str, what: str) -> str:
 
 
 def autopilot_dir(common_dir: Path) -> Path:
-    """Give the program's own folder in the repository."""
+    """Return the program's own folder in the repository."""
     return common_dir / "autopilot"
 
 
 def journal_path(common_dir: Path) -> Path:
-    """Give the journal of every run in this repository."""
+    """Return the journal of every run in this repository."""
     return autopilot_dir(common_dir) / "journal.db"
 
 
 def run_dir(common_dir: Path, run_id: str) -> Path:
-    """Give the folder of one run."""
+    """Return the folder of one run."""
     return autopilot_dir(common_dir) / "runs" / require_component(run_id, "run id")
 
 
 def story_dir(common_dir: Path, run_id: str, story_id: str) -> Path:
-    """Give the folder of one story in one run: its logs."""
+    """Return the folder of one story in one run: its logs."""
     return run_dir(common_dir, run_id) / require_component(story_id, "story id")
 
 
 def claim_index_path(common_dir: Path, branch: str) -> Path:
-    """Give the index that a story's paths in a shared tree are put together in."""
+    """Return the index file in which the tree of a story's claim is built."""
     return autopilot_dir(common_dir) / f"{branch.replace('/', '-')}.index"
 
 
 def shared_index_path(common_dir: Path) -> Path:
-    """Give the index by which a shared tree is compared with what is committed."""
+    """Return the index file by which a shared tree is compared with what is committed."""
     return autopilot_dir(common_dir) / "shared.index"
 
 
 def lease_lock_path(common_dir: Path) -> Path:
-    """Give the file whose lock is the lease; it is never unlinked."""
+    """Return the file whose lock is the lease; it is never unlinked."""
     return autopilot_dir(common_dir) / "lease.lock"
 
 
 def lease_path(common_dir: Path) -> Path:
-    """Give the file that names the lease's holder."""
+    """Return the file that names the lease's holder."""
     return autopilot_dir(common_dir) / "lease.json"
 
 
 def sessions_dir(common_dir: Path) -> Path:
-    """Give the folder of the registry: one file for each live session in any worktree of the family."""
+    """Return the folder of the registry: one file for each live session in any worktree of the family."""
     return autopilot_dir(common_dir) / "sessions"
 
 
 def worktrees_lock_path(common_dir: Path) -> Path:
-    """Give the file whose lock orders every change of shared git metadata; never unlinked."""
+    """Return the file whose lock orders every change of shared git metadata; never unlinked."""
     return autopilot_dir(common_dir) / "worktrees.lock"
 
 
 def keepers_lock_path(common_dir: Path) -> Path:
-    """Give the file that living keepers hold a shared lock on; never unlinked."""
+    """Return the file that living keepers hold a shared lock on; never unlinked."""
     return autopilot_dir(common_dir) / "keepers.lock"
 
 
@@ -197,7 +197,7 @@ def _linked_git_dir(dot_git: Path) -> Path:
             return git_dir
     raise RepositoryError(
         f"{dot_git} does not lead to a git directory",
-        hint="`git worktree repair` in the main checkout mends moved worktrees",
+        hint="`git worktree repair` in the main checkout fixes moved worktrees",
     )
 
 

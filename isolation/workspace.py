@@ -1,4 +1,4 @@
-"""`open_workspace()`: the one entrance to where a story works: a worktree, or its claim in the shared tree.
+"""`open_workspace()`: the only way to open where a story works: a worktree, or its claim in the shared tree.
 
 Whoever opens a workspace says before leaving whether the story is finished. Only then may the
 worktree go, and only if nothing would be lost; after an error or a cancellation it always stays. The
@@ -102,7 +102,7 @@ async def open_workspace(
 def _provide(
     repository: Repository, path: Path, symlink_directories: Sequence[str]
 ) -> ProvisionReport | None:
-    """Bring in what a worktree lacks; None when somebody took it away."""
+    """Provide what a worktree lacks; None if it was removed."""
     if admin_dir(repository, path) is None:
         return None
     return provision(repository, path, symlink_directories)

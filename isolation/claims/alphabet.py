@@ -1,7 +1,7 @@
-"""Which characters a search must try: one for each way to fall into character classes. Pure.
+"""Which characters a search must try: one for each combination of character classes. Pure.
 
-Of characters that the given classes cannot tell apart the most readable one is tried, so that a
-witness looks like a path that a person might have written. `/` and NUL are in no name.
+Among characters that the given classes do not distinguish, the most readable one is tried, so that an example
+path looks like one that a user might have written. No name has `/` or NUL in it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,20 +17,20 @@ _READABLE = tuple(
     dict.fromkeys(ascii_lowercase + digits + ascii_uppercase + "_-." + punctuation.replace("/", "") + " ")
 )
 _BEYOND = 0x110000
-_LOOKED_AT = 64
+_TRIED = 64
 
 
 @lru_cache(maxsize=1024)
-def letters(classes: tuple[OneOf, ...], *, folding: bool) -> tuple[tuple[str, int], ...]:
-    """Give one character for each set of classes that some character is in, readable ones first.
+def representatives(classes: tuple[OneOf, ...], *, folding: bool) -> tuple[tuple[str, int], ...]:
+    """Return one character for each set of classes that some character is in, readable ones first.
 
-    The set is told by bits, in the order of the classes. With `folding`, only characters that occur in
-    folded names are given.
+    The set is a bit mask, in the order of the classes. With `folding`, only characters that occur in folded
+    names are returned.
     """
     found: dict[int, str] = {}
     readable = [character for character in _READABLE if not folding or is_folded(character)]
-    # Of the others too, what can be shown comes first.
-    others = sorted(_elsewhere(classes, folding=folding), key=str.isprintable, reverse=True)
+    # Among the others, too, printable ones come first.
+    others = sorted(_outside_readable(classes, folding=folding), key=str.isprintable, reverse=True)
     for character in readable + others:
         members = sum(1 << number for number, one in enumerate(classes) if _within(character, one))
         found.setdefault(members, character)
@@ -44,8 +44,8 @@ def _within(character: str, one: OneOf) -> bool:
     return one.negated
 
 
-def _elsewhere(classes: Iterable[OneOf], *, folding: bool) -> Iterator[str]:
-    """Give a character from every stretch in which no class begins or ends."""
+def _outside_readable(classes: Iterable[OneOf], *, folding: bool) -> Iterator[str]:
+    """Yield a character from every range in which no class begins or ends."""
     cuts = {0, ord("/"), ord("/") + 1}
     for one in classes:
         for first, last in one.ranges:
@@ -57,6 +57,6 @@ def _elsewhere(classes: Iterable[OneOf], *, folding: bool) -> Iterator[str]:
             for character in map(chr, range(start, end))
             if character not in _NEVER and (not folding or is_folded(character))
         )
-        some = tuple(islice(usable, _LOOKED_AT))
+        some = tuple(islice(usable, _TRIED))
         if some:
             yield next((character for character in some if character.isprintable()), some[0])

@@ -17,12 +17,12 @@ _LAST_THAT_FOLDS = 0x2FFFF
 
 
 def fold(text: str) -> str:
-    """Give the text that all spellings of the same name share."""
+    """Return the text that all spellings of the same name share."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def is_folded(character: str) -> bool:
-    """Tell whether a character can occur in folded text by itself."""
+    """Return whether a character can occur in folded text by itself."""
     return fold(character) == character
 
 
@@ -30,7 +30,7 @@ def fold_ranges(ranges: Ranges) -> Ranges:
     """Add to some ranges of characters what their members fold to.
 
     The members themselves stay: no folded text has those that change. A character that folds to several
-    adds nothing, since a class stands for one.
+    adds nothing, since a class matches one.
     """
     images = {
         image
@@ -44,7 +44,7 @@ def fold_ranges(ranges: Ranges) -> Ranges:
 
 @cache
 def _changing() -> list[tuple[str, str]]:
-    """List the characters that fold to another one, and that one."""
+    """Return the characters that fold to another one, and that one."""
     characters = map(chr, range(_LAST_THAT_FOLDS + 1))
     folded = ((character, fold(character)) for character in characters)
     return [(character, image) for character, image in folded if image != character and len(image) == 1]

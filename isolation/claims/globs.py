@@ -2,7 +2,7 @@
 
 A glob is anchored at the root of the repository and matched component by component: `*`, `?` and
 `[a-z]`/`[!a-z]` stay within one component, `**` stands alone and matches any number of components,
-none included. A trailing `/` means `/**`. `!` in front takes back; the last glob that matches
+including none. A trailing `/` means `/**`. `!` in front excludes; the last glob that matches
 decides. A glob is kept as a tree of components and tokens, never as one opaque expression, so that
 questions about two claims can be answered from the same tree.
 
@@ -61,7 +61,7 @@ class Name:
         object.__setattr__(self, "_regex", re.compile(_regex_of(self.tokens), re.DOTALL))
 
     def matches(self, component: str) -> bool:
-        """Tell whether this is the name of that component."""
+        """Return whether this pattern matches a component."""
         return self._regex.fullmatch(component) is not None
 
 
@@ -70,14 +70,14 @@ _ANY_DEPTH = AnyDepth()
 
 
 class Glob(Struct, frozen=True, kw_only=True):
-    """One glob of a claim; `text` is what the person wrote."""
+    """One glob of a claim; `text` is what the user wrote."""
 
     text: str
     negated: bool
     components: tuple[Component, ...]
 
     def matches(self, components: Sequence[str]) -> bool:
-        """Tell whether the whole path matches, by walking all ways through the glob at once."""
+        """Return whether the whole path matches, by following all positions in the glob in parallel."""
         states = self._reach({0})
         for component in components:
             following: set[int] = set()
@@ -104,13 +104,13 @@ class Glob(Struct, frozen=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """The paths that a story owns; without globs, none. `folding` tells that case does not count."""
+    """The paths that a story owns; without globs, none. `folding` means that case does not count."""
 
     globs: tuple[Glob, ...]
     folding: bool = False
 
     def owns(self, path: str) -> bool:
-        """Tell whether a path belongs to the claim.
+        """Return whether a path belongs to the claim.
 
         Paths are relative to the root and normal, as git prints them; any other is never owned.
         """
@@ -123,18 +123,18 @@ class Claim(Struct, frozen=True, kw_only=True):
         return False
 
     def foreign(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """List the paths that do not belong to the claim, in the given order."""
+        """Return the paths that do not belong to the claim, in the given order."""
         return tuple(path for path in paths if not self.owns(path))
 
 
 def compile(  # noqa: A001  as in `re.compile`, called with its module
     globs: Iterable[str], *, folding: bool = False
 ) -> Claim:
-    """Parse the globs of one claim, in their order; a glob that cannot be used is a `ClaimError`."""
+    """Parse the globs of one claim, in their order; an invalid glob is a `ClaimError`."""
     parsed = tuple(_parse(glob, folding=folding) for glob in globs)
     if parsed and all(glob.negated for glob in parsed):
         raise ClaimError(
-            f"the claim owns nothing: '{parsed[0].text}' only takes back",
+            f"the claim owns nothing: '{parsed[0].text}' only excludes",
             hint="put a glob without '!' in front of it.",
         )
     return Claim(globs=parsed, folding=folding)
@@ -224,7 +224,7 @@ def _folded_wildcard(token: Token) -> Token:
 
 
 def _plain(token: Token) -> str | None:
-    """Give the one character that a token can be, if there is only one."""
+    """Return the only character that a token matches; None if it matches several."""
     if isinstance(token, AnyText) or token.negated or len(token.ranges) != 1:
         return None
     ((first, last),) = token.ranges
@@ -242,7 +242,7 @@ def _plain_beginning(tokens: Iterable[Token]) -> Iterator[str]:
 def _regex_of(tokens: Sequence[Token]) -> str:
     """Match in time that grows with the product of the lengths, however many `*` there are.
 
-    What stands between two `*` is taken where it is found first and never looked for again.
+    What is between two `*` is matched at its first occurrence, without backtracking.
     """
     segments = [""]
     for token in tokens:

@@ -1,14 +1,14 @@
-"""Where a pattern of single parts and stars can be, after a part of the input. Pure.
+"""A nondeterministic automaton for patterns of single parts and stars. Pure.
 
-A position is how many parts are behind, and a set of positions is an integer whose bits they are. The
-same holds for the characters of a name (`*` is the star) and for the folders of a glob (`**` is).
+A position is the number of parts already matched, and a set of positions is an integer with these bits. The
+same automaton serves for the characters of a name (`*` is the star) and for the folders of a glob (`**` is).
 """
 
 from msgspec import Struct
 
 
-class Track(Struct, frozen=True, kw_only=True):
-    """A pattern without its content: which of its positions are stars, no two side by side, and its end."""
+class Automaton(Struct, frozen=True, kw_only=True):
+    """A pattern without its content: which of its positions are stars, never two in a row, and its end."""
 
     stars: int
     end: int
@@ -16,22 +16,22 @@ class Track(Struct, frozen=True, kw_only=True):
     @property
     def start(self) -> int:
         """The positions before any input."""
-        return self._settled(1)
+        return self._closure(1)
 
-    def step(self, places: int, hits: int) -> int:
-        """Give the positions after one more symbol; `hits` are those whose part is this symbol."""
-        return self._settled((places & self.stars) | ((places & hits & ~self.stars) << 1))
+    def step(self, positions: int, hits: int) -> int:
+        """Return the positions after one more symbol; `hits` are those whose part matches this symbol."""
+        return self._closure((positions & self.stars) | ((positions & hits & ~self.stars) << 1))
 
-    def ended(self, places: int) -> bool:
-        """Tell whether the pattern is whole here."""
-        return bool(places & self.end)
+    def ended(self, positions: int) -> bool:
+        """Return whether the pattern has matched completely."""
+        return bool(positions & self.end)
 
-    def _settled(self, places: int) -> int:
-        """Go past stars that take nothing, and forget what a later star makes needless.
+    def _closure(self, positions: int) -> int:
+        """Pass stars that match nothing, and drop positions that a later star makes unnecessary.
 
-        Every way on from an earlier position comes by the later star sooner or later, and a star can
-        wait there for as long as it takes.
+        Every match from an earlier position passes the later star at some point, and that star can match
+        everything in between.
         """
-        places |= (places & self.stars) << 1
-        latest = (places & self.stars).bit_length()
-        return places >> (latest - 1) << (latest - 1) if latest else places
+        positions |= (positions & self.stars) << 1
+        latest = (positions & self.stars).bit_length()
+        return positions >> (latest - 1) << (latest - 1) if latest else positions

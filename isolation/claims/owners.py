@@ -1,4 +1,4 @@
-"""Who owns a path among many claims, found without asking each of them. Pure."""
+"""Which of many claims owns a path, found without asking each of them. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -7,7 +7,7 @@ from isolation.claims.globs import AnyDepth, Claim, Glob, Name
 
 
 def roots(claim: Claim) -> tuple[str, ...]:
-    """Give the folders or files that hold everything a claim can own; none when that is the whole tree."""
+    """Return the folders or files that hold everything a claim can own; none if that is the whole tree."""
     if claim.folding:
         return ()
     found = ["/".join(_plain(glob)) for glob in claim.globs if not glob.negated]
@@ -22,11 +22,11 @@ def _plain(glob: Glob) -> Iterable[str]:
 
 
 ANYBODY = "*"
-"""Stands for the owner of what is open to all."""
+"""The owner of what is open to all stories."""
 
 
 def whole_folders(claim: Claim) -> tuple[str, ...]:
-    """Give the folders that a claim owns with everything in them."""
+    """Return the folders that a claim owns with everything in them."""
     if claim.folding or any(glob.negated for glob in claim.globs):
         return ()
     found = []
@@ -39,7 +39,7 @@ def whole_folders(claim: Claim) -> tuple[str, ...]:
 
 
 def folders_around(claim: Claim) -> tuple[str, ...]:
-    """Give the folders that hold everything a claim can own; none when that is the whole tree."""
+    """Return the folders that hold everything a claim can own; none if that is the whole tree."""
     whole = set(whole_folders(claim))
     found = []
     for glob in claim.globs:
@@ -52,7 +52,7 @@ def folders_around(claim: Claim) -> tuple[str, ...]:
 
 
 def lies_in(path: str, folders: Iterable[str]) -> bool:
-    """Tell whether a path is one of the folders or within one."""
+    """Return whether a path is one of the folders or inside one."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
@@ -69,18 +69,20 @@ class Owners:
         self._above: Final = {above for root in self._rooted for above in ancestors(root)}
 
     def of(self, path: str) -> str | None:
-        """Name the story that owns a path."""
-        rooted = (story_id for place in (path, *ancestors(path)) for story_id in self._rooted.get(place, ()))
+        """Return the story that owns a path; None if no story does."""
+        rooted = (
+            story_id for prefix in (path, *ancestors(path)) for story_id in self._rooted.get(prefix, ())
+        )
         asked = (*rooted, *self._anywhere)
         return next((story_id for story_id in asked if self._claims[story_id].owns(path)), None)
 
     def leads_to_owned(self, folder: str) -> bool:
-        """Tell whether a folder must be there for somebody to have what is theirs."""
+        """Return whether a folder lies above paths that some claim owns."""
         return folder in self._above
 
 
 def ancestors(path: str) -> Iterable[str]:
-    """Give the folders above a path, the nearest first."""
+    """Yield the folders above a path, the nearest first."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def delete_tree(tree: Path) -> None:
-    """Delete a tree, links as links, also where a story left folders read-only."""
+    """Delete a tree without following links, even if a story left folders read-only."""
     shutil.rmtree(tree, ignore_errors=True)
     if tree.is_dir() and not tree.is_symlink():
         tree.chmod(0o700)

@@ -1,8 +1,10 @@
 """Locks between processes, and files that are replaced whole.
 
-Standard library only. Three rules keep the locks honest: a lock file is never unlinked (else two
-holders may exist), its descriptor is closed in every child, by exec and by fork alike (a surviving
-child would hold the lock on), and after locking the inode is compared with what the path names.
+Standard library only. Three rules keep the locks exclusive:
+
+- A lock file is never unlinked: otherwise two processes could lock two files of the same name.
+- Its descriptor is closed in every child, by exec and by fork alike: a surviving child would keep the lock.
+- After locking, the inode is compared with what the path names now.
 """
 
 import fcntl
@@ -27,7 +29,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 class LockFile:
-    """A held `flock`; `release()` or leaving the block lets it go, and so does the process's end."""
+    """A held `flock`; `release()`, the end of the block or the end of the process releases it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -35,12 +37,13 @@ class LockFile:
 
     @classmethod
     def attempt(cls, path: Path, *, shared: bool = False, create: bool = True) -> Self | None:
-        """Lock `path` without waiting; None when another holds it."""
+        """Lock `path` without waiting; None if another process holds it."""
         while True:
             flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             descriptor = os.open(path, flags, 0o644)
             try:
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+                # A user may have deleted the file between open and lock; then the new one must be locked.
                 if _same_file(descriptor, path):
                     return cls(descriptor)
             except BlockingIOError:
@@ -52,7 +55,7 @@ class LockFile:
             os.close(descriptor)
 
     def release(self) -> None:
-        """Let the lock go; again is harmless."""
+        """Release the lock; a second call is harmless."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor in _open_locks:
             _open_locks.discard(descriptor)
@@ -75,7 +78,7 @@ def _same_file(descriptor: int, path: Path) -> bool:
 def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
     """Write `data` so that readers, and a crash, see the old file or the new one, never a part.
 
-    What means nothing after a power cut need not be `durable`, which spares the disk.
+    What is meaningless after a power failure need not be `durable`, which saves two waits for the disk.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
@@ -91,6 +94,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
         raise
     if not durable:
         return
+    # Without this the new name itself may be lost in a power failure.
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -1,8 +1,13 @@
-"""Who coordinates this repository: one holder at a time, told by a lock and named by a file.
+"""The lease: which run coordinates this repository; a lock decides, a file names the holder.
 
-The lock alone decides; the file beside it only says who, and is never trusted to mean "active".
-So a holder that was killed is taken over at once, whatever process has its pid by now, and nobody
-is ever signalled. Standard library only, since `status` asks here.
+Invariants:
+
+- The lock alone decides. The file beside it only names the holder, and never means "active" by itself. So the
+  lease of a killed holder is taken over immediately, whatever process has its pid now, and no process is ever
+  signaled.
+- The file is written and removed only by the process that holds the lock.
+
+Standard library only, since `status` reads it.
 """
 
 import json
@@ -19,13 +24,13 @@ from isolation.files.disk import LockFile, replace_file
 from isolation.model import Holder
 from isolation.paths import autopilot_dir, lease_lock_path, lease_path
 
-# `status` holds a shared lock for an instant, and a new holder writes its name after locking.
+# `status` holds a shared lock for an instant, and a new holder writes its name only after locking.
 _PATIENCE = 1.0
 _START_TICKS = 19  # field 22 of /proc/<pid>/stat, counted after the command's closing bracket
 
 
 class Lease:
-    """The held right to coordinate; `notes` tell what was found and set aside on the way."""
+    """The held right to coordinate; `notes` say what an earlier holder left behind."""
 
     def __init__(self, *, common_dir: Path, lock: LockFile, holder: Holder, notes: tuple[str, ...]) -> None:
         self._common_dir = common_dir
@@ -34,9 +39,10 @@ class Lease:
         self.notes = notes
 
     def release(self) -> None:
-        """Give the lease back; again is harmless, and so is a forked child's copy."""
+        """Release the lease; harmless if repeated, or called on a forked child's copy."""
         lock, self._lock = self._lock, None
         if lock is not None and self.holder.pid == os.getpid():
+            # The file first: after the lock it could already be the next holder's.
             lease_path(self._common_dir).unlink(missing_ok=True)
             lock.release()
 
@@ -48,15 +54,18 @@ class Lease:
 
 
 def acquire(common_dir: Path, run_id: str) -> Lease:
-    """Take the lease for a run, or say who has it."""
+    """Take the lease for a run; raises `LeaseHeldError`, which names the holder, if another run has it."""
     autopilot_dir(common_dir).mkdir(exist_ok=True)
     deadline = time.monotonic() + _PATIENCE
     while (lock := LockFile.attempt(lease_lock_path(common_dir))) is None:
         holder = read_holder(common_dir)
+        # Without a running holder the lock may be a `status` that looks, or a holder that has not written
+        # its name yet; both take an instant.
         if (holder is not None and _is_running(holder)) or time.monotonic() > deadline:
             raise _held(holder)
         time.sleep(0.02)
     try:
+        # Under the lock, so that what is found there can only be a dead holder's.
         notes = _settle(common_dir)
         holder = Holder(
             boot_id=boot_id(),
@@ -74,7 +83,7 @@ def acquire(common_dir: Path, run_id: str) -> Lease:
 
 
 def read_holder(common_dir: Path) -> Holder | None:
-    """Give the holder as last written; None without one, or when the file cannot be understood."""
+    """Return the holder as last written; None without one, or if the file cannot be parsed."""
     try:
         return _from_json(lease_path(common_dir).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -82,7 +91,7 @@ def read_holder(common_dir: Path) -> Holder | None:
 
 
 def holder_is_alive(common_dir: Path) -> bool:
-    """Tell whether a coordinator holds the lease now; creates nothing and disturbs nobody."""
+    """Return whether a coordinator holds the lease now; creates nothing and disturbs no process."""
     try:
         lock = LockFile.attempt(lease_lock_path(common_dir), shared=True, create=False)
     except FileNotFoundError:
@@ -94,7 +103,7 @@ def holder_is_alive(common_dir: Path) -> bool:
 
 
 def _settle(common_dir: Path) -> tuple[str, ...]:
-    """Clear what an earlier holder left, under the lock; tell what it was."""
+    """Clear what an earlier holder left, under the lock; return notes about it."""
     path = lease_path(common_dir)
     try:
         before = _from_json(path.read_bytes())
@@ -103,7 +112,7 @@ def _settle(common_dir: Path) -> tuple[str, ...]:
     except ValueError:
         aside = _free_name(path)
         path.rename(aside)
-        return (f"the lease file could not be read and was set aside as {aside}",)
+        return (f"the lease file could not be read and was renamed to {aside}",)
     return (f"took over from run {before.run_id} (pid {before.pid} on {before.host}), which was killed",)
 
 
@@ -115,7 +124,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _held(holder: Holder | None) -> IsolationError:
-    hint = "`autopilot-multi status` shows what it does, `autopilot-multi stop` ends it"
+    hint = "`autopilot-multi status` shows what it is doing, `autopilot-multi stop` ends it"
     if holder is None:
         return LeaseHeldError(
             "another run is active in this repository (which one is unknown: its lease file cannot be read)",
@@ -133,7 +142,7 @@ def _is_running(holder: Holder) -> bool:
 
 
 def boot_id() -> str:
-    """Name this boot of the machine; empty where the system does not tell."""
+    """Return the id of this boot of the machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -141,7 +150,7 @@ def boot_id() -> str:
 
 
 def _start_ticks(pid: int) -> int:
-    """Give when a process started, in ticks since boot: with the boot id it tells reused pids apart."""
+    """Return when a process started, in ticks since boot: with the boot id it identifies a reused pid."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -154,7 +163,7 @@ def _to_json(holder: Holder) -> bytes:
 
 
 def _from_json(data: bytes) -> Holder:
-    """Read a holder; anything else than one raises ValueError."""
+    """Parse a holder; anything else raises ValueError."""
     values: Any = json.loads(data)
     try:
         holder = Holder(**values)

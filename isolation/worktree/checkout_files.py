@@ -1,8 +1,8 @@
-"""Filling a registered worktree with its files, completing one that was left half-filled, and the proof.
+"""Checks out the files of a registered worktree, completes an interrupted checkout, and verifies the result.
 
-All of it happens outside the metadata lock, since it is nearly all of the cost. git writes the index
-last: a tree without one was never filled to the end, so what differs in it is a torn write and not
-anybody's work, as long as it is the beginning of what belongs there.
+All of it happens outside the metadata lock, since it is nearly all of the cost. Git writes the index last: a
+tree without one was never checked out completely, so a file in it that differs is a partial write and not a
+change, as long as it is the beginning of what belongs there.
 """
 
 import os
@@ -19,33 +19,33 @@ _ORPHAN_PATIENCE = 60.0
 
 
 def populate(repository: Repository, path: Path, branch: str) -> GitOutput:
-    """Check the branch out, its hooks included; whether all came is for `require_complete` to say.
+    """Check the branch out, its hooks included; `require_complete` verifies the result.
 
-    The exit code tells little: a failing hook makes git fail although every file is there.
+    The exit code says little: a failing hook makes git fail although every file is there.
     """
     args = ("checkout", "--force", "--quiet", "--no-recurse-submodules", branch, "--")
     return retried(repository, args, path)
 
 
 def is_half_filled(repository: Repository, path: Path) -> bool:
-    """Tell whether the first checkout never reached its end."""
+    """Return whether the first checkout was interrupted."""
     git_dir = admin_dir(repository, path)
     return git_dir is not None and not (git_dir / "index").exists()
 
 
 def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
-    """Bring what is missing; a file that somebody changed is left as it is."""
+    """Check out what is missing; a changed file is left as it is."""
     git_dir = admin_dir(repository, path)
     if git_dir is None:
         raise not_registered(path)
-    _outwait_index_lock(git_dir, path)
+    _wait_for_index_lock(git_dir, path)
     if not (git_dir / "index").exists():
         read = ("read-tree", "HEAD")
         output = retried(repository, read, path)
         if output.returncode != 0:
             raise failure(read, output)
     missing, changed = _differences(repository, path)
-    if all(_is_torn_write(repository, path, name) for name in changed):
+    if all(_is_partial_write(repository, path, name) for name in changed):
         return populate(repository, path, branch)
     names = "".join(f"{name}\0" for name in missing).encode(errors="surrogateescape")
     return repository.run("checkout-index", "-z", "--stdin", cwd=path, check=False, stdin=names)
@@ -56,7 +56,7 @@ def require_complete(
 ) -> None:
     """Raise unless the worktree is registered here, on its branch, at its commit, with its files.
 
-    Without `filled` nothing was checked out by this call and missing files are the story's own doing.
+    Without `filled` this call checked nothing out, and missing files were deleted by the story itself.
     """
     if admin_dir(repository, path) is None:
         raise not_registered(path)
@@ -69,26 +69,26 @@ def require_complete(
         )
     if filled is None:
         return
-    lacking = status.missing or status.staged or _cut_off(repository, path, filled)
+    lacking = status.missing or status.staged or _truncated(repository, path, filled)
     if lacking:
         why = filled.stderr.strip().splitlines()[-1:] or ["git did not say why"]
         raise WorkspaceError(
-            f"{path} was not filled: {named(lacking)} missing or cut off ({why[0]})",
-            hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone out of "
-            "reach? mend that, then run again",
+            f"{path} was not checked out completely: {named(lacking)} missing or truncated ({why[0]})",
+            hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone "
+            "unreachable? fix this and run again",
         )
 
 
 def not_registered(path: Path) -> WorkspaceError:
-    """Say that a folder and git do not know of each other; only a person can tell what is worth keeping."""
+    """Return the error for a folder that git does not know; only the user can say what is worth keeping."""
     return WorkspaceError(
-        f"{path} is not connected with the repository any more",
-        hint="`git worktree repair` mends a lost .git file; else move the folder away, then run again",
+        f"{path} is no longer connected to the repository",
+        hint="`git worktree repair` fixes a lost .git file; otherwise move the folder away, then run again",
     )
 
 
 def _differences(repository: Repository, path: Path) -> tuple[list[str], list[str]]:
-    """Give the tracked paths that are missing, and those that are there but differ."""
+    """Return the tracked paths that are missing, and those that exist but differ."""
     args = ("status", "--porcelain=v2", "-z", "--untracked-files=no", "--no-renames")
     missing: list[str] = []
     changed: list[str] = []
@@ -99,19 +99,19 @@ def _differences(repository: Repository, path: Path) -> tuple[list[str], list[st
     return missing, changed
 
 
-def _cut_off(repository: Repository, path: Path, filled: GitOutput) -> tuple[str, ...]:
-    """Name the files that a checkout which failed left short: a full disk leaves no other trace in the tree.
+def _truncated(repository: Repository, path: Path, filled: GitOutput) -> tuple[str, ...]:
+    """Return the files that a failed checkout truncated: a full disk leaves no other trace in the tree.
 
-    git has them in its index as if they were whole, so the next checkpoint would commit what is left.
+    Git's index lists them as whole, so the next checkpoint would commit the truncated content.
     """
     if filled.returncode == 0:
         return ()
     _, changed = _differences(repository, path)
-    return tuple(name for name in changed if _is_torn_write(repository, path, name, whole_too=False))
+    return tuple(name for name in changed if _is_partial_write(repository, path, name, whole_too=False))
 
 
-def _is_torn_write(repository: Repository, path: Path, name: str, *, whole_too: bool = True) -> bool:
-    """Tell whether a file holds just the beginning of what checkout would write, or all of it."""
+def _is_partial_write(repository: Repository, path: Path, name: str, *, whole_too: bool = True) -> bool:
+    """Return whether a file holds only the beginning of what checkout would write, or all of it."""
     file = path / name
     if file.is_symlink() or not file.is_file():
         return False
@@ -120,10 +120,10 @@ def _is_torn_write(repository: Repository, path: Path, name: str, *, whole_too: 
     return whole.returncode == 0 and content.startswith(there) and (whole_too or content != there)
 
 
-def _outwait_index_lock(git_dir: Path, path: Path) -> None:
-    """Wait for a git command that outlived its coordinator; clear the lock of one that was killed.
+def _wait_for_index_lock(git_dir: Path, path: Path) -> None:
+    """Wait for a git command that outlived its coordinator; remove the lock of one that was killed.
 
-    Only for a tree that no session has worked in yet: its lock can be nobody's but checkout's.
+    Only for a tree that no session has worked in yet: its lock can only be that of the checkout.
     """
     lock = git_dir / "index.lock"
     started = time.monotonic()
@@ -132,7 +132,7 @@ def _outwait_index_lock(git_dir: Path, path: Path) -> None:
         occupied = _is_occupied(path)
         if waited > (_ORPHAN_PATIENCE if occupied else _LOCK_PATIENCE):
             raise WorkspaceError(
-                f"a git command seems to be at work in {path}: {lock} exists",
+                f"a git command seems to be running in {path}: {lock} exists",
                 hint="if none runs there, remove the lock file, then run again",
             )
         if occupied is False and not (git_dir / "index").exists():
@@ -142,7 +142,7 @@ def _outwait_index_lock(git_dir: Path, path: Path) -> None:
 
 
 def _is_occupied(path: Path) -> bool | None:
-    """Tell whether a process lives in the tree; None where the machine cannot say."""
+    """Return whether a process has its current folder in the tree; None without procfs."""
     processes = Path("/proc")
     if not (processes / "self" / "cwd").exists():
         return None

@@ -1,7 +1,7 @@
 """What `gc` needs: every worktree of ours and every stray folder, each with a verdict and its reason.
 
-A verdict is made by the same rules as a story's close, and `remove` applies those rules once more,
-so nothing that changed in between is lost.
+The verdict follows the same rules as the end of a story, and `remove` applies them once more, so that
+nothing that changed in between is lost.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ async def survey(repository: Repository, root: Path) -> tuple[Finding, ...]:
 
 
 async def remove(repository: Repository, finding: Finding) -> Closing:
-    """Remove what was found removable, unless there is a reason against it by now."""
+    """Remove what was found removable, unless something speaks against it by now."""
     return await offload(_remove, repository, finding)
 
 
@@ -63,7 +63,7 @@ def _live_run(repository: Repository) -> str | None:
 
 def _judge(repository: Repository, entry: Registration, live_run: str | None) -> Finding:
     if live_run is not None and entry.run_id == live_run:
-        reason = f"run {live_run} is at work"
+        reason = f"run {live_run} is using it"
     elif not entry.path.exists():
         reason = ""
     else:
@@ -88,5 +88,5 @@ def _remove(repository: Repository, finding: Finding) -> Closing:
     if not finding.removable:
         return Closing(removed=False, reason=finding.reason)
     if finding.run_id is not None and finding.run_id == _live_run(repository):
-        return Closing(removed=False, reason=f"run {finding.run_id} is at work")
+        return Closing(removed=False, reason=f"run {finding.run_id} is using it")
     return close_path(repository, finding.path, finding.branch)

@@ -1,9 +1,9 @@
-"""A worktree for a story: created, found again, or refused; never at the cost of somebody's work.
+"""A worktree for a story: created, reused, or refused; never at the cost of existing work.
 
-What changes shared metadata happens in one thread under the metadata lock; filling the tree happens
+What changes shared metadata happens in one thread under the metadata lock; the checkout of files happens
 outside it. Until the tree is verified, a failure or a cancellation undoes what this very call made, and
-nothing else: a branch only while it still points where this call put it, a folder only while it holds
-nothing but what git checked out. The caller can have the same undone later, as long as nothing has run there.
+nothing else: a branch only while it still points where this call put it, a folder only while it holds only
+what git checked out. The caller can undo the same later, as long as nothing has run there.
 """
 
 import errno
@@ -50,7 +50,7 @@ _TRANSIENT = re.compile(r"failed to read .*commondir|locked' for writing")
 
 
 class _Registered(Struct, frozen=True, kw_only=True):
-    """A registered worktree before it is filled, and what of it this call made."""
+    """A registered worktree before its checkout, and what of it this call made."""
 
     base: str
     tip: str
@@ -70,8 +70,8 @@ async def create_or_attach(
 ) -> Workspace:
     """Return the story's worktree: a new one, one on its existing branch, or the one it had.
 
-    `interrupted` says that an earlier creation was begun and not ended; a tree that was never filled to
-    its end is recognized without it.
+    `interrupted` means that an earlier creation began and did not end; an incomplete first checkout is
+    recognized without it.
     """
     workspace, _ = await create_undoable(repository, request, populate_limiter, interrupted=interrupted)
     return workspace
@@ -112,12 +112,12 @@ async def create_undoable(
 
 
 def require_there(repository: Repository, path: Path) -> None:
-    """Refuse to work in a worktree that somebody took away: a bare folder there would be nobody's."""
+    """Refuse to work in a worktree that was removed: what a session wrote there would belong to no branch."""
     if admin_dir(repository, path) is not None:
         return
     if not path.exists():
         raise WorkspaceError(
-            f"its worktree {path} is gone", hint="run again; it is made anew from its branch"
+            f"its worktree {path} is gone", hint="run again; it is recreated from its branch"
         )
     raise not_registered(path)
 
@@ -140,7 +140,7 @@ def _register(repository: Repository, request: WorkspaceRequest, interrupted: bo
 
 
 def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
-    """Refuse, before anything is written, what could lead out of the story's own place."""
+    """Refuse, before anything is written, what could lead out of the story's own folder."""
     require_component(request.story_id, "story id")
     require_component(request.run_id, "run id")
     require_component(request.path.name, "worktree folder")
@@ -171,7 +171,7 @@ def _require_outside(path: Path, entries: tuple[Registration, ...]) -> None:
 
 
 def _require_free_path(repository: Repository, path: Path) -> None:
-    """Refuse a path where something is that git does not know; an empty folder is nothing."""
+    """Refuse a path with content that git does not know; an empty folder is fine."""
     if not os.path.lexists(path):
         return
     if path.is_dir():
@@ -185,7 +185,7 @@ def _require_free_path(repository: Repository, path: Path) -> None:
 
 
 def _drop_dead_pointer(repository: Repository, path: Path) -> None:
-    """Empty a folder that holds only the `.git` file of a creation that was killed half-way."""
+    """Empty a folder that holds only the `.git` file of a creation that was killed halfway."""
     pointer = path / ".git"
     if [entry.name for entry in path.iterdir()] != [".git"] or not pointer.is_file():
         return
@@ -207,7 +207,7 @@ def _clear_incomplete(repository: Repository, here: Registration) -> bool:
 def _adopt(
     repository: Repository, request: WorkspaceRequest, here: Registration, base: str, *, interrupted: bool
 ) -> _Registered:
-    """Take the worktree that the story already has, with the work that is in it."""
+    """Reuse the worktree that the story already has, with the work that is in it."""
     if here.branch != request.branch:
         on = f"on branch {here.branch}" if here.branch else f"on no branch, at {here.head[:10]}"
         raise WorkspaceError(
@@ -223,15 +223,15 @@ def _adopt(
     tip = repository.resolve(f"refs/heads/{request.branch}")
     target = _advanced(repository, request, tip, base)
     if target != tip and not request.needs_parents and read_status(repository, here.path).dirty:
-        target = tip  # whoever left that began at the old base
+        target = tip  # the uncommitted work began at the old base
     start = start_of(repository, base, target)
     return _Registered(base=start, tip=target, existed=True, half_filled=half_filled, behind=target != tip)
 
 
 def _advanced(repository: Repository, request: WorkspaceRequest, tip: str, base: str) -> str:
-    """Give the commit that a story's branch goes on from.
+    """Return the commit that a story's branch continues from.
 
-    Without commits of its own that is the base. Else it is its tip, merged with the parents that it needs.
+    Without commits of its own that is the base; otherwise its tip, merged with the parents that it needs.
     """
     if tip == base or repository.is_ancestor(tip, base):
         return base
@@ -245,7 +245,7 @@ def _merge_message(request: WorkspaceRequest) -> str:
 
 
 def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Registered:
-    """Register a worktree on a new branch at the base, or on the story's branch if there is one."""
+    """Register a worktree on a new branch at the base, or on the story's existing branch."""
     _make_root(request.path.parent)
     made = _try_to_add(repository, request, ("--no-track", "-b", request.branch, str(request.path), base))
     if made.returncode == 0:
@@ -254,7 +254,7 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Regis
     if before is None:
         require_creatable(repository, request.branch)
         raise failure(("worktree", "add", str(request.path)), made)
-    # A failed attempt may have left the new branch behind; then it is ours, and else the user's.
+    # A failed attempt may have left the new branch behind; only then is it ours to delete.
     ours = before == base and _TRANSIENT.search(made.stderr) is not None
     tip = _advanced(repository, request, before, base)
     move_on(repository, request.branch, before, tip)
@@ -274,13 +274,13 @@ def _make_root(root: Path) -> None:
         if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
             raise
         raise WorkspaceError(
-            f"the folder for worktrees cannot be made: {root}: {error.strerror}",
+            f"cannot create the folder for worktrees: {root}: {error.strerror}",
             hint="the setting `worktree-root` puts it elsewhere",
         ) from error
 
 
 def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[str, ...]) -> GitOutput:
-    """Ask git for the worktree; what is known to pass is tried again."""
+    """Ask git for the worktree; retry errors that are known to be transient."""
     reason = lock_reason(request.run_id, request.story_id)
     for attempt in range(_ATTEMPTS):
         output = repository.run(
@@ -294,7 +294,7 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
 
 
 def _fill(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> None:
-    """Put everything into the tree that belongs there, and see that it is there."""
+    """Check out everything that belongs into the tree, and verify it."""
     filled = _filled(repository, request, registered)
     require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
 
@@ -309,7 +309,7 @@ def _filled(repository: Repository, request: WorkspaceRequest, registered: _Regi
 
 
 def _catch_up(repository: Repository, request: WorkspaceRequest, tip: str) -> None:
-    """Move a worktree and its branch on; git refuses where that would touch what is uncommitted in it."""
+    """Move a worktree and its branch forward; git refuses if that would touch uncommitted work."""
     path = request.path
     if retried(repository, ("reset", "--keep", "--quiet", tip), path).returncode != 0:
         raise WorkspaceError(
@@ -327,7 +327,7 @@ def _roll_back(repository: Repository, request: WorkspaceRequest, registered: _R
 
 
 def _holds_only_checkout(repository: Repository, path: Path, tip: str) -> bool:
-    """Compare by name only: it needs no room on a full disk, and nobody has worked here yet."""
+    """Compare by name only: it needs no space on a full disk, and no session has worked here yet."""
     tracked = set(repository.run("ls-tree", "-r", "-z", "--name-only", tip).fields()) | {".git"}
     return all(
         os.path.relpath(Path(folder, name), path) in tracked

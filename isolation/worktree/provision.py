@@ -1,8 +1,8 @@
 """What a fresh worktree lacks although a story needs it: ignored files and shared directories.
 
-Only what git ignores, in the main checkout and on the story's branch alike, is brought in, so a
-secret that was copied can never be committed. Copies are real, never wider in mode, and overwrite
-nothing; what cannot be brought is skipped with its reason.
+Only what git ignores, both in the main checkout and on the story's branch, is copied, so a copied secret can
+never be committed. Copies are real files, never have a wider mode, and overwrite nothing; what cannot be
+copied is skipped with its reason.
 """
 
 import os
@@ -20,14 +20,14 @@ INCLUDE_FILE = ".worktreeinclude"
 
 
 class Skipped(Struct, frozen=True, kw_only=True):
-    """Something that was asked for and not brought."""
+    """Something that was asked for and not provided."""
 
     path: str
     reason: str
 
 
 class ProvisionReport(Struct, frozen=True, kw_only=True):
-    """What was brought into a worktree."""
+    """What was copied and linked into a worktree."""
 
     copied: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ def provision(
 
 
 def _included(repository: Repository, main: Path, worktree: Path, skipped: list[Skipped]) -> list[str]:
-    """List the files that match `.worktreeinclude` and are ignored on both sides."""
+    """Return the files that match `.worktreeinclude` and are ignored on both sides."""
     patterns = main / INCLUDE_FILE
     if not patterns.is_file():
         return []
@@ -120,7 +120,7 @@ def _obstacle(main: Path, worktree: Path, source: Path, target: Path) -> str:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """Copy bytes and mode; nobody sees the copy who could not see the original."""
+    """Copy bytes and mode; the copy is never readable for more users than the original."""
     with source.open("rb") as reader:
         mode = stat.S_IMODE(os.fstat(reader.fileno()).st_mode) & 0o777
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -144,7 +144,7 @@ def _link(repository: Repository, main: Path, worktree: Path, name: str, skipped
     if reason:
         skipped.append(Skipped(path=name, reason=reason))
         return False
-    # A pattern such as `node_modules/` matches folders only, and the link is none.
+    # A pattern such as `node_modules/` matches only folders, which a link is not.
     repository.exclude("/" + _escaped(relative))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.symlink_to(source, target_is_directory=True)

@@ -1,8 +1,8 @@
-"""The end of a worktree: gone when nothing can be lost with it, else kept with the reason named.
+"""The end of a worktree: removed if nothing can be lost with it, otherwise kept with the reason.
 
-A tree is never deleted in place: it is renamed aside in one step, its registration is cleared, and
-only then is it deleted, outside the lock. A crash at any point leaves a whole tree, or a registered
-path without a tree, or trash; each is put right later. Branches are never deleted here.
+A tree is never deleted in place: it is moved to the trash folder in one step, its registration is cleared,
+and only then is it deleted, outside the lock. A crash at any point leaves a whole tree, or a registered path
+without a tree, or trash; each is cleaned up later. Branches are never deleted here.
 """
 
 import os
@@ -33,7 +33,7 @@ async def close(repository: Repository, workspace: Workspace, *, sweep: bool = T
 
 
 def close_path(repository: Repository, path: Path, branch: str | None, *, sweep: bool = True) -> Closing:
-    """Do the same, blocking; without a branch, what HEAD is at must be in some branch or tag."""
+    """Do the same, blocking; without a branch, a branch or tag must contain its HEAD."""
     try:
         if not path.exists():
             with metadata_lock(repository.common_dir):
@@ -46,14 +46,14 @@ def close_path(repository: Repository, path: Path, branch: str | None, *, sweep:
 
 
 def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> str:
-    """Say what would be lost with a worktree, or why it cannot be told; empty when nothing would."""
+    """Return what would be lost with a worktree, or why that is unknown; empty if nothing would be."""
     git_dir = admin_dir(repository, path)
     if git_dir is None:
         return "it is not a worktree of this repository"
     if operation := operation_in_progress(git_dir):
         return f"it is in the middle of {operation}"
     if (git_dir / "index.lock").exists():
-        return f"a git command is at work in it, or was killed there: {git_dir / 'index.lock'} exists"
+        return f"a git command is running in it, or was killed there: {git_dir / 'index.lock'} exists"
     status = read_status(repository, path)
     return (
         _unreachable(repository, status, branch)
@@ -64,7 +64,7 @@ def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> st
 
 
 def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
-    """Take a worktree away without another look at its content; say why when it had to stay."""
+    """Remove a worktree without checking its content; return why if it had to stay."""
     trash = path.parent / TRASH
     aside = trash / f"{path.name}-{secrets.token_hex(6)}"
     with metadata_lock(repository.common_dir):
@@ -86,7 +86,7 @@ def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
 
 
 def sweep_trash(root: Path, *, only: Path | None = None) -> None:
-    """Delete what was moved aside below a worktree root, and the root itself once it is empty."""
+    """Delete the trash below a worktree root, and the root itself once it is empty."""
     trash = root / TRASH
     if trash.is_symlink() or not trash.is_dir():
         return
@@ -98,7 +98,7 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
 
 
 def thin_trash(root: Path, *, most: int) -> None:
-    """Delete what was moved aside once there is more of it than `most`; the folder itself stays."""
+    """Delete the trash once it holds more than `most` trees; the folder itself stays."""
     trash = root / TRASH
     if trash.is_symlink() or not trash.is_dir():
         return
@@ -145,11 +145,11 @@ def _invisible(repository: Repository, path: Path) -> str:
 
 
 def _private(repository: Repository, git_dir: Path, branch: str | None) -> str:
-    """Find what goes with the worktree's own git directory: refs, submodules, the log of its HEAD."""
+    """Find what would vanish with the worktree's own git directory: refs, submodules, the log of its HEAD."""
     if any(path.is_file() for path in (git_dir / "refs").rglob("*")):
         return "it has refs of its own"
     if (git_dir / "modules").exists():
-        return "it holds initialised submodules"
+        return "it holds initialized submodules"
     if branch is not None and (stashed := _stashes(repository, branch)):
         return f"its branch has {stashed} stash entr{'y' if stashed == 1 else 'ies'}"
     elsewhere = _logged(repository.common_dir / "logs" / "refs" / "heads" / branch) if branch else set()
@@ -175,7 +175,7 @@ def _stashes(repository: Repository, branch: str) -> int:
 
 
 def _may_have_stashes(common_dir: Path) -> bool:
-    """Tell cheaply whether there can be a stash; a store of refs without files must be asked."""
+    """Return cheaply whether a stash may exist; a reftable store would need a git command."""
     return (common_dir / "logs" / "refs" / "stash").exists() or (common_dir / "reftable").exists()
 
 

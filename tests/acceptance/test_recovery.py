@@ -75,7 +75,7 @@ def test_a_corrupt_lease_is_set_aside_and_reported(repo: Path) -> None:
     write_story(repo, "a", command=writes("a.txt"))
     ran = run(repo)
     assert ran.code == 0
-    assert "set aside" in ran.err
+    assert "was renamed to" in ran.err
     assert [path.read_bytes() for path in home.glob("lease.json.corrupt-*")] == [b"\x00\xff not json"]
 
 

@@ -32,7 +32,7 @@ def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
             ["sh", "-c", f"rmdir {gone}; {leave}"], cwd=gone, capture_output=True, text=True, check=False
         )
         assert done.returncode == 1
-        assert done.stderr.startswith("error: the folder that this was started in is gone\nhint: ")
+        assert done.stderr.startswith("error: the current folder no longer exists\nhint: ")
 
 
 def test_a_submodule_is_bumped_and_what_is_left_in_it_is_told(repo: Path, tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_a_place_where_no_worktree_can_be_made_is_named(repo: Path) -> None:
     write_story(repo, "a", command="echo x > x.txt")
     ran = run(repo, "--json")
     assert ran.story("a")["status"] == "failed"
-    assert "the folder for worktrees cannot be made: /sys/kernel/" in ran.story("a")["reason"]
+    assert "cannot create the folder for worktrees: /sys/kernel/" in ran.story("a")["reason"]
     assert "worktree-root" in ran.story("a")["next"]
 
 
@@ -291,7 +291,7 @@ def test_a_worktree_that_is_cut_off_before_it_is_verified(repo: Path) -> None:
     write_story(repo, "a", command=writes("a.txt"), verify=["rm .git", f"touch {ran_on}"])
     story = run(repo, "--json").story("a")
     assert (story["status"], story["workspace"]) == ("failed", str(tree))
-    assert "not connected with the repository" in story["reason"]
+    assert "no longer connected to the repository" in story["reason"]
     assert not ran_on.exists()
     assert (tree / "a.txt").exists()
 

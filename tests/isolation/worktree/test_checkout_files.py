@@ -21,7 +21,7 @@ async def test_a_file_that_a_full_disk_cut_off_is_not_taken_for_whole(repository
     """
     commit(repository.top, "big", "0123456789" * 1000)
     hook(repository.top, "printf 01234 > big; exit 1")
-    with pytest.raises(WorkspaceError, match="big missing or cut off"):
+    with pytest.raises(WorkspaceError, match="big missing or truncated"):
         await make(repository, "one")
     assert branches(repository.top) == {"main"}
 
@@ -108,7 +108,7 @@ async def test_a_lock_that_may_be_anothers_is_never_cleared(
     cat = shutil.which("cat")
     assert cat
     lives = subprocess.Popen([cat], stdin=subprocess.PIPE, cwd="/" if index else tree)  # noqa: ASYNC220  until told
-    with lives, pytest.raises(WorkspaceError, match="seems to be at work"):
+    with lives, pytest.raises(WorkspaceError, match="seems to be running"):
         await make(repository, interrupted=True)
     assert lock.exists()
     lock.unlink()

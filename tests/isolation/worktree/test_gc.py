@@ -80,7 +80,7 @@ async def test_a_live_run_keeps_its_worktrees(repository: Repository, root: Path
     await make(repository, "old", run="run-6")
     with lease.acquire(repository.common_dir, "run-7"):
         found = {each.path.name: each for each in await survey.survey(repository, root)}
-    assert (found["live"].removable, found["live"].reason) == (False, "run run-7 is at work")
+    assert (found["live"].removable, found["live"].reason) == (False, "run run-7 is using it")
     assert found["old"].removable
     after = {each.path.name: each.removable for each in await survey.survey(repository, root)}
     assert after == {"live": True, "old": True}

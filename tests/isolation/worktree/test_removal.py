@@ -123,7 +123,7 @@ SPOILS: dict[str, tuple[Spoil, str]] = {
     "nested": (_committed_repository, "other git repositories: inner"),
     "stash": (_stash, "1 stash entry"),
     "named stash": (_named_stash, "1 stash entry"),
-    "submodule": (_forgotten_submodule, "initialised submodules"),
+    "submodule": (_forgotten_submodule, "initialized submodules"),
     "ref": (_own_ref, "refs of its own"),
     "other branch": (lambda path: git(path, "switch", "-q", "-c", "other"), "on branch other"),
     "unreadable": (lambda path: (git_dir_of(path) / "index").write_text("x"), "git"),

@@ -157,7 +157,7 @@ async def test_a_folder_that_lost_its_way_back_is_not_taken_for_a_worktree(
     """Without its `.git` file a folder is refused, left as it is, and the way out is named."""
     workspace = await make(repository, "one")
     (workspace.path / ".git").unlink()
-    with pytest.raises(WorkspaceError, match="not connected with the repository") as refused:
+    with pytest.raises(WorkspaceError, match="no longer connected to the repository") as refused:
         await worktree.create_or_attach(repository, wanted(repository, "one"), limiter)
     assert "git worktree repair" in refused.value.hint
     git(repository.top, "worktree", "repair")
