@@ -1,6 +1,7 @@
 """Real git repositories in temporary folders, cut off from the user's own configuration."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -43,19 +44,38 @@ def git(cwd: Path, *args: str) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="session")
+def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the repository that most tests begin with, once; each test gets a copy."""
+    root = tmp_path_factory.mktemp("template") / "repo"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in GIT_ENVIRONMENT.items():
+            patch.setenv(name, value)
+        _begin(root, {})
+    return root
+
+
+def _begin(root: Path, files: dict[str, str]) -> None:
+    root.mkdir(parents=True)
+    git(root, "init", "-q", "-b", "main")
+    for path, text in {"README.md": "hello\n", **files}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "first")
+
+
 @pytest.fixture
-def make_repository(tmp_path: Path) -> Callable[..., Path]:
+def make_repository(tmp_path: Path, first_commit: Path) -> Callable[..., Path]:
     """Make a repository with one commit; more files by keyword arguments of `files`."""
 
     def make(name: str = "repo", files: dict[str, str] | None = None) -> Path:
         root = tmp_path / name
-        root.mkdir(parents=True)
-        git(root, "init", "-q", "-b", "main")
-        for path, text in {"README.md": "hello\n", **(files or {})}.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-        git(root, "add", "-A")
-        git(root, "commit", "-q", "-m", "first")
+        if files:
+            _begin(root, files)
+        else:
+            shutil.copytree(first_commit, root, symlinks=True)
+            git(root, "update-index", "-q", "--refresh")  # a copy has other inodes than the index says
         return root
 
     return make
