@@ -139,17 +139,17 @@ class Repository:
             )
         return cls(paths=paths, version=version)
 
-    @property
+    @cached_property
     def top(self) -> Path:
         """The checkout that this was opened from."""
         return self.paths.top
 
-    @property
+    @cached_property
     def common_dir(self) -> Path:
         """The git directory that all worktrees share."""
         return self.paths.common_dir
 
-    @property
+    @cached_property
     def main_checkout(self) -> Path | None:
         """The first working tree; a bare repository has none."""
         return self.paths.main_checkout

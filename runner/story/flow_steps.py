@@ -274,7 +274,7 @@ class FlowSteps:
         )
         await self._record(asked)
         if self._context.settings.decide_default == "recommended":
-            answered = recommended(self._context.run_now, self._story.id)
+            answered = recommended(self._context.log.snapshot, self._story.id)
             if answered is not None:
                 await self._record(answered)
 

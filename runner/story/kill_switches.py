@@ -29,7 +29,7 @@ def before_verify(context: StoryContext) -> KillSwitch | None:
     """Return the kill-switch that keeps even a verify command from starting."""
     if context.aborted:
         return Switch.USER_ABORT.tripped(STOPPED_BY_USER)
-    cohort = _cohort(context.run_now.cohort_spirals)
+    cohort = _cohort(context.log.snapshot.cohort_spirals)
     return Switch.COHORT.tripped(cohort) if cohort else None
 
 
@@ -116,7 +116,7 @@ def _cohort(spirals: int) -> str:
 
 
 def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
-    run, now, settings = context.run_now, context.now, context.settings
+    run, now, settings = context.log.snapshot, context.now, context.settings
     # Adding up all usage costs more with each session, and only a budget needs it.
     spent = run.usage if {settings.token_budget, settings.cost_budget} != {None} else Usage()
     own = now.usage if {settings.story_token_budget, settings.story_cost_budget} != {None} else Usage()

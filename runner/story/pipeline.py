@@ -66,7 +66,7 @@ class Pipeline:
         """Open the workspace, do the work, record the result, and close what may be closed."""
         context, story_id = self._context, self._story.id
         try:
-            async with self._story_workspace.open() as opened:
+            async with await self._story_workspace.open() as opened:
                 await self._slot.wait()
                 workspace = await self._story_workspace.begin(opened)
                 result = await self._walk(workspace, await open_flow(context, workspace))
@@ -218,7 +218,7 @@ class Pipeline:
             story=self._story,
             now=context.now,
             agent=context.agent.name,
-            cohort_spirals=context.run_now.cohort_spirals,
+            cohort_spirals=context.log.snapshot.cohort_spirals,
             aborted=context.aborted,
             at=self._log.now(),
             chance=random.random(),  # noqa: S311  spreads retries, keeps no secret
@@ -346,7 +346,7 @@ class Pipeline:
         return kept if any(not glob.startswith("!") for glob in kept) else self._story.owns
 
     def _stopped(self, found: KillSwitch) -> ev.StoryFinished:
-        return results.stopped(self._story.id, self._context.run_now.run_id, found)
+        return results.stopped(self._story.id, self._log.snapshot.run_id, found)
 
     async def _hook(self, name: str, workspace: Workspace) -> bool:
         """Run one of the user's hooks, if it is set; False when it failed."""

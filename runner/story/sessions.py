@@ -176,7 +176,7 @@ def _started(context: StoryContext, order: SessionOrder, step: Step, kind: Sessi
         attempt=context.now.attempt,
         agent=order.agent.name if order.agent else "verify",
         log=order.log.relative_to(records).as_posix(),
-        agents_per_wave=agents_per_wave(context.run_now.tier, context.settings),
+        agents_per_wave=agents_per_wave(context.log.snapshot.tier, context.settings),
         conversation=order.conversation,
     )
 
@@ -233,13 +233,13 @@ def _name(now: StorySnapshot, step: Step) -> str:
 
 
 def _session_id(context: StoryContext, name: str) -> str:
-    return f"{context.run_now.run_id}/{context.story.id}/{name}"
+    return f"{context.log.snapshot.run_id}/{context.story.id}/{name}"
 
 
 def _environment(
     context: StoryContext, now: StorySnapshot, workspace: Workspace, step: Step
 ) -> dict[str, str]:
-    run = context.run_now
+    run = context.log.snapshot
     return environment_of(now, workspace, run.run_id, step=step) | {
         "AUTOPILOT_AGENTS_PER_WAVE": str(agents_per_wave(run.tier, context.settings)),
         "AUTOPILOT_OWNS": "\n".join(context.story.owns),

@@ -1,8 +1,7 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import trio
 
@@ -46,11 +45,10 @@ class StoryWorkspace:
         self.branch_name = ""
         """What git resolves to the story's branch; known with its first commit here."""
 
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[OpenWorkspace]:
-        """Make the story's workspace; `begin` makes it ready for work."""
+    async def open(self) -> AbstractAsyncContextManager[OpenWorkspace]:
+        """Return the block in which the story's workspace is open; `begin` makes it ready for work."""
         context, story = self._context, self._context.story
-        run = context.run_now
+        run = context.log.snapshot
         needed = await offload(self._dependencies) if story.depends_on else ()
         request = WorkspaceRequest(
             run_id=run.run_id,
@@ -60,7 +58,7 @@ class StoryWorkspace:
             parents=needed or (run.base,),
             needs_parents=bool(needed),
         )
-        async with open_workspace(
+        return open_workspace(
             self._repository,
             request,
             claim=self._claim,
@@ -69,8 +67,7 @@ class StoryWorkspace:
             interrupted=self._interrupted,
             sweep=False,  # the trash is emptied when no story waits for the disk
             limiter=context.run.populate,
-        ) as opened:
-            yield opened
+        )
 
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""
@@ -110,7 +107,7 @@ class StoryWorkspace:
 
     def _dependencies(self) -> tuple[str, ...]:
         """Return the tips of the branches that the story depends on."""
-        snapshot = self._context.run_now
+        snapshot = self._context.log.snapshot
         tips = []
         for dependency in self._context.story.depends_on:
             tip = self._repository.branch_tip(branch_of(dependency))
@@ -124,7 +121,7 @@ class StoryWorkspace:
         subject = story.title if now.flow == "quick" else f"{story.title}: {now.step.name}"
         return (
             f"{subject}\n\n"
-            f"Autopilot-Run: {self._context.run_now.run_id}\n"
+            f"Autopilot-Run: {self._context.log.snapshot.run_id}\n"
             f"Autopilot-Story: {story.id}\n"
             f"Autopilot-Step: {now.step.number} {now.step.name}\n"
             f"Autopilot-Attempt: {now.attempt}\n"

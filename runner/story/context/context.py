@@ -11,7 +11,7 @@ from isolation.keeper.client import Keeper
 from isolation.model import Confinement, Workspace
 from isolation.paths import EXCHANGE, story_dir, worktree_path
 from runner.agents.protocol import Agent
-from runner.core.model import ResourceSample, RunSnapshot, Story, StoryId, StorySnapshot
+from runner.core.model import ResourceSample, Story, StoryId, StorySnapshot
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.guard import WriteGuard
@@ -63,7 +63,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     """What the walk of one story needs: the story, its agent, its state, and the log of events.
 
     `now` is the story's state after all that was published; a value of it that is kept grows old with every
-    event, so it is read again after each wait.
+    event, so it is read again after each wait. `log.snapshot` is the state of the whole run.
     """
 
     story: Story
@@ -79,11 +79,6 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     def now(self) -> StorySnapshot:
         """The state of the story."""
         return self.log.snapshot.stories[self.story.id]
-
-    @property
-    def run_now(self) -> RunSnapshot:
-        """The state of the whole run."""
-        return self.log.snapshot
 
     @property
     def verify(self) -> tuple[str, ...]:

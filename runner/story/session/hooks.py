@@ -20,7 +20,7 @@ def side_log(name: str, context: StoryContext) -> Path:
 async def run_aside(name: str, command: str, context: StoryContext, workspace: Workspace) -> bool:
     """Run a command of the user's beside the story's sessions; False when it failed, which is noted."""
     environment = scrubbed(os.environ) | {
-        "AUTOPILOT_RUN_ID": context.run_now.run_id,
+        "AUTOPILOT_RUN_ID": context.log.snapshot.run_id,
         "AUTOPILOT_STORY_ID": context.story.id,
         "AUTOPILOT_HOOK": name.removeprefix("hook "),
         "AUTOPILOT_BASE": workspace.base,

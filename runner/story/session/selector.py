@@ -65,7 +65,7 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
             command,
             context,
             workspace,
-            env=environment_of(story, workspace, context.run_now.run_id, step=story.place),
+            env=environment_of(story, workspace, context.log.snapshot.run_id, step=story.place),
             log=log,
             prompt=position,
         )
