@@ -1,4 +1,4 @@
-"""Worktrees are made while others work, and taken back when their story does not start after all."""
+"""Worktrees are made while others work, and undone when their story does not start after all."""
 
 import os
 import signal
@@ -15,20 +15,20 @@ AWAITS = (
 
 
 def awaits(name: str, then: str) -> str:
-    """Give a command that waits for another story's filled worktree."""
+    """Return a command that waits for another story's filled worktree."""
     return AWAITS.format(name, then)
 
 
 def left(repo: Path) -> tuple[set[str], set[str]]:
-    """Name the worktrees and the branches of stories."""
+    """Return the worktrees and the branches of stories."""
     root = repo.parent / f"{repo.name}.worktrees"
     trees = {path.name for path in root.iterdir()} if root.exists() else set()
     refs = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/autopilot").split()
     return trees, {ref.removeprefix("autopilot/") for ref in refs}
 
 
-def test_the_next_worktree_is_there_before_its_turn(repo: Path) -> None:
-    """With a window of one, the first story sees the second one's tree, and the second one runs in it."""
+def test_the_next_worktree_exists_before_its_story_has_a_slot(repo: Path) -> None:
+    """With one slot, the first story sees the second one's tree, and the second one runs in it."""
     write_story(repo, "a", priority=1, command=awaits("b", "{ echo a > a.txt; exit 0; }"))
     write_story(repo, "b", command="echo b > b.txt")
     commit_stories(repo)
@@ -41,7 +41,7 @@ def test_the_next_worktree_is_there_before_its_turn(repo: Path) -> None:
 
 
 def test_a_story_that_is_skipped_leaves_no_worktree_and_no_branch(repo: Path) -> None:
-    """`--continue never`: the first one fails when the second one's tree is there; it is taken back."""
+    """`--continue never`: the first one fails when the second one's tree exists; it is undone."""
     write_story(repo, "a", priority=1, command=awaits("b", "exit 9"))
     write_story(repo, "b", command="echo b > b.txt")
     commit_stories(repo)
@@ -51,7 +51,7 @@ def test_a_story_that_is_skipped_leaves_no_worktree_and_no_branch(repo: Path) ->
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
-def test_a_run_that_is_stopped_takes_back_what_it_prepared(
+def test_a_run_that_is_stopped_undoes_what_it_prepared(
     repo: Path, signals: tuple[signal.Signals, ...]
 ) -> None:
     """The story that never started is stopped like the one that works, and nothing of it is left."""
@@ -67,7 +67,7 @@ def test_a_run_that_is_stopped_takes_back_what_it_prepared(
     assert left(repo) == ({"a"}, {"a"})
 
 
-def test_a_run_that_is_killed_goes_on_in_what_it_prepared(repo: Path) -> None:
+def test_a_run_that_was_killed_continues_in_what_it_prepared(repo: Path) -> None:
     """Acceptance 68: SIGKILL beside a prepared tree; `resume` uses it, and its session runs once."""
     write_story(
         repo, "a", priority=1, command='[ -f "$PWD.again" ] || { touch "$PWD.again"; sleep 60; }; echo a > a'
@@ -85,8 +85,8 @@ def test_a_run_that_is_killed_goes_on_in_what_it_prepared(repo: Path) -> None:
     assert git(repo, "rev-list", "--count", "HEAD..autopilot/b").strip() == "1"
 
 
-def test_a_tree_that_cannot_be_made_fails_its_story_at_its_turn(repo: Path) -> None:
-    """What stands in the way is named, the first one is none the wiser, and nothing is deleted."""
+def test_a_tree_that_cannot_be_made_fails_its_story_when_it_has_a_slot(repo: Path) -> None:
+    """What is in the way is named, the first story is not affected, and nothing is deleted."""
     write_story(repo, "a", priority=1, command="sleep 0.3; echo a > a.txt")
     write_story(repo, "b", command="echo b > b.txt")
     commit_stories(repo)

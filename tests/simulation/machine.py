@@ -45,7 +45,7 @@ class Script:
 
 
 def dice_of(seed: int) -> Dice:
-    """Give the dice of each story by its id; asked again, the same ones go on."""
+    """Return the dice of each story by its id; asked again, the same ones continue."""
     return cache(lambda story_id: random.Random(f"{seed} {story_id}"))  # noqa: S311  dice, not secrets
 
 
@@ -116,7 +116,7 @@ class SimulatedSession:
         return b"at work\n"
 
     async def wait(self) -> Exit:
-        """Give how it ended."""
+        """Return how it ended."""
         await self._ended.wait()
         return Exit(returncode=self._returncode or 0, stopped=self._returncode == -15)
 
@@ -125,7 +125,7 @@ class SimulatedSession:
         self._end(-15)
 
     def kill(self) -> None:
-        """End at once."""
+        """End immediately."""
         self._end(-9)
 
     def usage(self) -> TreeUsage | None:
@@ -202,7 +202,7 @@ async def open_workspace(
     request: WorkspaceRequest,
     **_: object,
 ) -> AsyncIterator[OpenWorkspace]:
-    """Give a story a folder; making it takes a moment."""
+    """Open a folder for a story; making it takes a moment."""
     await trio.sleep(0.05)
     path = repository.top / request.story_id
     path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One simulated run from a seed: a random backlog, a random machine, a person who may lose patience."""
+"""One simulated run from a seed: a random backlog, a random machine, a user who may lose patience."""
 
 import random
 import tempfile
@@ -47,7 +47,7 @@ class PaperAgent:
     traits = Traits()
 
     def launch(self, job: AgentJob) -> Launch:  # noqa: ARG002  there is nothing to choose
-        """Give a command; the simulated keeper does not look at it."""
+        """Return a command; the simulated keeper ignores it."""
         return Launch(argv=("paper",))
 
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: ARG002  it says nothing
@@ -66,7 +66,7 @@ class Paper:
         self.events += events
 
     def judged(self, story_id: str) -> bool:
-        """Tell whether a story's verdict was kept."""
+        """Return whether a story's result was kept."""
         verdicts = (event.body for event in self.events if isinstance(event.body, ev.StoryFinished))
         return any(verdict.story_id == story_id for verdict in verdicts)
 
@@ -185,7 +185,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
 
 
 def _machine(rng: random.Random, keeper: SimulatedKeeper) -> Any:
-    """Give a memory curve: what others take, now and then a lot of it, and what sessions take."""
+    """Return a memory curve: what others take, now and then a lot of it, and what sessions take."""
     waves = [(rng.uniform(0, 6 * GB), rng.uniform(100, 5000), rng.uniform(0, 5000)) for _ in range(3)]
     blind = rng.random() < 0.1
 

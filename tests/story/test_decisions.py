@@ -97,13 +97,13 @@ def test_the_default_takes_the_recommendation() -> None:
 
 
 def test_the_default_never_destroys() -> None:
-    """Acceptance 63: only a person confirms a destructive option, also a recommended one."""
+    """Acceptance 63: only the user confirms a destructive option, also a recommended one."""
     run = snapshot([started("a"), *asks("a", 1, DELETE)])
     assert recommended(run, StoryId("a")) is None
 
 
 def test_the_default_does_not_answer_in_a_circle() -> None:
-    """After a failure it retries once; the same failure again waits for a person."""
+    """After a failure it retries once; the same failure again waits for the user."""
     again = [*asks("a", 1, FAILED), answered("a", 2, "A", by="recommended"), applied("a", 3)]
     run = snapshot([started("a"), *again, *asks("a", 4, FAILED, number=2)])
     assert recommended(run, StoryId("a")) is None
@@ -124,7 +124,7 @@ def test_boundaries_are_passed_again_by_default() -> None:
 
 @pytest.fixture
 async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
-    """Give the keeper of a run."""
+    """Return the keeper of a run."""
     with trio.fail_after(60):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
             yield keeper
@@ -142,7 +142,7 @@ async def test_the_notify_command_gets_the_question(keeper: Keeper, tmp_path: Pa
     assert (tmp_path / "who").read_text() == "a a-1\n"
 
 
-async def test_no_notify_command_calls_nobody(keeper: Keeper, tmp_path: Path) -> None:
+async def test_without_a_notify_command_nothing_is_run(keeper: Keeper, tmp_path: Path) -> None:
     """Without the setting nothing is started."""
     assert await attention(" ", _first_question(), keeper=keeper, cwd=tmp_path / "missing") is None
 
@@ -158,7 +158,7 @@ async def test_no_notify_command_calls_nobody(keeper: Keeper, tmp_path: Path) ->
 async def test_a_notify_command_that_fails_is_a_note(
     keeper: Keeper, tmp_path: Path, command: str, complaint: str
 ) -> None:
-    """The run goes on; a person reads why nothing rang."""
+    """The run continues, and the user reads why there was no notification."""
     note = await attention(command, _first_question(), keeper=keeper, cwd=tmp_path)
     assert note is not None
     assert note.story_id == "a"

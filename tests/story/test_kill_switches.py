@@ -19,7 +19,7 @@ from tests.run.test_orchestrator import PLENTY, Watcher
 
 
 def result(**fields: object) -> str:
-    """Give a command that leaves a result file."""
+    """Return a command that leaves a result file."""
     return f"echo '{json.dumps(fields)}' > $AUTOPILOT_RESULT_FILE"
 
 
@@ -34,12 +34,12 @@ async def carry(
 
 
 def story(ended: Ended, name: str) -> StorySnapshot:
-    """Give one story of a run."""
+    """Return one story of a run."""
     return ended.run.stories[StoryId(name)]
 
 
 def switch_of(found: StorySnapshot) -> tuple[str, str]:
-    """Give name and detail of the switch that ended a story."""
+    """Return name and detail of the switch that ended a story."""
     assert found.kill_switch is not None
     assert found.kill_switch.hint
     return found.kill_switch.name, found.kill_switch.detail
@@ -255,7 +255,7 @@ async def test_too_many_other_agents_on_a_critical_machine_stop_the_loop(repo: P
 
 
 async def test_low_confidence_parks_the_first_session_and_kills_the_second(repo: Path) -> None:
-    """Acceptance 32: iteration 1 is parked for a person, iteration 2 is killed."""
+    """Acceptance 32: iteration 1 is parked for the user, iteration 2 is killed."""
     (repo / "pick").write_text(
         'grep -q \'"sessions": 0\' && C=$FIRST || C=0.2; echo thinking; echo "{\\"mode\\": \\"feature\\", '
         '\\"confidence\\": $C, \\"rationale\\": \\"because\\"}"\n'
@@ -287,7 +287,7 @@ async def test_low_confidence_parks_the_first_session_and_kills_the_second(repo:
         ("echo '{\"confidence\": 1}'", "the selector printed no mode"),
     ],
 )
-async def test_a_selector_that_says_nothing_is_no_confidence_and_said_aloud(
+async def test_a_selector_that_prints_no_selection_has_no_confidence_and_is_noted(
     repo: Path, command: str, words: str
 ) -> None:
     """A crash or nonsense never counts as a choice."""

@@ -144,7 +144,7 @@ async def test_it_is_closed_is_not_go_on_all_the_same(repo: Path) -> None:
     ]
 
 
-async def test_who_waits_is_not_asked_again_and_hears_a_stop_at_once(
+async def test_a_story_that_waits_does_not_ask_again_and_obeys_a_stop(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Acceptance 39: the wait ends with the stop, long before the next look."""
@@ -173,7 +173,7 @@ async def test_what_belongs_to_this_run_is_never_in_its_way(repo: Path) -> None:
     assert await held_up(STORY, tools, Person(tools).ask)
 
 
-async def test_a_registry_that_cannot_be_read_is_noted_once_and_holds_nobody_up(repo: Path) -> None:
+async def test_a_registry_that_cannot_be_read_is_noted_once_and_blocks_nothing(repo: Path) -> None:
     """A courtesy that fails costs no story."""
     folder = sessions_dir(find_repository(repo).common_dir)
     folder.parent.mkdir()

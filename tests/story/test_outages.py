@@ -1,4 +1,4 @@
-"""An agent at its limit: who waits, who does not, and how it ends when a person does not want to wait."""
+"""An agent at its limit: which stories wait, which do not, and how a wait is stopped."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def a_limited_agent(folder: Path, patch: pytest.MonkeyPatch, words: str) -> None
 async def test_a_limit_holds_back_its_own_agent_alone(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No story of the agent starts before the named time; a place in the window goes to another's."""
+    """No story of the agent starts before the named time; the free slot goes to a story of another agent."""
     a_limited_agent(tmp_path, monkeypatch, "rate limit: try again in 3 s")
     write_story(repo, "a", agent="claude", priority=9)
     waits = f"until test -f {tmp_path}/go; do sleep 0.02; done; echo x > c.txt"
@@ -70,7 +70,7 @@ async def test_a_limit_holds_back_its_own_agent_alone(
 async def test_a_person_need_not_wait_for_a_limit(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks to stop while a story waits for its agent is obeyed at once, and a resume may go on."""
+    """A stop while a story waits for its agent takes effect immediately, and a resume may continue."""
     a_limited_agent(tmp_path, monkeypatch, "usage limit, resets in 5 hours")
     write_story(repo, "a", agent="claude")
     with trio.fail_after(30):

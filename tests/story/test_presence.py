@@ -109,7 +109,7 @@ async def test_an_entry_that_was_swept_comes_back(registry: Watched, entry: Sess
 
 
 async def test_a_cancelled_session_withdraws(registry: Watched, entry: SessionEntry) -> None:
-    """The end is shielded: whoever is stopped is gone from the registry too."""
+    """The end is shielded: a session that is stopped leaves the registry, too."""
     with trio.CancelScope() as scope:
         async with present(registry, entry, note=_fail) as presence:
             await presence.seen()
@@ -123,7 +123,7 @@ async def test_a_cancelled_session_withdraws(registry: Watched, entry: SessionEn
 async def test_an_error_in_the_block_passes_as_it_is(
     registry: Watched, entry: SessionEntry, error: Exception
 ) -> None:
-    """No group hides it from whoever judges the story."""
+    """No group hides it from the code that judges the story."""
     with pytest.raises(type(error)) as caught:
         async with present(registry, entry, note=_fail):
             raise error
