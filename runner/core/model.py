@@ -206,23 +206,52 @@ class Memory(Struct, frozen=True, kw_only=True):
     text: str
 
 
+class StepProgress(Struct, frozen=True, kw_only=True):
+    """How far the current attempt at the current step is: what a resume must not repeat.
+
+    `attempt` counts from 1 once the story has started. `implemented` means that its work session succeeded,
+    `checkpointed` that its changes are committed; `verified` is how many verify commands it has passed.
+    """
+
+    attempt: int = 0
+    implemented: bool = False
+    checkpointed: bool = False
+    checkpoint_planned_at: float | None = None
+    verified: int = 0
+
+
+class StepHistory(Struct, frozen=True, kw_only=True):
+    """What the attempts at the current step left for the next one; a new step begins with a new one.
+
+    `sessions` counts towards the step's session limit. `conversation` is what the next session may resume.
+    """
+
+    sessions: int = 0
+    last_failure: str = ""
+    failures: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    conversation: Conversation | None = None
+
+
+class Outage(Struct, frozen=True, kw_only=True):
+    """How often in a row the agent's service has failed, since when, and when it is tried again."""
+
+    count: int = 0
+    since: float | None = None
+    resume_at: float = 0.0
+
+
 class StorySnapshot(Struct, frozen=True, kw_only=True):
     """Everything known about one story of a run, folded from its events.
 
-    `attempt` counts from 1 once the story has started. `implemented` means that this attempt's work session
-    succeeded, `checkpointed` that its changes are committed, `verified` is how many verify commands it has
-    passed: what a resume must not repeat. `opening`: a workspace was begun and not yet recorded as open.
-    `head` is where its branch pointed when this run first opened it. `place` is the current step of the work,
-    `step` what the newest session is for; `placed` means that the current step was determined in this run.
+    `opening`: a workspace was begun and not yet recorded as open. `head` is where its branch pointed
+    when this run first opened it. `place` is the current step of the work, `step` what the newest session is
+    for; `placed` means that the current step was determined in this run.
     `decision` is the question that holds the story up, answered or not, until it is acted upon.
 
-    `loop_sessions` counts the work sessions of this loop. `failures` and `checkpoints` are what attempts of
-    the current step left behind. `settled` means that the user has said where to continue, `ending` is why
-    the loop ends although the verdict is still to come.
-
-    `conversation` is what the next session of this step may resume. `outages` counts how often in a row the
-    agent's service failed, since `outage_since`; `resume_at` is when it is tried again. `refusal` says why it
-    will not be.
+    `loop_sessions` counts the work sessions of this loop. `settled` means that the user has said where to
+    continue, `ending` is why the loop ends although the verdict is still to come. `refusal` says why the
+    agent is not tried again.
     """
 
     id: StoryId
@@ -248,25 +277,15 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     decided: tuple[Decision, ...] = ()
     memories: tuple[Memory, ...] = ()
     step: Step = IMPLEMENT
-    attempt: int = 0
-    implemented: bool = False
-    checkpointed: bool = False
-    checkpoint_planned_at: float | None = None
-    verified: int = 0
-    last_failure: str = ""
-    session_limit_used: int = 0
+    progress: StepProgress = field(default_factory=StepProgress)
+    step_history: StepHistory = field(default_factory=StepHistory)
+    outage: Outage = field(default_factory=Outage)
     loop_sessions: int = 0
-    failures: tuple[str, ...] = ()
-    checkpoints: tuple[str, ...] = ()
     spirals: int = 0
     stalls: int = 0
     mode: str = ""
     settled: bool = False
     ending: KillSwitch | None = None
-    conversation: Conversation | None = None
-    outages: int = 0
-    outage_since: float | None = None
-    resume_at: float = 0.0
     refusal: tuple[str, str] | None = None
     tools: int = 0
     sessions: tuple[SessionRecord, ...] = ()
@@ -279,7 +298,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     @property
     def retry_count(self) -> int:
         """How many retries the current step has used."""
-        return min(MAX_RETRIES, max(0, self.attempt - 1))
+        return min(MAX_RETRIES, max(0, self.progress.attempt - 1))
 
     @property
     def usage(self) -> Usage:

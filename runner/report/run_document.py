@@ -101,7 +101,7 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "commits": story.commits,
         "workspace": story.workspace,
         "step": {"number": story.step.number, "name": story.step.name},
-        "attempt": story.attempt,
+        "attempt": story.progress.attempt,
         "retry_count": story.retry_count,
         "sessions": len(story.sessions),
         "started_at": iso_or_none(story.started_at),

@@ -66,9 +66,9 @@ def failed_attempt(reason: str, output: str, facts: EndFacts) -> tuple[ev.Body, 
     A plain command repeats itself by nature, and the last attempt is not retried in any case.
     """
     story, now = facts.story, facts.now
-    failure = ev.AttemptFailed(story_id=story.id, attempt=now.attempt, reason=reason, output=output)
-    digests = (*now.failures, failure_digest(reason, output))
-    if story.command or now.attempt > MAX_RETRIES or not same_failure(digests):
+    failure = ev.AttemptFailed(story_id=story.id, attempt=now.progress.attempt, reason=reason, output=output)
+    digests = (*now.step_history.failures, failure_digest(reason, output))
+    if story.command or now.progress.attempt > MAX_RETRIES or not same_failure(digests):
         return (failure,)
     return failure, *_spiral(f"the same failure {len(digests)} times: {reason}", facts)
 
@@ -128,8 +128,8 @@ def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
         OutageFacts(
             fault=said.fault,
             at=facts.at,
-            outages=now.outages,
-            since=now.outage_since,
+            outages=now.outage.count,
+            since=now.outage.since,
             until=said.until,
             chance=facts.chance,
             resumed=_continued_conversation(now),

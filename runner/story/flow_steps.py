@@ -186,7 +186,7 @@ class FlowSteps:
         place, following = self._now.place, self._following()
         moved = transition(self._flow, place.number, summary=self._summary())
         asks = moved.question is not None and not self._context.settings.cross_boundaries
-        outcome = f"attempt {self._now.attempt}"
+        outcome = f"attempt {self._now.progress.attempt}"
         here = step(self._flow, place.number)
         if here is not None and here.tracker:
             await self._gate(self._state).mark(await offload(self._state.artifact_files, place.number))

@@ -82,7 +82,7 @@ async def _service_or_abort(context: StoryContext) -> bool:
     log, agent, shown = context.log, context.agent.name, 0.0
     while True:
         now = context.now
-        until = max(now.resume_at, log.snapshot.pauses.get(agent, 0.0))
+        until = max(now.outage.resume_at, log.snapshot.pauses.get(agent, 0.0))
         if not until:
             return False
         wait = min(until - log.now(), context.run.deadline - trio.current_time())
@@ -123,7 +123,7 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
     return LoopFacts(
         aborted=context.aborted,
         cohort=_cohort(run.cohort_spirals),
-        sessions_used=now.session_limit_used,
+        sessions_used=now.step_history.sessions,
         max_sessions=settings.max_sessions,
         overdue=trio.current_time() >= context.run.deadline,
         max_hours=settings.max_hours,

@@ -115,8 +115,8 @@ class Pipeline:
         now = self._context.now
         if now.decision is not None:
             return await flow.act_on_answer()
-        if now.checkpoint_planned_at is not None:
-            await self._checkpoint(workspace, now.checkpoint_planned_at)
+        if now.progress.checkpoint_planned_at is not None:
+            await self._checkpoint(workspace, now.progress.checkpoint_planned_at)
             return None
         if now.ending is not None:
             return self._stopped(now.ending)
@@ -125,9 +125,9 @@ class Pipeline:
             return results.failed(now.id, reason, next_=hint)
         if now.place.number == DONE_NUMBER:
             return await self._passed(workspace)
-        if now.attempt > MAX_RETRIES + 1:
+        if now.progress.attempt > MAX_RETRIES + 1:
             return results.failed(now.id, f"gave up after {MAX_RETRIES + 1} attempts: {now.reason}")
-        if not now.implemented:
+        if not now.progress.implemented:
             return await self._work(workspace, flow)
         return await self._conclude(workspace, flow)
 
@@ -203,7 +203,7 @@ class Pipeline:
             case Outcome.ASKS:
                 await flow.ask_for_agent(ended.result.decision or {"question": ended.detail})
             case Outcome.FAILED:
-                service_failed = now.refusal is not None or now.outages > 0
+                service_failed = now.refusal is not None or now.outage.count > 0
                 if not service_failed and not said_to_spiral(ended):
                     await flow.attempt_failed(now.reason)
             case Outcome.STUCK:
@@ -235,9 +235,13 @@ class Pipeline:
             ev.Checkpointed(story_id=now.id, commit=made.tip, commits=made.commits, files=made.files)
         )
         now = self._context.now
-        if now.ending is not None or self._story.command or len(now.checkpoints) <= CHECKED_COMMITS:
+        if (
+            now.ending is not None
+            or self._story.command
+            or len(now.step_history.checkpoints) <= CHECKED_COMMITS
+        ):
             return
-        commits = tuple(commit for commit in (now.base, *now.checkpoints) if commit)
+        commits = tuple(commit for commit in (now.base, *now.step_history.checkpoints) if commit)
         trees = await offload(self._context.repository.trees, commits)
         spiral = undone_change(trees, self._end_facts())
         if spiral:
@@ -254,7 +258,7 @@ class Pipeline:
             return None
         if flow.verifies:
             result = await self._verify(workspace, flow)
-            if result is not None or not self._context.now.implemented:
+            if result is not None or not self._context.now.progress.implemented:
                 return result
         if not flow.keeps_file:
             return await self._passed(workspace)  # `quick` is this one step
@@ -286,7 +290,7 @@ class Pipeline:
     async def _verify(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Run the verify commands that are left; afterwards `implemented` says whether all passed."""
         context = self._context
-        for command in context.verify[context.now.verified :]:
+        for command in context.verify[context.now.progress.verified :]:
             await self._story_workspace.require_there(workspace)
             prepared = await prepare_verify(context, workspace, command)
             ended = await self._run_session(prepared, verify=command)

@@ -47,7 +47,7 @@ async def prepare_work(
     prompt, result_file = exchange / f"{name}.prompt.md", exchange / f"{name}.result.json"
     facts = _prompt_facts(context, brief, result_file)
     access = await offload(_prepare_disk, context, workspace, prompt, facts, agent)
-    known = now.conversation
+    known = now.step_history.conversation
     job = AgentJob(
         story=story,
         workspace=workspace.path,
@@ -142,10 +142,10 @@ def _prompt_facts(context: StoryContext, brief: Brief, result_file: Path) -> Pro
         step=brief.step,
         step_prompt=brief.prompt,
         answers=brief.answers,
-        attempt=now.attempt,
+        attempt=now.progress.attempt,
         verify=context.verify if brief.verified else (),
         result_file=result_file,
-        last_failure=now.last_failure,
+        last_failure=now.step_history.last_failure,
         interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
         shared=context.run.shared_tree is not None,
     )
@@ -173,7 +173,7 @@ def _started(context: StoryContext, order: SessionOrder, step: Step, kind: Sessi
         kind=kind,
         step_number=step.number,
         step_name=step.name,
-        attempt=context.now.attempt,
+        attempt=context.now.progress.attempt,
         agent=order.agent.name if order.agent else "verify",
         log=order.log.relative_to(records).as_posix(),
         agents_per_wave=agents_per_wave(context.log.snapshot.tier, context.settings),
@@ -229,7 +229,7 @@ def _used_in(conversation: str, now: StorySnapshot) -> Usage:
 
 def _name(now: StorySnapshot, step: Step) -> str:
     words = step.name.lower().replace(" ", "-").replace("/", "-")
-    return f"{len(now.sessions) + 1:02}-{words}-{now.attempt}"
+    return f"{len(now.sessions) + 1:02}-{words}-{now.progress.attempt}"
 
 
 def _session_id(context: StoryContext, name: str) -> str:

@@ -124,5 +124,5 @@ class StoryWorkspace:
             f"Autopilot-Run: {self._context.log.snapshot.run_id}\n"
             f"Autopilot-Story: {story.id}\n"
             f"Autopilot-Step: {now.step.number} {now.step.name}\n"
-            f"Autopilot-Attempt: {now.attempt}\n"
+            f"Autopilot-Attempt: {now.progress.attempt}\n"
         )

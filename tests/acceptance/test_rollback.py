@@ -65,7 +65,7 @@ def test_the_journal_follows(branch: Branch) -> None:
     story = branch.snapshot()
     assert (story.place.number, story.place.name) == ("3", "Plan")
     assert (story.status.value, story.reason) == ("stopped", "step 3 (Plan) was rolled back")
-    assert (story.attempt, story.implemented, story.decision) == (1, False, None)
+    assert (story.progress.attempt, story.progress.implemented, story.decision) == (1, False, None)
     assert [decision.letter for decision in story.decided] == ["A"]
     assert story.commit == branch.tip
     assert story.commits == 4

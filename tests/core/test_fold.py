@@ -137,7 +137,7 @@ def test_a_story_passes_through_its_life() -> None:
         1,
     )
     assert done.workspace is None
-    assert (done.started_at, done.ended_at, done.attempt) == (12.0, 20.0, 1)
+    assert (done.started_at, done.ended_at, done.progress.attempt) == (12.0, 20.0, 1)
     assert [(item.outcome, item.agents_per_wave, item.ended_at) for item in done.sessions] == [
         (Outcome.OK, 4, 17.0)
     ]
@@ -182,7 +182,11 @@ def test_what_a_session_proves(
 ) -> None:
     """Only a work session that ended well implements; only verify commands that pass verify."""
     now = one(session(kind=kind), ended(outcome=outcome))
-    assert (now.implemented, now.verified, now.session_limit_used) == (implemented, verified, used)
+    assert (now.progress.implemented, now.progress.verified, now.step_history.sessions) == (
+        implemented,
+        verified,
+        used,
+    )
 
 
 def test_a_session_end_touches_only_its_own_session() -> None:
@@ -195,8 +199,8 @@ def test_a_session_end_touches_only_its_own_session() -> None:
 def test_a_new_work_session_is_not_yet_committed() -> None:
     """The checkpoint of the session before says nothing about the next one's changes."""
     checkpointed = ev.Checkpointed(story_id=A, commit="c1", commits=1)
-    assert one(session(1), ended(1), checkpointed, session(2, "verify")).checkpointed
-    assert not one(session(1), ended(1), checkpointed, session(2, "work")).checkpointed
+    assert one(session(1), ended(1), checkpointed, session(2, "verify")).progress.checkpointed
+    assert not one(session(1), ended(1), checkpointed, session(2, "work")).progress.checkpointed
 
 
 def test_the_last_line_is_shown_until_the_next_session() -> None:
@@ -213,15 +217,28 @@ def test_a_failed_attempt_starts_the_next_one_afresh() -> None:
     checkpointed = ev.Checkpointed(story_id=A, commit="c1", commits=1)
     failed = ev.AttemptFailed(story_id=A, attempt=1, reason="tests failed", output="boom")
     now = one(ev.StoryStarted(story_id=A), session(), ended(), checkpointed, failed)
-    assert (now.attempt, now.implemented, now.checkpointed, now.verified) == (2, False, False, 0)
-    assert (now.last_failure, now.reason, now.retry_count, now.commit) == ("boom", "tests failed", 1, "c1")
+    assert (
+        now.progress.attempt,
+        now.progress.implemented,
+        now.progress.checkpointed,
+        now.progress.verified,
+    ) == (2, False, False, 0)
+    assert (now.step_history.last_failure, now.reason, now.retry_count, now.commit) == (
+        "boom",
+        "tests failed",
+        1,
+        "c1",
+    )
 
 
 def test_an_intended_checkpoint_is_open_until_it_is_done() -> None:
     """Acceptance 68: a resume knows the commit's time, and that it may not have happened."""
     planned = ev.CheckpointPlanned(story_id=A)
-    assert one(planned).checkpoint_planned_at == 11.0
-    assert one(planned, ev.Checkpointed(story_id=A, commit="c", commits=1)).checkpoint_planned_at is None
+    assert one(planned).progress.checkpoint_planned_at == 11.0
+    assert (
+        one(planned, ev.Checkpointed(story_id=A, commit="c", commits=1)).progress.checkpoint_planned_at
+        is None
+    )
 
 
 def test_a_verdict_carries_its_kill_switch_and_its_blockers() -> None:
@@ -263,8 +280,12 @@ def test_a_failed_story_gets_new_attempts_and_a_stopped_one_keeps_its_place(
     """Acceptance 52: retrying sets the count back; an interruption costs nothing."""
     bodies = (ev.StoryStarted(story_id=A), session(), ended(), finished(verdict))
     now = one(*bodies, ev.RunResumed(requeued=("a",)))
-    assert (now.status, now.attempt, now.implemented) == (Status.QUEUED, attempt, implemented)
-    assert now.session_limit_used == 0
+    assert (now.status, now.progress.attempt, now.progress.implemented) == (
+        Status.QUEUED,
+        attempt,
+        implemented,
+    )
+    assert now.step_history.sessions == 0
 
 
 def test_the_first_reason_to_end_admission_stays() -> None:

@@ -58,24 +58,32 @@ def test_a_crash_does_not_lift_what_was_about_to_end_a_story() -> None:
     over = ev.LoopEnded(story_id=A, name="failed-wave", detail="2", hint="h")
     again = ev.StoryRequeued(story_id=A)
     cut_off = one(session(), ended(), over, again)
-    assert (cut_off.ending and cut_off.ending.name, cut_off.implemented) == ("failed-wave", False)
+    assert (cut_off.ending and cut_off.ending.name, cut_off.progress.implemented) == ("failed-wave", False)
     resumed = one(session(), ended(), over, finished(Status.STOPPED), again)
-    assert (resumed.ending, resumed.session_limit_used, resumed.loop_sessions) == (None, 0, 0)
+    assert (resumed.ending, resumed.step_history.sessions, resumed.loop_sessions) == (None, 0, 0)
 
 
 def test_starting_again_keeps_the_attempts_and_the_beginning() -> None:
     """A resume gives a story neither new attempts nor a new birthday."""
     start = ev.StoryStarted(story_id=A)
     first, after = one(start), one(start, FAILED, start)
-    assert (after.attempt, after.started_at) == (2, first.started_at)
+    assert (after.progress.attempt, after.started_at) == (2, first.started_at)
 
 
 def test_an_attempt_that_failed_leaves_nothing_that_counts() -> None:
     """Neither its session, its checks, nor a checkpoint that was planned."""
     worked = (session(), ended(), session(2, kind="verify"), ended(2), ev.CheckpointPlanned(story_id=A))
     before, after = one(*worked), one(*worked, FAILED)
-    assert (before.implemented, before.verified, before.checkpoint_planned_at is None) == (True, 1, False)
-    assert (after.implemented, after.verified, after.checkpoint_planned_at) == (False, 0, None)
+    assert (
+        before.progress.implemented,
+        before.progress.verified,
+        before.progress.checkpoint_planned_at is None,
+    ) == (True, 1, False)
+    assert (after.progress.implemented, after.progress.verified, after.progress.checkpoint_planned_at) == (
+        False,
+        0,
+        None,
+    )
 
 
 def test_what_a_session_changed_is_counted_from_where_its_branch_was_first_found() -> None:
@@ -97,8 +105,8 @@ def test_an_answer_counts_once_and_stays_on_record() -> None:
     letters = [ev.DecisionAnswered(story_id=A, decision_id="d1", letter=letter, by="me") for letter in "AB"]
     after = one(session(), ended(), FAILED, asked("failed"), *letters, applied(retry=True))
     assert [(each.id, each.letter) for each in after.decided] == [("d1", "A")]
-    assert (after.decision, after.attempt) == (None, 1)
-    assert one(session(), ended(), FAILED, asked("failed"), *letters, applied()).attempt == 2
+    assert (after.decision, after.progress.attempt) == (None, 1)
+    assert one(session(), ended(), FAILED, asked("failed"), *letters, applied()).progress.attempt == 2
 
 
 def test_every_spiral_is_counted() -> None:

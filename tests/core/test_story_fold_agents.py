@@ -57,7 +57,7 @@ def test_a_conversation_is_known_by_the_name_it_gave_itself() -> None:
     """A captured name replaces the chosen one, in the story and in the session's record."""
     seen = ev.ConversationSeen(story_id=A, session_id="s1", conversation="th-1")
     story = after(started(""), seen)
-    assert story.conversation == Conversation(id="th-1", agent="claude")
+    assert story.step_history.conversation == Conversation(id="th-1", agent="claude")
     assert story.sessions[0].conversation == "th-1"
 
 
@@ -83,7 +83,7 @@ def test_a_conversation_is_known_by_the_name_it_gave_itself() -> None:
 )
 def test_what_helps_is_resumed_and_what_does_not_is_not(bodies: tuple[ev.Body, ...], *, kept: bool) -> None:
     """A retry and an answer go on; a spiral, a stall, a stuck session and a new step begin anew."""
-    assert (after(started(), *bodies).conversation is not None) is kept
+    assert (after(started(), *bodies).step_history.conversation is not None) is kept
 
 
 def test_an_outage_costs_no_attempt_and_no_session() -> None:
@@ -91,11 +91,16 @@ def test_an_outage_costs_no_attempt_and_no_session() -> None:
     story = after(
         started(), ended("failed"), paused(9.0), started(number=2), ended("failed", 2), paused(20.0)
     )
-    assert (story.attempt, story.session_limit_used, story.outages, story.resume_at) == (1, 0, 2, 20.0)
-    assert story.outage_since == 4.0
+    assert (
+        story.progress.attempt,
+        story.step_history.sessions,
+        story.outage.count,
+        story.outage.resume_at,
+    ) == (1, 0, 2, 20.0)
+    assert story.outage.since == 4.0
     assert "until" in story.last_line
     served = after(started(), ended("failed"), paused(9.0), started(number=2), ended("ok", 2))
-    assert (served.outages, served.outage_since) == (0, None)
+    assert (served.outage.count, served.outage.since) == (0, None)
 
 
 def test_a_limit_is_the_runs_and_never_shortened() -> None:

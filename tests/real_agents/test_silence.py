@@ -69,7 +69,7 @@ async def test_a_stalled_stream_is_waited_for(stage: Stage, silence: Silence) ->
     stage.configure(codex=(f"stream_idle_timeout_ms={SILENCE * 1000 - 5000}",))
     silence.may_last(2 * SILENCE)
     found = await silence.carry({"stall": SILENCE})
-    assert (found.status, found.stalls, found.attempt, len(found.sessions)) == (Status.DONE, 0, 1, 1)
+    assert (found.status, found.stalls, found.progress.attempt, len(found.sessions)) == (Status.DONE, 0, 1, 1)
 
 
 @BOTH
@@ -84,4 +84,4 @@ async def test_an_announced_retry_is_waited_for(silence: Silence) -> None:
     """Acceptance 36: told to come back later, the agent says so and is silent for several windows."""
     silence.may_last(0)
     found = await silence.carry({"status": 429, "after": SILENCE})
-    assert (found.status, found.stalls, found.attempt, len(found.sessions)) == (Status.DONE, 0, 1, 1)
+    assert (found.status, found.stalls, found.progress.attempt, len(found.sessions)) == (Status.DONE, 0, 1, 1)

@@ -94,7 +94,12 @@ async def test_the_first_spiral_is_retried_in_a_fresh_session(repo: Path) -> Non
     write_story(repo, "a", command=command)
     ended = await carry(repo)
     found = story(ended, "a")
-    assert (found.status, len(found.sessions), found.spirals, found.attempt) == (Status.DONE, 2, 1, 1)
+    assert (found.status, len(found.sessions), found.spirals, found.progress.attempt) == (
+        Status.DONE,
+        2,
+        1,
+        1,
+    )
     records = (repo / ".orchestrator/metrics/autopilot.jsonl").read_text().splitlines()
     mine = next(json.loads(line) for line in records if json.loads(line)["kind"] == "story")
     assert (mine["spiral_recovery_count"], mine["aborted_by_cohort"]) == (1, False)

@@ -88,7 +88,7 @@ async def test_a_person_need_not_wait_for_a_limit(
             nursery.start_soon(stop)
             ended = await carry(repo, Watcher(react))
     found = story(ended, "a")
-    assert (found.status, found.attempt) == (Status.STOPPED, 1)
+    assert (found.status, found.progress.attempt) == (Status.STOPPED, 1)
     assert found.kill_switch is not None
     assert found.kill_switch.name == "user-abort"
     assert set(ended.run.pauses) == {"claude"}

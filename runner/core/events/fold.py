@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from runner.core.events import events as ev
-from runner.core.events.story_fold import afresh, requeued, story_after
+from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
 from runner.core.model import KillSwitch, Note, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
 
 EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
@@ -121,7 +121,7 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
         if story is None:
             continue
         # A story that had spent its attempts gets a new set; an interrupted one keeps its place.
-        again = replace(afresh(story), conversation=None) if story.status is Status.FAILED else story
+        again = without_conversation(step_again(story)) if story.status is Status.FAILED else story
         stories[story.id] = requeued(again)
     spirals = 0 if run.ended else run.cohort_spirals  # a person who resumes forgives; a crash does not
     return replace(

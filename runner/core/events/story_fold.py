@@ -13,11 +13,14 @@ from runner.core.model import (
     Decision,
     KillSwitch,
     Memory,
+    Outage,
     Outcome,
     SessionKind,
     SessionRecord,
     Status,
     Step,
+    StepHistory,
+    StepProgress,
     StoryId,
     StorySnapshot,
     Usage,
@@ -45,7 +48,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
                 story,
                 status=Status.RUNNING,
                 started_at=story.started_at or at,
-                attempt=max(1, story.attempt),
+                progress=replace(story.progress, attempt=max(1, story.progress.attempt)),
             )
         case ev.WorkspacePlanned():
             return replace(story, branch=body.branch, workspace=body.path, opening=True)
@@ -58,7 +61,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         case ev.SessionEnded():
             return _session_ended(story, body, at)
         case ev.CheckpointPlanned():
-            return replace(story, checkpoint_planned_at=at)
+            return replace(story, progress=replace(story.progress, checkpoint_planned_at=at))
         case ev.Checkpointed():
             return _checkpointed(story, body)
         case ev.AttemptFailed():
@@ -128,16 +131,19 @@ def _looped(
             if not body.retries:
                 return replace(story, spirals=spirals)
             words = f"The session before this one went round in circles: {body.reason}. Take another way."
-            told = f"{words}\n\n{story.last_failure}".rstrip()
-            again = replace(afresh(story), attempt=story.attempt, last_failure=told, reason=body.reason)
-            return replace(again, spirals=spirals, failures=(), checkpoints=(), conversation=None)
+            before = story.step_history
+            history = StepHistory(
+                sessions=before.sessions, last_failure=f"{words}\n\n{before.last_failure}".rstrip()
+            )
+            again = step_again(story, attempt=story.progress.attempt)
+            return replace(again, spirals=spirals, reason=body.reason, step_history=history)
         case ev.StallSeen():
             return replace(story, stalls=story.stalls + 1)
         case ev.SelectionMade():
             return replace(story, mode=body.mode, confidence=body.confidence)
         case ev.LoopEnded():
             ending = KillSwitch(name=body.name, detail=body.detail, hint=body.hint)
-            return replace(story, ending=ending, implemented=False)
+            return replace(story, ending=ending, progress=replace(story.progress, implemented=False))
         case _:
             assert_never(body)
 
@@ -160,22 +166,20 @@ def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
     return replace(
         story,
         sessions=held,
-        checkpoints=(*story.checkpoints, body.commit),
         commit=body.commit,
         commits=body.commits,
-        checkpointed=True,
-        checkpoint_planned_at=None,
+        progress=replace(story.progress, checkpointed=True, checkpoint_planned_at=None),
+        step_history=replace(story.step_history, checkpoints=(*story.step_history.checkpoints, body.commit)),
     )
 
 
 def _attempt_failed(story: StorySnapshot, body: ev.AttemptFailed) -> StorySnapshot:
-    return replace(
-        afresh(story),
-        attempt=body.attempt + 1,
+    history = replace(
+        story.step_history,
         last_failure=body.output,
-        reason=body.reason,
-        failures=(*story.failures, failure_digest(body.reason, body.output)),
+        failures=(*story.step_history.failures, failure_digest(body.reason, body.output)),
     )
+    return replace(step_again(story, attempt=body.attempt + 1), reason=body.reason, step_history=history)
 
 
 def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -> StorySnapshot:
@@ -191,17 +195,15 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         agents_per_wave=body.agents_per_wave,
         conversation=body.conversation,
     )
-    works = session.kind is SessionKind.WORK
+    story = replace(story, step=step, sessions=(*story.sessions, session), last_line="", tools=0)
+    if session.kind is not SessionKind.WORK:
+        return story
     named = Conversation(id=body.conversation, agent=body.agent) if body.conversation else None
     return replace(
         story,
-        step=step,
-        sessions=(*story.sessions, session),
-        last_line="",
-        tools=0,
-        conversation=named if works else story.conversation,
-        checkpointed=story.checkpointed and not works,
-        settled=story.settled and not works,
+        progress=replace(story.progress, checkpointed=False),
+        step_history=replace(story.step_history, conversation=named),
+        settled=False,
     )
 
 
@@ -235,25 +237,28 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
     )
     kinds = {session.kind for session in story.sessions if session.id == body.session_id}
     worked, well = SessionKind.WORK in kinds, outcome is Outcome.OK
+    story = replace(story, sessions=sessions, last_line=body.last_line or story.last_line)
+    progress, history = story.progress, story.step_history
+    if not worked:
+        return replace(story, progress=replace(progress, verified=progress.verified + well))
     served = outcome in {Outcome.OK, Outcome.PARTIAL, Outcome.ASKS}
-    # One that got nowhere would only go on getting nowhere.
-    lost = worked and outcome in {Outcome.STUCK, Outcome.STALLED}
+    # A conversation that led nowhere would only continue to lead nowhere.
+    lost = outcome in {Outcome.STUCK, Outcome.STALLED}
     return replace(
         story,
-        conversation=None if lost else story.conversation,
-        outages=0 if worked and served else story.outages,
-        outage_since=None if worked and served else story.outage_since,
-        sessions=sessions,
-        implemented=story.implemented or (worked and well),
-        verified=story.verified + (1 if well and not worked else 0),
-        session_limit_used=story.session_limit_used + (1 if worked else 0),
-        loop_sessions=story.loop_sessions + (1 if worked else 0),
-        last_line=body.last_line or story.last_line,
+        progress=replace(progress, implemented=progress.implemented or well),
+        step_history=replace(
+            history,
+            sessions=history.sessions + 1,
+            conversation=None if lost else history.conversation,
+        ),
+        outage=Outage() if served else story.outage,
+        loop_sessions=story.loop_sessions + 1,
     )
 
 
 def requeued(story: StorySnapshot) -> StorySnapshot:
-    """Let a story go on, with a new loop."""
+    """Return the story ready to run again, in a new loop."""
     return replace(
         story,
         status=Status.WAITING if story.depends_on else Status.QUEUED,
@@ -262,42 +267,35 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         ended_at=None,
         kill_switch=None,
         blocked_by=(),
-        session_limit_used=0,
+        step_history=replace(story.step_history, sessions=0),
         loop_sessions=0,
-        # What a crash cut off ends as it was about to; a verdict is lifted by whoever resumes.
+        # What a crash cut off still ends as it was about to; a final result is lifted by the resume.
         ending=None if story.status.final else story.ending,
         refusal=None if story.status.final else story.refusal,
     )
 
 
-def afresh(story: StorySnapshot) -> StorySnapshot:
-    """Give the current step its attempts anew."""
-    return replace(
-        story,
-        attempt=1 if story.attempt else 0,
-        implemented=False,
-        checkpointed=False,
-        verified=0,
-        checkpoint_planned_at=None,
-        outages=0,
-        outage_since=None,
-        resume_at=0.0,
-    )
+def step_again(story: StorySnapshot, *, attempt: int | None = None) -> StorySnapshot:
+    """Return the story at the beginning of an attempt at its step: the first one, unless it is given."""
+    first = 1 if story.progress.attempt else 0
+    progress = StepProgress(attempt=first if attempt is None else attempt)
+    return replace(story, progress=progress, outage=Outage())
+
+
+def without_conversation(story: StorySnapshot) -> StorySnapshot:
+    """Return the story without a conversation that its next session could resume."""
+    return replace(story, step_history=replace(story.step_history, conversation=None))
 
 
 def _step_finished(story: StorySnapshot, body: ev.StepFinished) -> StorySnapshot:
     place = Step(number=body.next_number, name=body.next_name)
     passed = (body.step_number,)
     return replace(
-        afresh(story),
+        step_again(story),
         place=place,
         step=place,
-        session_limit_used=0,
-        last_failure="",
+        step_history=StepHistory(),
         reason="",
-        failures=(),
-        checkpoints=(),
-        conversation=None,
         finished_steps=story.finished_steps + (() if body.skipped else passed),
         skipped_steps=story.skipped_steps + (passed if body.skipped else ()),
     )
@@ -314,7 +312,7 @@ def _applied(story: StorySnapshot, body: ev.DecisionApplied) -> StorySnapshot:
     acted = story.decision
     if acted is None or acted.id != body.decision_id:
         return story
-    story = afresh(story) if body.retry else story
+    story = step_again(story) if body.retry else story
     if acted.question.get("kind") == "confidence":
         story = replace(story, confidence=1.0, settled=True)
     return replace(story, decision=None, decided=(*story.decided, acted))
@@ -330,7 +328,7 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
         reason=body.reason,
         next=body.next,
         ended_at=at,
-        attempt=min(story.attempt, MAX_RETRIES + 1),
+        progress=replace(story.progress, attempt=min(story.progress.attempt, MAX_RETRIES + 1)),
         commit=body.commit or story.commit,
         commits=body.commits or story.commits,
         kill_switch=_switch(body.kill_switch),
@@ -353,17 +351,7 @@ def _with_agent(
         case ev.ConversationSeen():
             return _named(story, body)
         case ev.AgentPaused():
-            return replace(
-                story,
-                outages=story.outages + 1,
-                outage_since=at if story.outage_since is None else story.outage_since,
-                resume_at=body.until,
-                reason=body.reason,
-                last_line=f"waits for {body.agent} until {clock(body.until)}: {body.reason}",
-                # The session had no chance, so it is not one of those that the step may have.
-                session_limit_used=max(0, story.session_limit_used - 1),
-                conversation=None if body.fresh else story.conversation,
-            )
+            return _paused(story, body, at)
         case ev.AgentRefused():
             return replace(story, refusal=(f"{body.agent}: {body.reason}", body.hint))
 
@@ -374,4 +362,26 @@ def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
         for session in story.sessions
     )
     agent = next((session.agent for session in sessions if session.id == body.session_id), "")
-    return replace(story, sessions=sessions, conversation=Conversation(id=body.conversation, agent=agent))
+    conversation = Conversation(id=body.conversation, agent=agent)
+    history = replace(story.step_history, conversation=conversation)
+    return replace(story, sessions=sessions, step_history=history)
+
+
+def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnapshot:
+    before, history = story.outage, story.step_history
+    return replace(
+        story,
+        outage=Outage(
+            count=before.count + 1,
+            since=at if before.since is None else before.since,
+            resume_at=body.until,
+        ),
+        step_history=replace(
+            history,
+            # The session had no chance, so it does not count towards the step's limit.
+            sessions=max(0, history.sessions - 1),
+            conversation=None if body.fresh else history.conversation,
+        ),
+        reason=body.reason,
+        last_line=f"waits for {body.agent} until {clock(body.until)}: {body.reason}",
+    )

@@ -65,7 +65,7 @@ def window(stories: int, most: int, tier: str, reason: str) -> str:
 
 def attempt(story: StorySnapshot) -> str:
     """Return which attempt a story is on; empty before the first."""
-    return f"{min(story.attempt, ATTEMPTS)} of {ATTEMPTS}" if story.attempt else ""
+    return f"{min(story.progress.attempt, ATTEMPTS)} of {ATTEMPTS}" if story.progress.attempt else ""
 
 
 def doing(story: StorySnapshot) -> str:

@@ -17,6 +17,6 @@ def environment_of(
         "AUTOPILOT_RUN_ID": run_id,
         "AUTOPILOT_STORY_ID": story.id,
         "AUTOPILOT_STEP": f"{step.number} {step.name}",
-        "AUTOPILOT_ATTEMPT": str(story.attempt),
+        "AUTOPILOT_ATTEMPT": str(story.progress.attempt),
         "AUTOPILOT_BASE": workspace.base,
     }

@@ -114,10 +114,10 @@ def _write_position(path: Path, story: StorySnapshot, log: Path) -> None:
         "title": story.title,
         "flow": story.flow,
         "step": {"number": story.place.number, "name": story.place.name},
-        "attempt": story.attempt,
+        "attempt": story.progress.attempt,
         "sessions": len(story.sessions),
         "commits": story.commits,
         "confidence": story.confidence,
-        "last_failure": story.last_failure,
+        "last_failure": story.step_history.last_failure,
     }
     path.write_text(json.dumps(position) + "\n", encoding="utf-8", errors="replace")
