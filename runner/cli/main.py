@@ -90,9 +90,11 @@ def _failed(error: Exception, output: "Output") -> int:
         output.error(code=getattr(error, "code", "error"), message=message, hint=getattr(error, "hint", ""))
         return int(error.exit_code)
     if isinstance(error, OSError):
+        from runner.core.errors import system_message
+
         output.error(
             code="system",
-            message=_system_message(error),
+            message=system_message(error),
             hint="fix this and run again; `autopilot-multi doctor` checks this machine.",
         )
         return EXIT_SYSTEM
@@ -107,20 +109,6 @@ def _failed(error: Exception, output: "Output") -> int:
         hint=f"please report it with {where}. To continue a run, use `autopilot-multi resume`.",
     )
     return EXIT_SYSTEM
-
-
-def _system_message(error: OSError) -> str:
-    """Return what failed, without the error number: "cannot write to /some/file: read-only file system"."""
-    import errno
-    import os
-
-    if error.strerror is None:
-        return f"system error: {error}"
-    reason = error.strerror[:1].lower() + error.strerror[1:]
-    if error.filename is None:
-        return f"system error: {reason}"
-    verb = "write to" if error.errno in {errno.EROFS, errno.ENOSPC, errno.EDQUOT} else "access"
-    return f"cannot {verb} {os.fsdecode(error.filename)}: {reason}"
 
 
 def _pipe_closed() -> int:

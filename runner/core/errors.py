@@ -4,6 +4,8 @@ Raise them low; only the command line prints them. `message` says what happened 
 `hint` what to do next.
 """
 
+import errno
+import os
 from typing import ClassVar
 
 
@@ -61,3 +63,14 @@ class SystemFaultError(RunnerError):
 
     code = "system"
     exit_code = 2
+
+
+def system_message(error: OSError) -> str:
+    """Return what failed, without the error number: "cannot write to /some/file: read-only file system"."""
+    if error.strerror is None:
+        return f"system error: {error}"
+    reason = error.strerror[:1].lower() + error.strerror[1:]
+    if error.filename is None:
+        return f"system error: {reason}"
+    verb = "write to" if error.errno in {errno.EROFS, errno.ENOSPC, errno.EDQUOT} else "access"
+    return f"cannot {verb} {os.fsdecode(error.filename)}: {reason}"

@@ -283,7 +283,7 @@ async def _orchestrate(
     """Let the orchestrator carry the stories, with everything that runs beside it."""
     world = make_world(context, journal, sample, interaction)
     orchestrator = Orchestrator(
-        order=assignment.stories, agents=assignment.agents, tools=context, world=world
+        order=assignment.stories, agents=assignment.agents, context=context, world=world
     )
     live = LiveRun(
         context.recorder,

@@ -1,7 +1,12 @@
-"""The nursery of stories: who starts when, how many at once, and how it all comes to an end.
+"""The nursery of stories: which story starts when, how many run side by side, and how the run ends.
 
-The window decides how many may run; shrinking it never evicts. A story's crash is recorded as
-that story's failure and cancels nobody. When `orchestrate` returns, nothing it started runs.
+Invariants:
+
+- The window decides how many stories may run; shrinking it never ends one that runs.
+- What a story is about to do is durable before its task starts: its start and the intent of its workspace
+  are recorded together.
+- A story's crash is recorded as that story's failure and cancels no other story.
+- When `orchestrate` returns, nothing it started still runs, and every story has its result.
 """
 
 from collections import Counter
@@ -13,7 +18,7 @@ import trio
 from msgspec import Struct
 
 from runner.agents.protocol import Agent
-from runner.core.errors import JournalError, RunnerError
+from runner.core.errors import JournalError, RunnerError, system_message
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
 from runner.core.model import (
@@ -29,7 +34,7 @@ from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
 from runner.run.window import WindowKeeper
-from runner.story import results as verdicts
+from runner.story import results
 from runner.story.context.context import RunContext, story_context
 from runner.story.context.stop import Level
 from runner.story.decisions import answer_event
@@ -39,9 +44,9 @@ from runner.story.workspace import intent
 REQUEST_SECONDS = 0.3
 PAUSE_SECONDS = 1.0
 MOST_AHEAD = 3
-"""How many worktrees may be ready for stories that wait for their turn."""
+"""How many worktrees may be prepared for stories that wait for a slot."""
 
-_TELLING = (
+_CHANGES_ADMISSION = (
     ev.StoryFinished,
     ev.WorkspaceOpened,
     ev.WindowChanged,
@@ -68,7 +73,7 @@ class AnswerRequest(Struct, frozen=True, kw_only=True):
 class World(Struct, frozen=True, kw_only=True):
     """What the orchestrator asks of the outside; all of it blocks and is called in a thread.
 
-    `attended` tells that a person sits at this run and may answer decisions while it goes on.
+    `attended` returns whether the user may still answer a decision while the run is active.
     """
 
     sample: Callable[[], ResourceSample]
@@ -86,24 +91,24 @@ class _Preparing:
 
 
 class Orchestrator:
-    """Carries an ordered backlog; one instance a run."""
+    """Carries an ordered backlog; one instance per run."""
 
     def __init__(
-        self, *, order: Sequence[Story], agents: Mapping[StoryId, Agent], tools: RunContext, world: World
+        self, *, order: Sequence[Story], agents: Mapping[StoryId, Agent], context: RunContext, world: World
     ) -> None:
         self._order = order
         self._agents = agents
-        self._tools = tools
+        self._context = context
         self._world = world
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
         self._ahead: dict[StoryId, _Preparing] = {}
-        self._policy = ContinuePolicy(tools.settings.continue_)
+        self._policy = ContinuePolicy(context.settings.continue_)
 
     async def orchestrate(self) -> None:
-        """Run until every story has its verdict."""
-        self._tools.recorder.subscribe(self._notice, *_TELLING)
-        keeper = WindowKeeper(tools=self._tools, sample=self._world.sample)
+        """Run until every story has its result."""
+        self._context.recorder.subscribe(self._notice, *_CHANGES_ADMISSION)
+        keeper = WindowKeeper(context=self._context, sample=self._world.sample)
         window = await keeper.begin()
         async with trio.open_nursery() as watchers:
             watchers.start_soon(keeper.keep, window)
@@ -121,7 +126,7 @@ class Orchestrator:
         """Start what may start, whenever anything changes, until nothing is left to start."""
         while not self._settled():
             changed = self._changed
-            recorder = self._tools.recorder
+            recorder = self._context.recorder
             await self._stop_unstarted()
             statuses = {story.id: story.status for story in recorder.snapshot.stories.values()}
             decision = decide(
@@ -136,20 +141,18 @@ class Orchestrator:
                 reasons=False,
             )
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
-            bodies += [
-                verdicts.skipped(skip.story_id, skip.reason, skip.blocked_by) for skip in decision.skip
-            ]
+            bodies += [results.skipped(skip.story_id, skip.reason, skip.blocked_by) for skip in decision.skip]
             for skip in decision.skip:
-                self._take_back(skip.story_id)
+                self._withdraw(skip.story_id)
             await self._start(nursery, decision, bodies)
             if not bodies:
                 await changed.wait()
         for story_id in tuple(self._ahead):
-            self._take_back(story_id)
+            self._withdraw(story_id)
 
     async def _stop_unstarted(self) -> None:
-        """Give stories that a person stopped before their turn their verdict; no worktree is made for it."""
-        run, control = self._tools.recorder.snapshot, self._tools.control
+        """Record the result of stories that the user stopped before they had a slot; no worktree is made."""
+        run, control = self._context.recorder.snapshot, self._context.control
         found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         asked = [
             story.id
@@ -157,21 +160,21 @@ class Orchestrator:
             if story.status in {Status.WAITING, Status.QUEUED} and control.level(story.id) > Level.RUN
         ]
         for story_id in asked:
-            self._take_back(story_id)
+            self._withdraw(story_id)
         if asked:
-            verdict = (verdicts.stopped(story_id, run.run_id, found) for story_id in asked)
-            await self._tools.recorder.record(*verdict)
+            verdict = (results.stopped(story_id, run.run_id, found) for story_id in asked)
+            await self._context.recorder.record(*verdict)
 
     async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
         """Start what may start and prepare what comes next; `bodies` is recorded before either."""
-        recorder = self._tools.recorder
+        recorder = self._context.recorder
         ready = [story_id for story_id in decision.start if story_id in self._ahead]
         starting = [story_id for story_id in decision.start if story_id not in self._ahead]
         preparing = self._to_prepare(decision)
         new = [story for story in self._order if story.id in starting or story.id in preparing]
         interrupted = {story.id: recorder.snapshot.stories[story.id].opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
-        bodies += [intent(story, self._tools) for story in new]
+        bodies += [intent(story, self._context) for story in new]
         self._active.update(story.id for story in new)
         for story_id in ready:
             recorder.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
@@ -187,34 +190,34 @@ class Orchestrator:
             nursery.start_soon(self._carry, story, interrupted[story.id], preparation)
 
     def _to_prepare(self, decision: ScheduleDecision) -> tuple[StoryId, ...]:
-        """Choose whose worktree to make while others work, so that nobody waits for it at his turn.
+        """Choose whose worktree to make while others work, so that no story waits for it in its slot.
 
-        Those that run have theirs first, and there must be ample room on the disk.
+        Stories that run have theirs first, and the disk must have ample room.
         """
-        run = self._tools.recorder.snapshot
+        run = self._context.recorder.snapshot
         room = min(MOST_AHEAD, run.window) - len(self._ahead)
         opening = any(story.status is Status.RUNNING and story.opening for story in run.stories.values())
-        if self._tools.shared_tree or decision.start or opening or not self._disk_is_ample:
+        if self._context.shared_tree or decision.start or opening or not self._disk_is_ample:
             return ()
         fresh = [name for name in decision.next if name not in self._ahead and not run.stories[name].sessions]
         return tuple(fresh[: max(0, room)])
 
     @property
     def _disk_is_ample(self) -> bool:
-        seen = self._tools.latest.sample
+        seen = self._context.latest.sample
         disk = ResourceSample(disk_free=seen.disk_free, inodes_free=seen.inodes_free)
-        return evaluate(disk, self._tools.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
+        return evaluate(disk, self._context.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
 
-    def _take_back(self, story_id: StoryId) -> None:
+    def _withdraw(self, story_id: StoryId) -> None:
         preparation = self._ahead.pop(story_id, None)
         if preparation is not None:
             preparation.scope.cancel()
 
     async def _carry(self, story: Story, interrupted: bool, preparation: _Preparing) -> None:  # noqa: FBT001  nurseries take positions
-        """Run one story's pipeline; a bug in it becomes its verdict."""
-        recorder = self._tools.recorder
+        """Run one story's pipeline; a bug in it becomes its result."""
+        recorder = self._context.recorder
         try:
-            context = story_context(story, self._agents[story.id], self._tools)
+            context = story_context(story, self._agents[story.id], self._context)
             pipeline = Pipeline(context, interrupted=interrupted, slot=preparation.slot)
             # Cancelled only while it waits for its slot; its result is then recorded already.
             with preparation.scope:
@@ -225,13 +228,13 @@ class Orchestrator:
             log = await trio.to_thread.run_sync(self._world.write_crash, error)
             reason = f"crashed: {type(error).__name__}: {error}"
             if isinstance(error, OSError):
-                reason = f"the machine refused: {error}"
+                reason = system_message(error)
             if not recorder.snapshot.stories[story.id].status.final:
-                await recorder.record(verdicts.failed(story.id, reason, next_=f"see {log}"))
+                await recorder.record(results.failed(story.id, reason, next_=f"see {log}"))
             else:
                 await recorder.record(ev.Noted(story_id=story.id, message=f"{reason} (see {log})"))
         else:
-            # The answer may have come while the story was on its way out.
+            # The answer may have come while the pipeline was ending.
             await self._requeue_answered(story.id, leaving=1)
         finally:
             self._ahead.pop(story.id, None)
@@ -239,8 +242,8 @@ class Orchestrator:
             self._wake()
 
     def _held(self) -> dict[StoryId, str]:
-        """Name the stories whose agent is at its limit, and say until when."""
-        recorder = self._tools.recorder
+        """Return the stories whose agent is at its limit, each with the reason and until when."""
+        recorder = self._context.recorder
         now, pauses = recorder.now(), recorder.snapshot.pauses
         return {
             story_id: f"waits for {agent.name}, which is at its limit until {clock(pauses[agent.name])}"
@@ -250,72 +253,72 @@ class Orchestrator:
 
     @property
     def _admitting(self) -> bool:
-        run_level = self._tools.control.run_level
-        return run_level is Level.RUN and self._tools.recorder.snapshot.kill_switch is None
+        run_level = self._context.control.run_level
+        return run_level is Level.RUN and self._context.recorder.snapshot.kill_switch is None
 
     def _settled(self) -> bool:
-        """Tell whether nothing more will start."""
+        """Return whether nothing more will start."""
         if not self._admitting:
             return True
         if self._awaiting_answers:
             return False
-        stories = self._tools.recorder.snapshot.stories.values()
+        stories = self._context.recorder.snapshot.stories.values()
         return not self._active.total() and all(story.status.final for story in stories)
 
     @property
     def _awaiting_answers(self) -> bool:
-        """Tell whether a person who is here has questions to answer."""
-        return bool(self._tools.recorder.snapshot.open_decisions) and self._world.attended()
+        """Whether the user is at the desk and has questions to answer."""
+        return bool(self._context.recorder.snapshot.open_decisions) and self._world.attended()
 
     async def answer(self, event: ev.DecisionAnswered) -> None:
-        """Take a person's answer; the story goes on in this very run."""
-        run = self._tools.recorder.snapshot
+        """Record the user's answer; its story continues in this run."""
+        run = self._context.recorder.snapshot
         try:
             checked = answer_event(
                 run, event.story_id, event.letter, decision_id=event.decision_id, by=event.by
             )
         except RunnerError as error:
-            await self._tools.recorder.record(ev.Noted(message=f"an answer came too late: {error.message}"))
+            await self._context.recorder.record(ev.Noted(message=f"an answer came too late: {error.message}"))
             return
-        await self._tools.recorder.record(checked)
+        await self._context.recorder.record(checked)
         await self._requeue_answered(event.story_id)
 
     async def _requeue_answered(self, story_id: StoryId, *, leaving: int = 0) -> None:
-        """Let a parked story go on once its question is answered and its pipeline has left."""
-        story = self._tools.recorder.snapshot.stories[story_id]
+        """Requeue a parked story once its question is answered and its pipeline has ended."""
+        story = self._context.recorder.snapshot.stories[story_id]
         answered = story.decision is not None and bool(story.decision.letter)
         gone = self._active[story_id] <= leaving
         if story.status is Status.PARKED and answered and gone and self._admitting:
-            await self._tools.recorder.record(ev.StoryRequeued(story_id=story_id))
+            await self._context.recorder.record(ev.StoryRequeued(story_id=story_id))
 
     def reconsider(self) -> None:
         """Decide again what may start, since something outside has changed."""
         self._wake()
 
     async def _close_admission(self) -> None:
-        """Give every story that never started the verdict that it was stopped, and say by what."""
-        snapshot = self._tools.recorder.snapshot
+        """Record of every story that never started that it was stopped, and by what."""
+        snapshot = self._context.recorder.snapshot
         left = [story for story in snapshot.stories.values() if not story.status.final]
         ended_by = snapshot.kill_switch or Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         if ended_by.name == Switch.SPIRAL:
             ended_by = Switch.COHORT.tripped(f"ended with its cohort: {ended_by.detail}")
-        bodies = [verdicts.stopped(story.id, snapshot.run_id, ended_by) for story in left]
+        bodies = [results.stopped(story.id, snapshot.run_id, ended_by) for story in left]
         if bodies:
-            await self._tools.recorder.record(*bodies)
+            await self._context.recorder.record(*bodies)
 
     async def _end_admission(self, switch: Switch, detail: str) -> None:
-        if self._tools.recorder.snapshot.kill_switch is None:
+        if self._context.recorder.snapshot.kill_switch is None:
             found = switch.tripped(detail)
-            await self._tools.recorder.record(
+            await self._context.recorder.record(
                 ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint)
             )
 
     async def _watch_stops(self) -> None:
-        await self._tools.control.wait_for_run(Level.FINISH)
+        await self._context.control.wait_for_run(Level.FINISH)
         await self._end_admission(Switch.USER_ABORT, STOPPED_BY_USER)
 
     async def _watch_pauses(self) -> None:
-        """Look again for what may start when an agent's pause is over."""
+        """Decide again what may start when an agent's pause is over."""
         while True:
             held = bool(self._held())
             await trio.sleep(PAUSE_SECONDS)
@@ -323,7 +326,7 @@ class Orchestrator:
                 self._wake()
 
     async def _watch_requests(self) -> None:
-        control = self._tools.control
+        control = self._context.control
         last = max((request.id for request in await self._requests(0)), default=0)
         while True:
             await trio.sleep(REQUEST_SECONDS)
@@ -343,25 +346,25 @@ class Orchestrator:
         return await trio.to_thread.run_sync(self._world.requests, last)
 
     async def _watch_deadline(self) -> None:
-        await trio.sleep_until(self._tools.deadline)
-        await self._end_admission(Switch.MAX_HOURS, f"{self._tools.settings.max_hours:g} h have passed")
+        await trio.sleep_until(self._context.deadline)
+        await self._end_admission(Switch.MAX_HOURS, f"{self._context.settings.max_hours:g} h have passed")
 
     async def _watch_silence(self) -> None:
-        """End the run when no story has shown any life for too long."""
-        limit = self._tools.settings.inactivity_timeout
+        """End the run when no story has shown a sign of life for too long."""
+        limit = self._context.settings.inactivity_timeout
         while True:
             if (self._awaiting_answers and not self._active.total()) or self._held():
-                self._tools.recorder.touch()  # a person may take all the time, and so may a service
-            quiet_until = self._tools.recorder.last_activity + limit
+                self._context.recorder.touch()  # waiting for the user or for a service is not silence
+            quiet_until = self._context.recorder.last_activity + limit
             if trio.current_time() < quiet_until:
                 await trio.sleep_until(quiet_until)
                 continue
             await self._end_admission(Switch.INACTIVITY, f"nothing happened for {limit:g} s")
-            self._tools.control.raise_run(Level.STOP)
+            self._context.control.raise_run(Level.STOP)
             return
 
     def _notice(self, _event: ev.Event, _run: RunSnapshot) -> None:
-        """Look again for what may start, after those events that can change the answer."""
+        """Decide again what may start, after the events that can change the answer."""
         self._wake()
 
     def _wake(self) -> None:

@@ -178,7 +178,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
     with trio.fail_after(60 * SECONDS_AN_HOUR):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_person, rng, control)
-            await Orchestrator(order=stories, agents=agents, tools=tools, world=world).orchestrate()
+            await Orchestrator(order=stories, agents=agents, context=tools, world=world).orchestrate()
             nursery.cancel_scope.cancel()
     await recorder.record(ev.RunEnded(exit_code=exit_code(recorder.snapshot)))
     return recorder.snapshot, trio.current_time() - began
