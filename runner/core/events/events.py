@@ -25,19 +25,19 @@ class RunStarted(Struct, frozen=True, kw_only=True):
 
 
 class RunResumed(Struct, frozen=True, kw_only=True):
-    """The run goes on; verdicts that a person may want retried are named in `requeued`."""
+    """The run continues; `requeued` names the stories that run again although they had a result."""
 
     requeued: tuple[str, ...] = ()
 
 
 class RunEnded(Struct, frozen=True, kw_only=True):
-    """Every story has its verdict."""
+    """Every story has its result."""
 
     exit_code: int
 
 
 class AdmissionEnded(Struct, frozen=True, kw_only=True):
-    """Nothing new starts any more, because of one named reason."""
+    """Nothing new starts from here on, for one named reason."""
 
     name: str
     detail: str
@@ -53,13 +53,13 @@ class WindowChanged(Struct, frozen=True, kw_only=True):
 
 
 class StoryQueued(Struct, frozen=True, kw_only=True):
-    """Its dependencies are done; it waits for a place in the window."""
+    """Its dependencies are done; it waits for a free slot."""
 
     story_id: StoryId
 
 
 class StoryStarted(Struct, frozen=True, kw_only=True):
-    """The story has a place in the window."""
+    """The story has a slot."""
 
     story_id: StoryId
 
@@ -153,7 +153,7 @@ class AttemptFailed(Struct, frozen=True, kw_only=True):
 
 
 class SpiralSeen(Struct, frozen=True, kw_only=True):
-    """A session went round in circles; with `retries` the step begins anew in a fresh one."""
+    """A session repeated itself without progress; with `retries` the step starts over in a new one."""
 
     story_id: StoryId
     reason: str
@@ -161,7 +161,7 @@ class SpiralSeen(Struct, frozen=True, kw_only=True):
 
 
 class StallSeen(Struct, frozen=True, kw_only=True):
-    """A session has shown no sign of life for a whole window; after a second one it is ended."""
+    """A session has shown no sign of life for a whole interval; after a second one it is ended."""
 
     story_id: StoryId
     session_id: str
@@ -169,7 +169,7 @@ class StallSeen(Struct, frozen=True, kw_only=True):
 
 
 class SelectionMade(Struct, frozen=True, kw_only=True):
-    """The user's selector said what comes next, and how sure it is."""
+    """The user's selector chose what comes next, with a confidence."""
 
     story_id: StoryId
     mode: str
@@ -178,7 +178,7 @@ class SelectionMade(Struct, frozen=True, kw_only=True):
 
 
 class LoopEnded(Struct, frozen=True, kw_only=True):
-    """A kill-switch ends the story's loop; its work is still committed before its verdict."""
+    """A kill-switch ends the story's loop; its work is still committed before its result is recorded."""
 
     story_id: StoryId
     name: str
@@ -187,7 +187,7 @@ class LoopEnded(Struct, frozen=True, kw_only=True):
 
 
 class StoryFinished(Struct, frozen=True, kw_only=True):
-    """The story's verdict."""
+    """The story's result."""
 
     story_id: StoryId
     verdict: str
@@ -201,7 +201,7 @@ class StoryFinished(Struct, frozen=True, kw_only=True):
 
 
 class PlaceFound(Struct, frozen=True, kw_only=True):
-    """Where in its flow the story goes on, how sure that is, and what had to be corrected for it."""
+    """Where in its flow the story continues, with which confidence, and what had to be corrected for it."""
 
     story_id: StoryId
     step_number: str
@@ -222,7 +222,7 @@ class StepFinished(Struct, frozen=True, kw_only=True):
 
 
 class DecisionAsked(Struct, frozen=True, kw_only=True):
-    """A person must choose; the story is parked until then."""
+    """The user must choose; the story is parked until then."""
 
     story_id: StoryId
     decision_id: str
@@ -230,7 +230,7 @@ class DecisionAsked(Struct, frozen=True, kw_only=True):
 
 
 class DecisionAnswered(Struct, frozen=True, kw_only=True):
-    """A person has chosen, or the unattended default did; recorded once."""
+    """The user has chosen, or the unattended default did; recorded once."""
 
     story_id: StoryId
     decision_id: str
@@ -247,7 +247,7 @@ class DecisionApplied(Struct, frozen=True, kw_only=True):
 
 
 class StoryRequeued(Struct, frozen=True, kw_only=True):
-    """A parked story may go on, in this very run."""
+    """A parked story may continue in this run."""
 
     story_id: StoryId
 
@@ -261,7 +261,7 @@ class Remembered(Struct, frozen=True, kw_only=True):
 
 
 class Noted(Struct, frozen=True, kw_only=True):
-    """Something a person should read."""
+    """Something that the user should read."""
 
     message: str
     story_id: StoryId | None = None
@@ -276,7 +276,7 @@ class OutputSeen(Struct, frozen=True, kw_only=True):
 
 
 class ConversationSeen(Struct, frozen=True, kw_only=True):
-    """A session has named its conversation, by which a later one can go on with it."""
+    """A session has named its conversation, so that a later one can resume it."""
 
     story_id: StoryId
     session_id: str
@@ -286,7 +286,7 @@ class ConversationSeen(Struct, frozen=True, kw_only=True):
 class AgentPaused(Struct, frozen=True, kw_only=True):
     """The agent's service failed; the session is repeated after `until` and costs no attempt.
 
-    With `everyone` no session of this agent starts before; with `fresh` a new conversation begins.
+    With `everyone` no session of this agent starts before then; with `fresh` a new conversation begins.
     """
 
     story_id: StoryId
@@ -298,7 +298,7 @@ class AgentPaused(Struct, frozen=True, kw_only=True):
 
 
 class AgentRefused(Struct, frozen=True, kw_only=True):
-    """The agent cannot work here at all, by its own words; the story fails at once."""
+    """The agent reports that it cannot work here at all; the story fails immediately."""
 
     story_id: StoryId
     agent: str
@@ -341,7 +341,7 @@ Body: TypeAlias = (
     | AgentRefused
 )
 
-# The journal's words for what happened. They outlive the classes: a class may be renamed, its kind may not,
+# The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
 # or a journal that an earlier version wrote could no longer be read.
 _KINDS: dict[str, Any] = {
     "RunStarted": RunStarted,
@@ -399,7 +399,7 @@ def encode(body: Body) -> tuple[str, dict[str, Any]]:
 
 
 def decode(kind: str, data: Mapping[str, Any]) -> Body:
-    """Turn what the journal holds into a body again."""
+    """Turn a kind and a JSON object from the journal into a body."""
     known = _KINDS.get(kind)
     if known is None:
         raise UnknownEventError(kind)
@@ -414,5 +414,5 @@ def decode(kind: str, data: Mapping[str, Any]) -> Body:
 
 
 def story_of(body: Body) -> StoryId | None:
-    """Name the story that an event belongs to, if any."""
+    """Return the story that an event belongs to, if any."""
     return getattr(body, "story_id", None)

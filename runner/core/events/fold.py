@@ -22,7 +22,7 @@ _OF_THE_RUN = (
 def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
     """Fold a run's events, oldest first, into its snapshot.
 
-    As `apply` does one by one, without a new run for every event of a story.
+    The same as `apply` for each, but without a new run snapshot for every event of a story.
     """
     snapshot = RunSnapshot(run_id=run_id, started_at=0.0)
     stories: dict[StoryId, StorySnapshot] = {}
@@ -39,8 +39,8 @@ def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
     return replace(snapshot, stories=stories, cohort_spirals=spirals)
 
 
-def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  one arm an event
-    """Give the snapshot after one more event."""
+def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  one arm per event
+    """Return the snapshot after one more event."""
     body = event.body
     match body:
         case ev.RunStarted():
@@ -68,14 +68,14 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  o
 
 
 def _pauses_after(pauses: Mapping[str, float], body: ev.AgentPaused) -> Mapping[str, float]:
-    """Give until when agents are at their limit; a pause is never shortened."""
+    """Return until when agents are at their limit; a pause is never shortened."""
     if not body.everyone:
         return pauses
     return {**pauses, body.agent: max(body.until, pauses.get(body.agent, 0.0))}
 
 
 def exit_code(run: RunSnapshot) -> int:
-    """Give the exit code that a finished run deserves; signals are the command line's matter."""
+    """Return the exit code of a finished run, unless a signal ended it."""
     statuses = [story.status for story in run.stories.values() if not _held_back(run, story)]
     if run.kill_switch is not None:
         return EXIT_SYSTEM
@@ -120,17 +120,18 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
         story = stories.get(StoryId(name))
         if story is None:
             continue
-        # A story that had spent its attempts gets a new set; an interrupted one keeps its place.
+        # A story that had used up its attempts gets a new set; an interrupted one keeps its progress.
         again = without_conversation(step_again(story)) if story.status is Status.FAILED else story
         stories[story.id] = requeued(again)
-    spirals = 0 if run.ended else run.cohort_spirals  # a person who resumes forgives; a crash does not
+    # A resume of an ended run starts the count over; one after a crash does not.
+    spirals = 0 if run.ended else run.cohort_spirals
     return replace(
         run, stories=stories, ended_at=None, exit_code=None, kill_switch=None, cohort_spirals=spirals
     )
 
 
 def _held_back(run: RunSnapshot, story: StorySnapshot) -> bool:
-    """Tell whether a skipped story only waits for others that may still go on, so that it is no failure."""
+    """Return whether a skipped story only waits for stories that may still continue, so it has not failed."""
     if story.status is not Status.SKIPPED or not story.blocked_by:
         return False
     blockers = [run.stories[name] for name in story.blocked_by if name in run.stories]

@@ -27,7 +27,7 @@ from runner.core.model import (
 )
 from runner.core.text.instants import clock
 
-_Guiding: TypeAlias = (
+_Directing: TypeAlias = (
     ev.PlaceFound
     | ev.StepFinished
     | ev.DecisionAsked
@@ -38,8 +38,8 @@ _Guiding: TypeAlias = (
 )
 
 
-def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # noqa: C901, PLR0911, PLR0912  one arm an event
-    """Give the story after one of its events; those of the run leave it as it is."""
+def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # noqa: C901, PLR0911, PLR0912  one arm per event
+    """Return the story after one of its events; events of the run leave it as it is."""
     match body:
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)
@@ -79,7 +79,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             | ev.StoryRequeued()
             | ev.Remembered()
         ):
-            return _guided(story, body, at)
+            return _directed(story, body, at)
         case ev.OutputSeen():
             return replace(story, last_line=body.line, tools=max(story.tools, body.tools))
         case ev.ConversationSeen() | ev.AgentPaused() | ev.AgentRefused():
@@ -97,8 +97,8 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             assert_never(body)
 
 
-def _guided(story: StorySnapshot, body: _Guiding, at: float) -> StorySnapshot:  # noqa: PLR0911  one arm an event
-    """Follow what a flow and a person do to a story."""
+def _directed(story: StorySnapshot, body: _Directing, at: float) -> StorySnapshot:  # noqa: PLR0911  one arm per event
+    """Apply what a flow and the user do to a story."""
     match body:
         case ev.PlaceFound():
             place = Step(number=body.step_number, name=body.step_name)
@@ -124,13 +124,15 @@ def _guided(story: StorySnapshot, body: _Guiding, at: float) -> StorySnapshot:  
 def _looped(
     story: StorySnapshot, body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded
 ) -> StorySnapshot:
-    """Follow what the loop found out about a story's sessions."""
+    """Apply what the loop found out about a story's sessions."""
     match body:
         case ev.SpiralSeen():
             spirals = story.spirals + 1
             if not body.retries:
                 return replace(story, spirals=spirals)
-            words = f"The session before this one went round in circles: {body.reason}. Take another way."
+            words = (
+                f"The previous session repeated itself without progress: {body.reason}. Try another approach."
+            )
             before = story.step_history
             history = StepHistory(
                 sessions=before.sessions, last_failure=f"{words}\n\n{before.last_failure}".rstrip()
@@ -346,7 +348,7 @@ def _switch(fields: Mapping[str, str] | None) -> KillSwitch | None:
 def _with_agent(
     story: StorySnapshot, body: ev.ConversationSeen | ev.AgentPaused | ev.AgentRefused, at: float
 ) -> StorySnapshot:
-    """Give the story after one of these."""
+    """Apply what happens between a story and its agent."""
     match body:
         case ev.ConversationSeen():
             return _named(story, body)
