@@ -10,17 +10,17 @@ their messages, the flags, the environment variables, the file that `init` write
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from msgspec import Struct
+
 ENVIRONMENT_PREFIX = "AUTOPILOT_MULTI_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """The range of a number. A number outside is set to the nearest bound, or refused if not `clamped`."""
 
     low: float
@@ -29,8 +29,7 @@ class Bounds:
     clamped: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """What the field of a setting cannot say by itself.
 
     `help` is a phrase for the terminal, `details` are Markdown sentences that only the documentation adds.
@@ -60,8 +59,7 @@ class Setting:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class Declared(Struct, frozen=True, kw_only=True):
     """One declared setting: its field together with its `Setting`; `default` is `...` where it has none."""
 
     field: str
