@@ -1,7 +1,7 @@
-"""The flags of `run`, as the command line has them.
+"""The flags of `run`: those of the declared settings, and those that are about one run only.
 
-Values stay text: the settings judge them together with those of files and the environment, so
-that every complaint has one form. Nothing heavy is imported here.
+Values stay text. They are checked together with those of files and the environment, so that every error has
+one form. Nothing heavy is imported here.
 """
 
 import argparse
@@ -17,21 +17,23 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what it does")
     doing = what.add_mutually_exclusive_group()
     doing.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
-    doing.add_argument("--apply", action="store_true", help="run; this is the default, said aloud")
-    what.add_argument("--events", action="store_true", help="stream every event as a line of JSON")
+    doing.add_argument("--apply", action="store_true", help="run the plan; this is the default")
+    what.add_argument("--events", action="store_true", help="stream every event as one line of JSON")
     what.add_argument(
         "--shard-out",
         metavar="DIR",
-        help="at the end, write what other jobs need of this one into DIR, which must not be there yet",
+        help="at the end, write what other jobs need of this one to DIR, which must not exist yet",
     )
     what.add_argument(
-        "--push", action="store_true", help="at the end, push the branches of the stories; never by force"
+        "--push", action="store_true", help="at the end, push the branches of the stories, never by force"
     )
-    what.add_argument("--remote", metavar="NAME", default="origin", help="where to (default: origin)")
+    what.add_argument(
+        "--remote", metavar="NAME", default="origin", help="the remote to push to (default: origin)"
+    )
 
 
 def add_plan_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the stories and the flags that say what is to run, and how."""
+    """Add the stories and the flags that say what runs, and how."""
     parser.add_argument(
         "sources",
         nargs="*",
@@ -46,7 +48,7 @@ def add_plan_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def flags_of(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
-    """Give the settings that were given as flags, by their keys; what was not given is left out."""
+    """Return the settings that were given as flags, by their keys."""
     flags: dict[str, str | tuple[str, ...]] = {}
     for declared in _flagged():
         value = getattr(arguments, declared.field, None)
@@ -96,18 +98,22 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="only this story and what it depends on; repeatable",
     )
-    what.add_argument("--retry-failed", action="store_true", help="try stories again that failed before")
-    what.add_argument("--again", action="store_true", help="run stories again that an earlier run finished")
+    what.add_argument(
+        "--retry-failed", action="store_true", help="retry the stories that failed in the newest run"
+    )
+    what.add_argument(
+        "--again", action="store_true", help="run stories again even if an earlier run finished them"
+    )
     what.add_argument(
         "--shard-in",
         metavar="DIR",
         action="append",
-        help="a shard of an earlier job, or a folder of them: its stories are done here too; repeatable",
+        help="a shard of another job, or a folder of shards; stories done there are done; repeatable",
     )
 
 
 def shard_folders(arguments: argparse.Namespace) -> tuple[Path, ...] | None:
-    """Give the folders of `--shard-in`, as they are from where the program was sent; None without any."""
+    """Return the folders of `--shard-in`, relative to the directory of `-C`; None without any."""
     if arguments.shard_in is None:
         return None
     return tuple(Path(arguments.directory) / folder for folder in arguments.shard_in)

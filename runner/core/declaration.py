@@ -89,7 +89,7 @@ class Declared(Struct, frozen=True, kw_only=True):
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in the help of its flag; empty for a switch."""
+        """The placeholder of the value in the help of its flag; empty for a switch."""
         return self.setting.flag.partition(" ")[2]
 
     @property
@@ -203,8 +203,8 @@ def declared_in(cls: type, defaults: object = None) -> tuple[Declared, ...]:
 def find(keys: Iterable[str], declared: Iterable[Declared]) -> tuple[Declared | None, tuple[Declared, ...]]:
     """Find what the dotted `keys` name among `declared`, and everything that is declared beside it.
 
-    The name of an entry, such as that of an agent, stands for its table. What is inside a plain value stands
-    for the value.
+    Keys that end at the name of an entry, such as an agent, name its table; keys inside a plain value name
+    the value.
     """
     found, beside = None, tuple(declared)
     inner, skip = beside, False

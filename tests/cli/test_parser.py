@@ -56,7 +56,7 @@ def test_a_switch_behind_the_two_dashes_does_not_choose_the_output(
     assert run_program(["plan", "-C", str(repo), "--", "--json"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("error: there is no file or folder '--json'\nhint: ")
+    assert shown.err.startswith("error: no such file or folder: '--json'\nhint: ")
 
 
 @pytest.mark.parametrize(

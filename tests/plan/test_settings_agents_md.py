@@ -60,7 +60,7 @@ def test_agents_md_counts_before_claude_md(tmp_path: Path) -> None:
     block, notes = load_block(tmp_path)
     assert block is not None
     assert (block.file, block.values) == ("AGENTS.md", {"max-stories": 2})
-    assert notes == ("both AGENTS.md and CLAUDE.md hold an 'autopilot:' block; AGENTS.md counts",)
+    assert notes == ("both AGENTS.md and CLAUDE.md have an 'autopilot:' block; using AGENTS.md",)
 
 
 def test_a_linked_claude_md_is_the_same_block(tmp_path: Path) -> None:

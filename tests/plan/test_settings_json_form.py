@@ -35,5 +35,5 @@ def test_thresholds_that_an_older_version_did_not_know_have_their_defaults() -> 
 @pytest.mark.parametrize("tiers", [3, {"warn": 3}, {"warn": {"stories": "many"}}])
 def test_a_table_that_makes_no_sense_is_refused(tiers: object) -> None:
     """Damage is an error with a way out, not a guess."""
-    with pytest.raises(JournalError, match="cannot be read from the journal"):
+    with pytest.raises(JournalError, match="cannot read the settings of this run from the journal"):
         from_json(to_json(Settings()) | {"tiers": tiers})

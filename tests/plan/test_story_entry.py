@@ -148,11 +148,11 @@ def test_the_first_lines_indentation_is_kept(backlog: Backlog) -> None:
             "'estimate' must be a number of minutes above 0, not 'true'",
             "estim",
         ),
-        ("---\nestimate: 0\n---\nx", "'estimate' must lie above 0", "minutes"),
-        ("---\nestimate: -3\n---\nx", "'estimate' must lie above 0", "minutes"),
-        ("---\nestimate: .inf\n---\nx", "'estimate' must lie above 0 and not above 1000000", "minutes"),
-        ("---\nestimate: .nan\n---\nx", "'estimate' must lie above 0", "minutes"),
-        ("---\npriority: 99999999\n---\nx", "'priority' must lie between", "whole number"),
+        ("---\nestimate: 0\n---\nx", "'estimate' must be above 0", "minutes"),
+        ("---\nestimate: -3\n---\nx", "'estimate' must be above 0", "minutes"),
+        ("---\nestimate: .inf\n---\nx", "'estimate' must be above 0 and at most 1000000", "minutes"),
+        ("---\nestimate: .nan\n---\nx", "'estimate' must be above 0", "minutes"),
+        ("---\npriority: 99999999\n---\nx", "'priority' must be from", "whole number"),
         (
             "---\ndepends_on:\n  - a\n  - 5\n---\nx",
             "stories/a.md:4: 'depends_on' must be a story's id",
@@ -170,11 +170,11 @@ def test_the_first_lines_indentation_is_kept(backlog: Backlog) -> None:
         ("---\ncommand:\n---\nx", "'command' is empty", "shell command"),
         ("---\ncommand: 5\n---\nx", "'command' must be a shell command", '"5"'),
         ("---\ncommand: [make, 5]\n---\nx", "YAML reads 5 as the number 5", '"5"'),
-        ('---\ncommand: "a\\0b"\n---\nx', "'command' holds a NUL", "shell command"),
+        ('---\ncommand: "a\\0b"\n---\nx', "'command' contains a NUL", "shell command"),
         ("---\nagent: x\ncommand: y\n---\nx", "stories/a.md:3: a story has either", "remove one"),
         ('---\nverify: ["a", ""]\n---\nx', "'verify' is empty", "command"),
         ("---\nprompt: x\n---\n", "'prompt' is a key of list files", "under the '---'"),
-        ("---\nid: a\nid: b\n---\nx", "stories/a.md:3: the key 'id' was given already on line 2", "keep one"),
+        ("---\nid: a\nid: b\n---\nx", "stories/a.md:3: the key 'id' was already given on line 2", "keep one"),
         ("---\nid: [a\n---\nx", "stories/a.md:3: not valid YAML", "quotes"),
         ("---\ntitle: a: b\n---\nx", "stories/a.md:2: not valid YAML", "quotes"),
         ("---\ntitle: 2024-13-45\n---\nx", "stories/a.md: not valid YAML", "quotes"),
@@ -199,7 +199,7 @@ def test_complaints_say_where_what_and_how_to_go_on(
 def test_a_file_name_that_is_no_id_asks_for_one(backlog: Backlog) -> None:
     """Nothing is guessed: the complaint suggests the id to write."""
     bare = backlog.refused("x", "stories/My Story.md")
-    assert "the file's name 'My Story' cannot serve as the id" in bare.message
+    assert "the file's name 'My Story' cannot be the id" in bare.message
     assert "'id: my-story' into front matter (between" in bare.hint
     headed = backlog.refused("---\ntitle: x\n---\nx", "stories/My Story.md")
     assert "'id: my-story' into the front matter." in headed.hint

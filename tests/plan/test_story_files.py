@@ -87,7 +87,7 @@ def test_a_dangling_link_is_named(backlog: Backlog) -> None:
     """A story that points nowhere is an error, not silence."""
     (backlog.top / "stories").mkdir()
     (backlog.top / "stories/a.md").symlink_to("gone.md")
-    assert "stories/a.md cannot be read: No such file" in backlog.complaint().message
+    assert "cannot read stories/a.md: No such file" in backlog.complaint().message
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_a_list_in_any_of_three_languages(backlog: Backlog, path: str, text: str
         ("l.yaml", "stories: []\nagent: x\n", "l.yaml: unknown key 'agent' beside 'stories'"),
         ("l.yaml", "other: []\n", "l.yaml has no list 'stories'"),
         ("l.yaml", "", "l.yaml has no list 'stories'"),
-        ("l.yaml", "stories: []\n", "there are no stories in l.yaml"),
+        ("l.yaml", "stories: []\n", "no stories in l.yaml"),
         ("l.toml", 'stories = [{id="a", prompt="x", priority="1"}]', "l.toml#1: story a: 'priority' must be"),
         ("l.toml", "stories = [3]", "l.toml: entry 1 of 'stories' is not a table"),
         ("l.toml", "stories = ", "l.toml: not valid TOML"),
         ("l.json", '{"stories": [\n{"id": "a",}]}', "l.json:2: not valid JSON"),
-        ("l.json", '{"stories": [{"id": "a", "prompt": "\\ud800"}]}', "'prompt' holds half a character"),
+        ("l.json", '{"stories": [{"id": "a", "prompt": "\\ud800"}]}', "'prompt' contains half a character"),
         ("l.json", '{"stories": ' + "9" * 5000 + "}", "l.json: not valid JSON"),
     ],
 )

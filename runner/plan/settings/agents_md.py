@@ -1,9 +1,8 @@
 """The `autopilot:` block of the Session Config that projects keep in AGENTS.md or CLAUDE.md.
 
-The block belongs to several programs: a line `autopilot:`, fenced or plain, followed by deeper
-indented `key: value` lines. What is around it is somebody else's, and so is a folder or a link of
-that name: it is noted, no more. A file that may hold a block and cannot be read is an error, since
-limits may stand in it.
+The block belongs to several programs: a line `autopilot:`, fenced or plain, followed by deeper indented
+`key: value` lines. The rest of the file is not ours, so a folder or a broken link of that name only causes a
+note. A file that cannot be read is an error, since the block may hold limits.
 """
 
 import re
@@ -15,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from runner.core.errors import SettingsError
-from runner.plan.settings.files import is_there, obstacle
+from runner.plan.settings.files import exists, obstacle
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 _MAX_FILE = 4 * 1024 * 1024
@@ -24,18 +23,18 @@ _KEY = re.compile(r"[ \t]*[\w-]+[ \t]*:(?:[ \t].*)?")
 
 
 class Block(Struct, frozen=True, kw_only=True):
-    """A block that was found: in which file, and what it holds."""
+    """A block: in which file it is, and what it holds."""
 
     file: str
     values: dict[str, Any]
 
 
 def load_block(top: Path) -> tuple[Block | None, tuple[str, ...]]:
-    """Find the block that counts, with notes on those that do not."""
+    """Find the block that counts, with notes on ignored ones."""
     notes: list[str] = []
     found = [block for name in FILES if (block := _load(top, name, notes)) is not None]
     notes += [
-        f"both {found[0].file} and {other.file} hold an 'autopilot:' block; {found[0].file} counts"
+        f"both {found[0].file} and {other.file} have an 'autopilot:' block; using {found[0].file}"
         for other in found[1:]
         if other.values != found[0].values
     ]
@@ -43,12 +42,12 @@ def load_block(top: Path) -> tuple[Block | None, tuple[str, ...]]:
 
 
 def _load(top: Path, name: str, notes: list[str]) -> Block | None:
-    """Read one file's block; why a file is passed over goes into `notes`."""
+    """Read one file's block; the reason why a file is ignored is added to `notes`."""
     try:
         text, why_not = _text(top / name)
     except OSError as error:
         raise SettingsError(
-            f"{name} cannot be read: {error.strerror or error}; it may hold an 'autopilot:' block",
+            f"cannot read {name}: {error.strerror or error}; it may have an 'autopilot:' block",
             hint="check its permissions.",
         ) from error
     if why_not:
@@ -62,10 +61,10 @@ def _load(top: Path, name: str, notes: list[str]) -> Block | None:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = first + (mark.line if mark else 0)
-        problem = getattr(error, "problem", None) or "it cannot be read"
+        problem = getattr(error, "problem", None) or "unreadable"
         raise SettingsError(
             f"{name}:{line}: the 'autopilot:' block is not valid YAML: {problem}",
-            hint="it takes indented lines such as 'max-stories: 3'.",
+            hint="use indented lines such as 'max-stories: 3'.",
         ) from error
     if not isinstance(values, dict):
         return None
@@ -73,10 +72,10 @@ def _load(top: Path, name: str, notes: list[str]) -> Block | None:
 
 
 def _text(path: Path) -> tuple[str, str]:
-    """Give what a file holds, or nothing and what stands in the way."""
+    """Return the content of a file, or nothing and the reason."""
     if other := obstacle(path):
         return "", other
-    if not is_there(path):
+    if not exists(path):
         return "", ""
     if path.stat().st_size > _MAX_FILE:
         return "", f"larger than {_MAX_FILE // 1024 // 1024} MB"
@@ -84,7 +83,7 @@ def _text(path: Path) -> tuple[str, str]:
 
 
 def _locate(lines: list[str]) -> tuple[int, list[str]] | None:
-    """Find the first block: the number of its first line, and its lines."""
+    """Find the first block; return the number of its first line, and its lines."""
     for index, line in enumerate(lines):
         header = _HEADER.fullmatch(line)
         if header is None:

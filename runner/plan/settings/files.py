@@ -1,6 +1,6 @@
-"""What stands where a settings file may be: a file, nothing, or something that is neither.
+"""Whether a settings file exists, or something else has its name.
 
-Nothing is opened here: a named pipe would keep its reader waiting for ever.
+Nothing is opened here: a named pipe would block its reader forever.
 """
 
 import errno
@@ -14,8 +14,8 @@ _OTHERS = {
 }
 
 
-def is_there(path: Path) -> bool:
-    """Tell whether anything has this name, be it a link to nothing."""
+def exists(path: Path) -> bool:
+    """Return whether anything has this name, even a broken link."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -24,13 +24,13 @@ def is_there(path: Path) -> bool:
 
 
 def obstacle(path: Path) -> str:
-    """Say what stands there in place of a file; empty when a file does, or nothing at all."""
+    """Return what has the name of a file without being one; empty for a file, or when nothing has it."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        return "a link to nothing" if is_there(path) else ""
+        return "a broken link" if exists(path) else ""
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return "a link that leads in a circle"
+            return "a link to itself"
         raise
     return "" if kind == stat.S_IFREG else _OTHERS.get(kind, "a device")

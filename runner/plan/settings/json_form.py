@@ -1,6 +1,6 @@
-"""A run's settings as the journal keeps them, so that a resume runs under the same ones.
+"""A run's settings in the journal, so that a resume uses the same ones.
 
-Secrets among an agent's variables are not kept; a resume takes them from the settings of its own time.
+Secrets among an agent's variables are not written; a resume takes them from the current settings files.
 """
 
 import os
@@ -18,25 +18,27 @@ from runner.core.tier_settings import TierSettings
 
 def to_json(settings: Settings) -> dict[str, Any]:
     """Turn settings into JSON values."""
-    return asdict(replace(settings, agents={name: _veiled(agent) for name, agent in settings.agents.items()}))
+    return asdict(
+        replace(settings, agents={name: _redacted(agent) for name, agent in settings.agents.items()})
+    )
 
 
 def redactor_for(settings: Settings, environ: Mapping[str, str]) -> Redactor:
-    """Give what takes out the secrets that sessions of this run can know."""
+    """Return the redactor of the secrets that sessions of this run can know."""
     known = dict(environ)
     for number, agent in enumerate(settings.agents.values()):
-        # Two agents may have different keys under one name.
+        # Two agents may have different values under one name.
         known |= {f"{number}_{name}": value for name, value in agent.env.items()}
     return Redactor(known)
 
 
-def _veiled(agent: AgentSettings) -> AgentSettings:
+def _redacted(agent: AgentSettings) -> AgentSettings:
     env = {name: REDACTED if is_secret(name) else value for name, value in agent.env.items()}
     return replace(agent, env=env)
 
 
 def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings:
-    """Turn what `to_json` made into settings again; secrets come from the settings files under `top`."""
+    """Read what `to_json` wrote; secrets come from the settings files under `top`."""
     from pydantic import TypeAdapter, ValidationError
 
     known = {name: value for name, value in values.items() if name in Settings.__dataclass_fields__}
@@ -46,21 +48,21 @@ def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings
         settings = TypeAdapter(Settings).validate_python(known)
     except ValidationError as error:
         raise JournalError(
-            "the settings of this run cannot be read from the journal",
-            hint=f"start a new run; the journal is unchanged ({error.error_count()} values do not fit).",
+            "cannot read the settings of this run from the journal",
+            hint=f"start a new run; the journal is unchanged ({error.error_count()} values are invalid).",
         ) from error
-    veiled = [name for name, agent in settings.agents.items() if REDACTED in agent.env.values()]
-    return _unveiled(settings, veiled, top) if veiled and top is not None else settings
+    redacted = [name for name, agent in settings.agents.items() if REDACTED in agent.env.values()]
+    return _restored(settings, redacted, top) if redacted and top is not None else settings
 
 
-def _unveiled(settings: Settings, names: list[str], top: Path) -> Settings:
-    """Put the secrets of today's settings files where the journal has none; those that are gone stay away."""
+def _restored(settings: Settings, names: list[str], top: Path) -> Settings:
+    """Fill in the secrets from the current settings files; those that are gone stay absent."""
     from runner.plan.settings.load import load_settings
 
-    today = load_settings(top=top, flags={}, environ=os.environ).settings.agents
+    current = load_settings(top=top, flags={}, environ=os.environ).settings.agents
     agents = dict(settings.agents)
     for name in names:
-        fresh = today[name].env if name in today else {}
+        fresh = current[name].env if name in current else {}
         kept = {key: value for key, value in agents[name].env.items() if value != REDACTED}
         secret = {key: fresh[key] for key in agents[name].env if key not in kept and key in fresh}
         agents[name] = replace(agents[name], env={**kept, **secret})
@@ -68,7 +70,7 @@ def _unveiled(settings: Settings, names: list[str], top: Path) -> Settings:
 
 
 def _completed(tiers: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a table of tiers the thresholds that the version which wrote it did not know."""
+    """Add the thresholds that did not exist in the version that wrote the table of tiers."""
     completed: dict[str, Any] = asdict(TierSettings())
     for tier, row in tiers.items():
         completed[tier] = completed.get(tier, {}) | row if isinstance(row, dict) else row

@@ -1,13 +1,9 @@
-"""The settings of a run, from all places that may hold them, each value with its origin.
+"""The settings of a run, from all their sources, each value with its origin.
 
-Precedence, the first that has a key decides: flags, the environment (`AUTOPILOT_MULTI_MAX_STORIES`
-and so on), `autopilot-multi.toml` or `.config/autopilot-multi.toml` at the top of the repository,
-the `autopilot:` block in AGENTS.md or CLAUDE.md, the user's `config.toml`, the defaults. Every
-place is checked, also where another decides. The tables `agents`, `hooks` and `tiers` are joined
-entry by entry; they cannot come from flags or the environment.
-
-In the environment the variables of `verify`, `deconflict-paths` and `shared-writable` hold one entry a line,
-and that of `symlink-directories` names separated by commas; an empty variable counts as absent.
+The first source that has a key decides: flags, the environment (`AUTOPILOT_MULTI_MAX_STORIES` and so on),
+`autopilot-multi.toml` or `.config/autopilot-multi.toml` at the top of the repository, the `autopilot:` block
+in AGENTS.md or CLAUDE.md, the user's `config.toml`, the defaults. Every source is checked, also where another
+one decides. Tables such as `agents` are joined entry by entry; flags and the environment cannot set them.
 """
 
 import re
@@ -23,7 +19,7 @@ from runner.core.errors import SettingsError
 from runner.core.settings import SETTINGS, Settings
 from runner.core.text.names import did_you_mean
 from runner.plan.settings.agents_md import load_block
-from runner.plan.settings.files import is_there, obstacle
+from runner.plan.settings.files import exists, obstacle
 from runner.plan.settings.values import Source, SourceKind, build, checked, clamped
 
 PROJECT_FILES = ("autopilot-multi.toml", ".config/autopilot-multi.toml")
@@ -32,10 +28,10 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
-    """The settings; for every key where its value came from; what the person should be told.
+    """The settings, where each value came from, and notes for the user.
 
-    `origins` has each key of the settings, and besides one dotted key for every entry of a table
-    that was set, such as `hooks.before_run` or `tiers.warn.memory-gb`.
+    `origins` has each key of the settings, and one dotted key for every entry of a table that was set, such
+    as `hooks.before_run` or `tiers.warn.memory-gb`.
     """
 
     settings: Settings
@@ -44,7 +40,7 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
 
 class _Layer(Struct, frozen=True, kw_only=True):
-    """What one place holds, unchecked; `notes` are about what was left out."""
+    """What one source holds, unchecked; `notes` are about what was ignored."""
 
     source: Source
     values: Mapping[str, Any]
@@ -54,7 +50,7 @@ class _Layer(Struct, frozen=True, kw_only=True):
 def load_settings(
     *, top: Path, flags: Mapping[str, str | tuple[str, ...]], environ: Mapping[str, str]
 ) -> Loaded:
-    """Read every place, check it, and join the values; out of range clamps and adds a note."""
+    """Read and check every source, and join the values; a number out of bounds is clamped, with a note."""
     layers = [_flags(flags), _environment(environ), *_project(top), *_block(top), *_user(environ)]
     joined: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
@@ -111,10 +107,10 @@ def _typed(key: str, text: str) -> Any:
 
 
 def _project(top: Path) -> list[_Layer]:
-    present = [name for name in PROJECT_FILES if _stands(top / name, name)]
+    present = [name for name in PROJECT_FILES if _exists(top / name, name)]
     if len(present) > 1:
         raise SettingsError(
-            f"there are two settings files: {present[0]} and {present[1]}", hint="keep one of them."
+            f"two settings files exist: {present[0]} and {present[1]}", hint="keep one of them."
         )
     return [_file(top / name, name) for name in present]
 
@@ -124,13 +120,13 @@ def _block(top: Path) -> list[_Layer]:
     if block is None:
         return [_Layer(source=Source(kind=SourceKind.FILE), values={}, notes=notes)]
     known = {key: value for key, value in block.values.items() if key in SETTINGS}
-    strange = tuple(
+    unknown = tuple(
         f"{block.file}: the key '{key}' of the 'autopilot:' block is unknown here, {_ignored(key, SETTINGS)}"
         for key in block.values
         if key not in SETTINGS
     )
     return [
-        _Layer(source=Source(kind=SourceKind.FILE, file=block.file), values=known, notes=(*notes, *strange))
+        _Layer(source=Source(kind=SourceKind.FILE, file=block.file), values=known, notes=(*notes, *unknown))
     ]
 
 
@@ -141,32 +137,32 @@ def _ignored(name: str, known: Iterable[str]) -> str:
 
 def _user(environ: Mapping[str, str]) -> list[_Layer]:
     home, folder = environ.get("HOME", ""), environ.get("XDG_CONFIG_HOME", "")
-    if not folder.startswith("/"):  # the specification says to ignore a relative one
+    if not folder.startswith("/"):  # the XDG specification says to ignore a relative one
         if not home:
             return []
         folder = f"{home}/.config"
     path = Path(folder) / "autopilot-multi" / "config.toml"
     inside = bool(home) and path.is_relative_to(home)
     name = f"~/{path.relative_to(home).as_posix()}" if inside else str(path)
-    return [_file(path, name)] if _stands(path, name) else []
+    return [_file(path, name)] if _exists(path, name) else []
 
 
-def _stands(path: Path, name: str) -> bool:
-    """Tell whether a settings file is there; what only has its name must not pass for no settings."""
+def _exists(path: Path, name: str) -> bool:
+    """Return whether a settings file exists; anything else with its name is refused, not ignored."""
     try:
         if other := obstacle(path):
             raise SettingsError(
                 f"{name} is {other}, not a settings file",
-                hint="remove it, or move it away; or put a TOML file in its place.",
+                hint="remove it, or replace it by a TOML file.",
             )
-        return is_there(path)
+        return exists(path)
     except OSError as error:
         raise _unreadable(name, error) from error
 
 
 def _unreadable(name: str, error: OSError) -> SettingsError:
     return SettingsError(
-        f"{name} cannot be read: {error.strerror or error}",
+        f"cannot read {name}: {error.strerror or error}",
         hint="check its permissions, and those of the folders above it.",
     )
 

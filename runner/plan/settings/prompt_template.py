@@ -1,4 +1,4 @@
-"""The template of prompts, the program's or the user's; one that cannot be used is refused early."""
+"""The template of prompts, the built-in or the user's; an unusable one is refused early."""
 
 from pathlib import Path
 from string import Template
@@ -25,33 +25,34 @@ PARTS = (
     "ending",
     "result_file",
 )
-"""What a template may name."""
+"""The names that a template can contain."""
 _NEEDED = frozenset({"story", "prompt"})
 
 
 def load_template(path: Path | None = None) -> str:
-    """Read the template of prompts; one that cannot be used is refused with what is wrong in it."""
+    """Read the template of prompts; an unusable one is refused, with the reason."""
     chosen = path or DEFAULT_TEMPLATE
     try:
         text = chosen.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SettingsError(
-            f"prompt-template: {chosen} cannot be read: {reason}",
-            hint="name a file from the top of the repository, or leave the setting out.",
+            f"prompt-template: cannot read {chosen}: {reason}",
+            hint="name a file relative to the top of the repository, or omit the setting.",
         ) from error
     template = Template(text)
     if not template.is_valid():
         raise SettingsError(
-            f"prompt-template: {chosen} has a `$` that begins no name", hint="write a dollar as `$$`."
+            f"prompt-template: {chosen} has a `$` without a name after it",
+            hint="write a dollar sign as `$$`.",
         )
     names = set(template.get_identifiers())
     for name in sorted(names - set(PARTS)):
-        hint = did_you_mean(name, PARTS) or f"known are: {', '.join(PARTS)}."
-        raise SettingsError(f"prompt-template: {chosen} names the unknown part ${name}", hint=hint)
+        hint = did_you_mean(name, PARTS) or f"known names: {', '.join(PARTS)}."
+        raise SettingsError(f"prompt-template: {chosen} has the unknown name ${name}", hint=hint)
     if not names & _NEEDED:
         raise SettingsError(
-            f"prompt-template: {chosen} names neither $story nor $prompt",
-            hint="without one of them no agent would learn what to do.",
+            f"prompt-template: {chosen} has neither $story nor $prompt",
+            hint="without one of them an agent does not know what to do.",
         )
     return text

@@ -139,7 +139,7 @@ def _require_argv(name: str, agent: Any, source: Source) -> None:
 
 
 def _refuse(error: ValidationError, source: Source) -> NoReturn:
-    """Turn pydantic's first complaint into an error of ours."""
+    """Turn pydantic's first error into one of ours."""
     first = error.errors(include_url=False)[0]
     keys = tuple(str(part) for part in first["loc"] if not isinstance(part, int) and part != "[key]")
     dotted, value = ".".join(keys), first["input"]
@@ -151,7 +151,7 @@ def _refuse(error: ValidationError, source: Source) -> NoReturn:
         raise source.error(f"{name}: unknown key '{dotted}'", hint)
     if first["type"] == "missing":
         _refuse_missing(dotted, source)
-    odd = ", which holds a NUL character" if isinstance(value, str) and "\0" in value else ""
+    odd = ", which contains a NUL character" if isinstance(value, str) and "\0" in value else ""
     message = f"{source.name(dotted)} must be {declared.allowed}, not {shown(value)}{odd}"
     raise source.error(message, _hint(keys, declared, value, source))
 
@@ -164,7 +164,7 @@ def _refuse_missing(dotted: str, source: Source) -> NoReturn:
 
 def _hint(keys: tuple[str, ...], declared: Declared, value: Any, source: Source) -> str:
     if SETTINGS[keys[0]].is_table:
-        return "`autopilot-multi config` shows the values that are used otherwise."
+        return "`autopilot-multi config` shows the values in use without it."
     nearest = did_you_mean(str(value), declared.choices)
     if nearest:
         return nearest

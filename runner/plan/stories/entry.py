@@ -1,4 +1,4 @@
-"""From a raw entry to a story: every value is checked, and every complaint says where and what to do."""
+"""From a raw entry to a story: every value is checked, and every error says where it is and what to do."""
 
 import re
 from typing import Annotated, Any, NoReturn
@@ -9,10 +9,11 @@ from isolation.claims import globs as claims
 from isolation.errors import ClaimError
 from runner.core.errors import BacklogError
 from runner.core.model import MULTI_STORY, Story, StoryId
+from runner.core.settings import SETTINGS
 from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.plan.stories.files import Entry
 
-DIALECTS = ("rich", "pointer", "autodev")
+_DIALECTS = SETTINGS["dialect"].choices
 
 _TEXT = "text"
 _WANTED = {
@@ -37,12 +38,12 @@ _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
-def sound(text: str) -> str:
-    """Refuse what no program, file or terminal could be handed later."""
+def require_sound(text: str) -> str:
+    """Refuse characters that cannot be passed to a program, a file or a terminal."""
     if "\0" in text:
-        raise ValueError("holds a NUL character")
+        raise ValueError("contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("holds half a character (a lone surrogate)")
+        raise ValueError("contains half a character (a lone surrogate)")
     return text
 
 
@@ -54,13 +55,13 @@ def _filled(text: str) -> str:
 
 def _bounded(number: int) -> int:
     if abs(number) > _MAX_PRIORITY:
-        raise ValueError(f"must lie between -{_MAX_PRIORITY} and {_MAX_PRIORITY}")
+        raise ValueError(f"must be from -{_MAX_PRIORITY} to {_MAX_PRIORITY}")
     return number
 
 
 def _positive(minutes: float) -> float:
     if not 0 < minutes <= _MAX_ESTIMATE:
-        raise ValueError(f"must lie above 0 and not above {_MAX_ESTIMATE:.0f}")
+        raise ValueError(f"must be above 0 and at most {_MAX_ESTIMATE:.0f}")
     return minutes
 
 
@@ -76,13 +77,13 @@ def _argv(value: Any) -> Any:
     return value
 
 
-Text = Annotated[str, AfterValidator(sound)]
+Text = Annotated[str, AfterValidator(require_sound)]
 FilledText = Annotated[Text, AfterValidator(_filled)]
 Texts = Annotated[list[FilledText], BeforeValidator(_listed)]
 
 
 class _Fields(BaseModel):
-    """The keys of a story; what is absent is left out, so that defaults stand in one place."""
+    """The keys of a story. Absent ones are None, so that each default is in one place."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -105,12 +106,12 @@ def story_of(entry: Entry) -> Story:
     """Check an entry and turn it into a story."""
     if entry.body is not None and "prompt" in entry.data:
         _refuse(entry, ("prompt",), "'prompt' is a key of list files", "write the prompt under the '---'.")
-    # An empty value (`verify:` and nothing behind it) means the same as no key at all.
+    # An empty value (`verify:` with nothing after it) means the same as no key at all.
     given = {key: value for key, value in entry.data.items() if value is not None or key == "command"}
     try:
         fields = _Fields.model_validate(given)
     except ValidationError as error:
-        _complain(entry, error)
+        _refuse_first(entry, error)
     story_id = _story_id(entry, fields.id)
     _check(entry, fields)
     prompt = _prompt(entry, fields)
@@ -143,9 +144,9 @@ def _story_id(entry: Entry, given: str | None) -> StoryId:
         _refuse(entry, (), "an entry of a list needs an 'id'", "for example 'id: checkout-17'.")
     stem = entry.stem.lower()
     if problem := id_problem(stem):
-        message = f"the file's name {shown(entry.stem)} cannot serve as the id: {problem}"
-        place = "the front matter" if entry.node else "front matter (between two lines '---' at the top)"
-        _refuse(entry, (), message, f"rename the file, or write 'id: {slug(stem)}' into {place}.")
+        message = f"the file's name {shown(entry.stem)} cannot be the id: {problem}"
+        where = "the front matter" if entry.node else "front matter (between two lines '---' at the top)"
+        _refuse(entry, (), message, f"rename the file, or write 'id: {slug(stem)}' into {where}.")
     return StoryId(stem)
 
 
@@ -155,12 +156,12 @@ def _check(entry: Entry, fields: _Fields) -> None:
         message = "a story has either a 'command' or an 'agent', not both"
         _refuse(entry, ("command",), message, "remove one of them.")
     for number, name in enumerate(fields.depends_on or ()):
-        # What else is no id is for the graph to tell: it knows which story may have been meant.
+        # Other invalid ids are reported by the graph, which can suggest the story that was meant.
         if len(parts := re.split(r"[,\s]+", name.strip())) > 1 and not any(map(id_problem, parts)):
             message = f"'depends_on' names {shown(name)}, which cannot be an id"
             _refuse(entry, ("depends_on", number), message, "several ids are a list: [api-3, api-4].")
-    if fields.dialect is not None and fields.dialect not in DIALECTS:
-        hint = f"{did_you_mean(fields.dialect, DIALECTS)} known dialects: {', '.join(DIALECTS)}.".strip()
+    if fields.dialect is not None and fields.dialect not in _DIALECTS:
+        hint = f"{did_you_mean(fields.dialect, _DIALECTS)} known dialects: {', '.join(_DIALECTS)}.".strip()
         _refuse(entry, ("dialect",), f"unknown dialect '{fields.dialect}'", hint)
     try:
         claims.compile(fields.owns or ())
@@ -173,9 +174,7 @@ def _prompt(entry: Entry, fields: _Fields) -> str:
     prompt = re.sub(r"\A(?:[ \t]*\n)+", "", text.replace("\r\n", "\n")).rstrip()
     if not prompt and fields.command is None:
         where = "under the front matter" if entry.body is not None else "under the key 'prompt'"
-        _refuse(
-            entry, (), "the story has neither a prompt nor a command", f"write what is to be done {where}."
-        )
+        _refuse(entry, (), "the story has neither a prompt nor a command", f"write what to do {where}.")
     return prompt
 
 
@@ -193,8 +192,8 @@ def _heading(prompt: str) -> str:
     return ""
 
 
-def _complain(entry: Entry, error: ValidationError) -> NoReturn:
-    """Turn pydantic's first complaint into ours."""
+def _refuse_first(entry: Entry, error: ValidationError) -> NoReturn:
+    """Turn pydantic's first error into one of ours."""
     first = error.errors(include_url=False)[0]
     keys = tuple(first["loc"])
     key, value = str(keys[0]), first["input"]
@@ -204,23 +203,23 @@ def _complain(entry: Entry, error: ValidationError) -> NoReturn:
     if first["type"] == "value_error":
         _refuse(entry, keys, f"'{key}' {first['ctx']['error']}", f"it must be {_WANTED[key]}.")
     wanted = _WANTED[key]
-    written = entry.place(keys).written
+    written = entry.position(keys).written
     if key not in _NUMBERS and written is not None and isinstance(value, bool | int | float):
         read = shown(value) if isinstance(value, bool) else f"the number {shown(value)}"
         message = f"'{key}' must be {wanted}, but YAML reads {written} as {read}"
-        _refuse(entry, keys, message, f'put it into quotes: "{written}".')
+        _refuse(entry, keys, message, f'put it in quotes: "{written}".')
     got = shown(value if written is None else written)
     _refuse(entry, keys, f"'{key}' must be {wanted}, not {got}", _quote_hint(key, written))
 
 
 def _quote_hint(key: str, written: str | None) -> str:
     if written is not None and key not in _NUMBERS:
-        return f'if text is meant, put it into quotes: "{written}".'
+        return f'if you mean text, put it in quotes: "{written}".'
     return f"change the value of '{key}'."
 
 
 def _refuse(entry: Entry, keys: tuple[str | int, ...], message: str, hint: str) -> NoReturn:
-    line = entry.place(keys).line
+    line = entry.position(keys).line
     where = f"{entry.file}:{line}" if line is not None else entry.file
     name = entry.data.get("id")
     story = f" story {name}:" if entry.stem is None and isinstance(name, str) and keys != ("id",) else ""

@@ -1,8 +1,7 @@
 """From a file to raw entries: Markdown with front matter, and lists in YAML, TOML or JSON.
 
-Nothing is judged here but form: that a file can be read, is text, is not absurdly large, and that
-keys are not given twice. Each entry remembers where its keys stand, so that whoever judges the
-values can name the line.
+Only the form is checked here: that a file can be read, is text, is not too large, and has no key twice. Each
+entry remembers where its keys are, so that an error about a value can name the line.
 """
 
 import json
@@ -29,15 +28,15 @@ _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Place(NamedTuple):
-    """Where a value stands: the line, and how it is written there, as far as either is known."""
+class Position(NamedTuple):
+    """Where a value is: the line, and how it is written there, as far as either is known."""
 
     line: int | None
     written: str | None
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One story as it stands in a file, before its values were judged.
+    """One story as it is written in a file, before its values are checked.
 
     `body` is the text under the front matter; None in a list, where the key `prompt` holds it.
     """
@@ -50,10 +49,10 @@ class Entry(Struct, frozen=True, kw_only=True):
     node: yaml.Node | None
     first_line: int
 
-    def place(self, keys: Sequence[str | int]) -> Place:
-        """Find the value under these keys; its parent's line serves when it has none of its own."""
+    def position(self, keys: Sequence[str | int]) -> Position:
+        """Find the value under these keys; without a line of its own it has that of its parent."""
         if self.node is None:
-            return Place(None, None)
+            return Position(None, None)
         line, node = self.node.start_mark.line, self.node
         for key in keys:
             if isinstance(node, yaml.MappingNode):
@@ -65,11 +64,11 @@ class Entry(Struct, frozen=True, kw_only=True):
                 node = node.value[key]
                 line = node.start_mark.line
         written = node.value if isinstance(node, yaml.ScalarNode) else None
-        return Place(line + self.first_line, written)
+        return Position(line + self.first_line, written)
 
 
 class _Loader(_BASE):  # type: ignore[misc]  # the C loader where it was built
-    """A safe loader in which nested merges cannot grow without end."""
+    """A safe loader in which nested merges cannot grow without limit."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         super().flatten_mapping(node)
@@ -85,13 +84,13 @@ def read_text(path: Path, file: str) -> str:
             raise BacklogError(f"{file} is not a regular file", hint="stories are Markdown files.")
         if info.st_size > MAX_FILE:
             raise BacklogError(
-                f"{file} is {info.st_size / 1024 / 1024:.1f} MB large; a story file may have 4 MB",
-                hint="let the prompt name big files of the repository instead of holding them.",
+                f"{file} is {info.st_size / 1024 / 1024:.1f} MB large; a story file may be at most 4 MB",
+                hint="let the prompt refer to big files of the repository instead of including them.",
             )
         data = path.read_bytes()
     except OSError as error:
         raise BacklogError(
-            f"{file} cannot be read: {error.strerror or error}", hint="check its path and its permissions."
+            f"cannot read {file}: {error.strerror or error}", hint="check its path and its permissions."
         ) from error
     try:
         text = data.decode("utf-8-sig")
@@ -102,7 +101,7 @@ def read_text(path: Path, file: str) -> str:
 
 
 def has_front_matter(text: str) -> bool:
-    """Tell whether a Markdown text opens with front matter."""
+    """Return whether a Markdown text starts with front matter."""
     return _FENCE.match(text) is not None
 
 
@@ -120,7 +119,7 @@ def markdown_entry(path: Path, file: str, text: str) -> Entry:
     header = text[opening.end() : closing.start()]
     if len(header) > MAX_FRONT_MATTER:
         raise BacklogError(
-            f"{file}:1: the front matter is {len(header) // 1024} KB long; it may have 64 KB",
+            f"{file}:1: the front matter is {len(header) // 1024} KB long; it may be at most 64 KB",
             hint="put the prompt under the closing '---'.",
         )
     data, node = _yaml(header, file, first_line=2)
@@ -199,11 +198,11 @@ def _yaml(text: str, file: str, *, first_line: int) -> tuple[Any, yaml.Node | No
         raise BacklogError(f"{file}: not valid YAML: {reason}", hint=_QUOTES) from error
 
 
-_QUOTES = "put values with ':', '#', '*' or quotes into double quotes."
+_QUOTES = "put values with ':', '#', '*' or quotes in double quotes."
 
 
 def _refuse_depth(text: str) -> None:
-    """Raise for deep nesting, on which the C loader's recursion would bring the whole program down."""
+    """Raise for deep nesting, on which the recursive C loader would crash the whole program."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -212,7 +211,7 @@ def _refuse_depth(text: str) -> None:
 
 
 def _refuse_repeated_keys(root: yaml.Node, file: str, first_line: int) -> None:
-    """Raise for a key that is given twice; YAML itself would silently take the last."""
+    """Raise for a key that is given twice, of which YAML itself would silently take the last."""
     pending, seen = [root], set()
     while pending:
         node = pending.pop()
@@ -227,7 +226,7 @@ def _refuse_repeated_keys(root: yaml.Node, file: str, first_line: int) -> None:
                 line = key.start_mark.line + first_line
                 if isinstance(key, yaml.ScalarNode) and lines.setdefault(key.value, line) != line:
                     raise BacklogError(
-                        f"{file}:{line}: the key '{key.value}' was given already on line {lines[key.value]}",
+                        f"{file}:{line}: the key '{key.value}' was already given on line {lines[key.value]}",
                         hint="keep one of them.",
                     )
                 pending.append(value)

@@ -1,7 +1,7 @@
-"""The stories of a run, from whatever the person named: files, folders, lists, ids or prompts.
+"""The stories of a run, from what the user named: files, folders, lists, ids or prompts.
 
-Only form is checked here, story by story; how they fit together is the graph's matter. What was
-named twice is taken once. Messages name files relative to the top of the repository.
+Each story is checked by itself; the graph checks how they fit together. A story that is named twice is read
+once. Messages name files relative to the top of the repository.
 """
 
 import os
@@ -12,7 +12,7 @@ from runner.core.errors import BacklogError
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import closure
 from runner.core.text.names import did_you_mean_story, id_problem, one_line, shown, slug, unique
-from runner.plan.stories.entry import sound, story_of
+from runner.plan.stories.entry import require_sound, story_of
 from runner.plan.stories.files import (
     LIST_SUFFIXES,
     has_front_matter,
@@ -47,7 +47,7 @@ def load_stories(
 
 
 class _Reader:
-    """Finds out what a source is; reads the default folder at most once."""
+    """Resolves sources; reads the default folder at most once."""
 
     def __init__(self, *, top: Path, cwd: Path, default: str) -> None:
         self.top = top
@@ -56,15 +56,15 @@ class _Reader:
         self._backlog: list[Story] | None = None
 
     def require_backlog(self) -> list[Story]:
-        """Give the stories of the default folder, of which there must be some."""
+        """Return the stories of the default folder, which must have some."""
         if not (self.top / self.default).exists():
-            raise BacklogError(f"there is no folder '{self.default}' with stories", hint=_NO_STORIES)
+            raise BacklogError(f"no folder '{self.default}' with stories", hint=_NO_STORIES)
         if not self.backlog():
-            raise BacklogError(f"there are no stories in '{self.default}'", hint=_NO_STORIES)
+            raise BacklogError(f"no stories in '{self.default}'", hint=_NO_STORIES)
         return self.backlog()
 
     def backlog(self) -> list[Story]:
-        """Give the stories of the default folder; empty when there is no such folder."""
+        """Return the stories of the default folder; empty if it does not exist."""
         if self._backlog is None:
             path = self.top / self.default
             self._backlog = list(self._path(path)) if path.exists() else []
@@ -76,15 +76,15 @@ class _Reader:
         if path is not None:
             stories = list(self._path(path))
             if not stories:
-                raise BacklogError(f"there are no stories in {self._name(path)}", hint=_NO_STORIES)
+                raise BacklogError(f"no stories in {self._name(path)}", hint=_NO_STORIES)
             return stories
         if any(character.isspace() for character in source.strip()):
             return None
         if id_problem(source) is None and Path(source).suffix not in {".md", *LIST_SUFFIXES}:
             return self._by_id(source)
         if not source.strip():
-            raise BacklogError("an empty text names no story", hint=_NO_STORIES)
-        raise BacklogError(f"there is no file or folder {shown(source)}", hint=self._hint(source))
+            raise BacklogError("an empty argument names no story", hint=_NO_STORIES)
+        raise BacklogError(f"no such file or folder: {shown(source)}", hint=self._hint(source))
 
     def _by_id(self, name: str) -> list[Story]:
         backlog = self.backlog()
@@ -104,7 +104,10 @@ class _Reader:
             try:
                 if (folder / source).exists():
                     return folder / source
-            except (OSError, ValueError):  # a prompt may be too long, or too strange, for a path
+            except (
+                OSError,
+                ValueError,
+            ):  # a prompt may be too long for a path, or contain what a path cannot
                 return None
         return None
 
@@ -112,7 +115,7 @@ class _Reader:
         if not path.is_dir():
             if path.suffix.lower() not in {".md", ".markdown", *LIST_SUFFIXES}:
                 raise BacklogError(
-                    f"{self._name(path)} is no story file",
+                    f"{self._name(path)} is not a story file",
                     hint="stories are Markdown files, or lists in YAML, TOML or JSON.",
                 )
             yield from self._file(path, named=True)
@@ -121,13 +124,13 @@ class _Reader:
             children = sorted(path.iterdir(), key=lambda child: child.name)
         except OSError as error:
             raise BacklogError(
-                f"{self._name(path)} cannot be read: {error.strerror}", hint="check its permissions."
+                f"cannot read {self._name(path)}: {error.strerror}", hint="check its permissions."
             ) from error
         for child in children:
             if child.name.startswith("."):
                 continue
             if child.is_dir():
-                # A linked folder could lead back up, and round and round.
+                # A linked folder could lead back up, in an endless loop.
                 if not child.is_symlink():
                     yield from self._path(child)
             elif child.suffix.lower() in {".md", *LIST_SUFFIXES}:
@@ -143,8 +146,8 @@ class _Reader:
             yield story_of(markdown_entry(path, name, text))
 
     def _name(self, path: Path) -> str:
-        """Name a path as a person would: from the top of the repository if it lies in it."""
-        # Path.resolve would follow links and rename what the person named.
+        """Return a path for messages: relative to the repository if it is inside."""
+        # Path.resolve would follow links and change the name that the user gave.
         absolute, top = (Path(os.path.abspath(item)) for item in (path, self.top))  # noqa: PTH100  see above
         return absolute.relative_to(top).as_posix() if absolute.is_relative_to(top) else str(absolute)
 
@@ -162,10 +165,10 @@ def _refuse_duplicates(stories: Sequence[Story]) -> tuple[Story, ...]:
 
 
 def _from_prompt(prompt: str, taken: set[str]) -> Story:
-    """Make a story from a prompt; its id is entered into `taken`."""
+    """Make a story from a prompt and add its id to `taken`."""
     text = prompt.strip()
     try:
-        sound(text)
+        require_sound(text)
     except ValueError as error:
         raise BacklogError(f"the prompt '{text!a}' {error}", hint="type it as UTF-8 text.") from error
     name = unique(slug(text), taken)
