@@ -7,7 +7,7 @@ from isolation.paths import journal_path
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.model import Story, StoryId
 from runner.core.text.names import branch_of
-from runner.records.history import Earlier, Finished, earlier, unfinished_of_newest
+from runner.records.history import EarlierResults, Finished, earlier_results, unfinished_of_newest
 from runner.records.journal import Journal
 
 
@@ -20,15 +20,15 @@ def require_failed(repository: Repository) -> tuple[StoryId, ...]:
     return unfinished
 
 
-def load_earlier(repository: Repository, stories: Sequence[Story]) -> Earlier:
+def load_earlier(repository: Repository, stories: Sequence[Story]) -> EarlierResults:
     """Read which of these stories earlier runs finished, and how long they took."""
     try:
         with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
-            return earlier(journal, stories)
+            return earlier_results(journal, stories)
     except (JournalError, NotFoundError):
         # The journal does not exist yet, or a kill left it empty. One that cannot be read is left to the
         # coordinator, which sets it aside or refuses to run.
-        return Earlier()
+        return EarlierResults()
 
 
 def still_present(

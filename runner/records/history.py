@@ -37,14 +37,14 @@ class Past(Struct, frozen=True, kw_only=True):
     skipped: tuple[str, ...] = ()
 
 
-class Earlier(Struct, frozen=True, kw_only=True):
+class EarlierResults(Struct, frozen=True, kw_only=True):
     """What earlier runs left of a backlog: what they finished, and how many minutes each story took."""
 
     finished: Mapping[StoryId, Finished] = field(default_factory=dict)
     minutes: Mapping[StoryId, Sequence[float]] = field(default_factory=dict)
 
 
-def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
+def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResults:
     """Return which stories an earlier run finished, word for word the same, and how long they took.
 
     The newest run counts; once it is found for every story, older ones are not read.
@@ -69,7 +69,7 @@ def earlier(journal: Journal, stories: Iterable[Story]) -> Earlier:
                     found[story.id] = Finished(
                         run_id=run_id, commit=story.commit, commits=story.commits, next=story.next
                     )
-    return Earlier(finished=found, minutes=minutes)
+    return EarlierResults(finished=found, minutes=minutes)
 
 
 def _minutes(story: StorySnapshot) -> float:

@@ -66,7 +66,7 @@ def test_specs_of_ownership_add_up() -> None:
 
 
 def test_apply_and_dry_run_exclude_each_other() -> None:
-    """Acceptance 4: saying both is an error."""
+    """Acceptance 4: both together are an error."""
     with pytest.raises(CommandLineError, match="not allowed with"):
         parser().parse_args(["--apply", "--dry-run"])
 
@@ -78,7 +78,7 @@ def test_sources_are_kept_as_typed() -> None:
 
 
 def test_help_shows_defaults_and_bounds() -> None:
-    """Every number tells its default and its range."""
+    """The help of every number has its default and its range."""
     text = " ".join(parser().format_help().split())
     assert "how many stories may run in parallel (default: 3; 1 to 50)" in text
     assert "(default: 8; 0.5 to 24)" in text

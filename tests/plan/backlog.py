@@ -32,19 +32,19 @@ class Backlog:
         (story,) = self.load(path)
         return story
 
-    def complaint(self, *sources: str) -> BacklogError:
-        """Read, and give the complaint."""
+    def error(self, *sources: str) -> BacklogError:
+        """Read, and return the error."""
         with pytest.raises(BacklogError) as caught:
             self.load(*sources)
-        assert caught.value.hint, "every complaint says what to do"
+        assert caught.value.hint, "every error says what to do"
         return caught.value
 
     def refused(self, text: str | bytes, path: str = "stories/a.md") -> BacklogError:
-        """Read one file, and give the complaint."""
+        """Read one file, and return the error."""
         self.put(path, text)
-        return self.complaint(path)
+        return self.error(path)
 
 
 def ids(stories: tuple[Story, ...]) -> list[str]:
-    """Give the stories' ids as plain text."""
+    """Return the stories' ids as plain text."""
     return [str(story.id) for story in stories]

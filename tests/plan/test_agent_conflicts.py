@@ -1,4 +1,4 @@
-"""Sandboxes that get in each other's way: said where it is so, and nowhere else."""
+"""Sandboxes that conflict with each other: a warning where they do, and nowhere else."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def _told(agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings)
     return [conflict.line for conflict in sandbox_conflicts(stories, chosen, settings)]
 
 
-def test_two_that_own_no_folder_are_told_of() -> None:
+def test_two_that_own_no_folder_are_reported() -> None:
     """Their number is named, and the way out."""
     (line,) = _told((CODEX, CODEX, CODEX), ("**/*.md", "**/*.txt", "docs/**"), SHARED)
     assert line.startswith("codex: 2 of its stories")
@@ -42,8 +42,8 @@ def test_two_that_own_no_folder_are_told_of() -> None:
     ],
     ids=["one alone", "folders", "no sandbox", "one at a time", "worktrees"],
 )
-def test_nothing_is_said_where_they_do_not_meet(
+def test_no_warning_where_they_do_not_meet(
     agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings
 ) -> None:
-    """A warning that does not apply is one that nobody reads the next time."""
+    """A warning that does not apply teaches users to ignore warnings."""
     assert _told(agents, globs, settings) == []

@@ -13,7 +13,7 @@ FLAG = "flag --deconflict-paths"
 
 
 def story(name: str, *owns: str, after: str = "") -> Story:
-    """Give a story that owns these globs."""
+    """Return a story that owns these globs."""
     depends_on = (StoryId(after),) if after else ()
     return Story(id=StoryId(name), title=name, prompt="x", owns=owns, depends_on=depends_on)
 
@@ -24,8 +24,8 @@ def read(*specs: str, stories: str = "a b checkout", origin: str = FLAG, complet
     return read_ownership(loaded, [story(name) for name in stories.split()], complete=complete)
 
 
-def test_the_three_forms_are_told_apart() -> None:
-    """A glob is a fence, `{id}` makes a pattern, `ID=` names a story; what is said again adds up."""
+def test_the_three_forms_are_distinguished() -> None:
+    """A glob is a fence, `{id}` makes a pattern, `ID=` names a story; repeated specs add up."""
     ownership = read("packages/**", "!packages/old/", "packages/{id}/**", "a=x/**, y", "a=z", "k/=v", "[=]x")
     assert ownership.fence == ("packages/**", "!packages/old/", "k/=v", "[=]x")
     assert ownership.patterns == ("packages/{id}/**",)
@@ -42,7 +42,7 @@ def test_what_is_nearer_to_the_story_counts() -> None:
 
 
 def test_an_unknown_story_is_named_with_the_nearest() -> None:
-    """A claim for nobody is a mistake."""
+    """A claim for a story that does not exist is a mistake."""
     with pytest.raises(SettingsError) as caught:
         read("chekout=x/**")
     assert caught.value.message == "--deconflict-paths: no story has the id 'chekout'"
@@ -70,7 +70,7 @@ def test_a_settings_file_may_name_stories_that_this_run_leaves_out() -> None:
         ("a=b**c", "'**' inside"),
     ],
 )
-def test_a_glob_that_cannot_be_used_says_where_it_stands(spec: str, problem: str) -> None:
+def test_an_unusable_glob_says_where_it_is(spec: str, problem: str) -> None:
     """Globs are checked before any story is looked at."""
     with pytest.raises(ClaimError) as caught:
         read(spec, origin="environment AUTOPILOT_MULTI_DECONFLICT_PATHS")
@@ -80,7 +80,7 @@ def test_a_glob_that_cannot_be_used_says_where_it_stands(spec: str, problem: str
 
 
 def test_several_stories_in_one_tree_need_specs() -> None:
-    """Acceptance 16: nothing goes on without; one at a time, in worktrees, or with specs it does."""
+    """Acceptance 16: refused without specs; fine with specs, in worktrees, or one story at a time."""
     with pytest.raises(SettingsError, match="max-stories 2 needs --deconflict-paths"):
         require_ownership(Settings(bg_isolation="none", max_stories=2))
     require_ownership(Settings(bg_isolation="none", max_stories=1))
@@ -99,7 +99,7 @@ def test_in_one_tree_every_story_needs_a_claim() -> None:
 
 
 def test_in_one_tree_an_overlap_is_refused_with_its_witness() -> None:
-    """Acceptance 17: the path, both stories, both globs, and a way out; also for stories that wait."""
+    """Acceptance 17: the path, both stories, both globs, and what to do, even if one waits for the other."""
     stories = [story("a", "src/**"), story("b", "lib/**"), story("c", "src/*/x", "!src/a/x", after="a")]
     with pytest.raises(ClaimError) as caught:
         assign_claims(stories, Ownership(), isolation="none", folding=False)
@@ -173,7 +173,7 @@ def test_many_overlaps_are_a_few_notes() -> None:
 
 
 def test_in_worktrees_what_cannot_be_proven_is_a_note_too() -> None:
-    """A plan for worktrees does not fail on a claim that nobody can compare."""
+    """A plan for worktrees does not fail on claims that cannot be compared."""
     stories = [story("a", *HOSTILE), story("b", "lib/*z")]
     claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False)
     assert claimed.disjoint is None

@@ -18,7 +18,7 @@ from tests.story.test_kill_switches import carry, story
 async def test_a_changed_path_is_compared_as_the_proof_compared_it(
     repo: Path, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Acceptance 19: where case does not count a claim holds every spelling, and still nothing else."""
+    """Acceptance 19: where case does not matter a claim owns every spelling, and still nothing else."""
     for room in ("plan.plan", "plan.shared_tree", "story.pipeline"):
         monkeypatch.setattr(f"runner.{room}.folds_case", lambda _top: True)
     write_story(repo, "a", owns=["SRC/**"], command="mkdir src && echo x > src/x")
@@ -32,7 +32,7 @@ async def test_a_changed_path_is_compared_as_the_proof_compared_it(
 
 @pytest.fixture
 def folding(tmp_path: Path) -> Iterator[Path]:
-    """Give a real folder that folds case: on an image of a file system that does, mounted here."""
+    """Yield a real folder that folds case: on a mounted image of a file system that does."""
     image, folder = tmp_path / "image", tmp_path / "mounted"
     folder.mkdir()
     ways = (("mkfs.ext4", "-q", "-O", "casefold"), ("mkfs.vfat",))
@@ -49,7 +49,7 @@ def folding(tmp_path: Path) -> Iterator[Path]:
     try:
         top = folder / "all"
         top.mkdir()
-        _succeeds("chattr", "+F", top)  # ext4 folds where it is told to
+        _succeeds("chattr", "+F", top)  # ext4 folds case only where this is set
         (top / "probe").touch()
         if not (top / "PROBE").exists():
             pytest.skip("the file system that was mounted does not fold case")

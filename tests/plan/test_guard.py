@@ -16,7 +16,7 @@ from tests.isolation.guard_scenes import require
 from tests.story.test_kill_switches import carry, story
 
 
-async def test_finding_out_what_is_closed_holds_up_nobody(
+async def test_finding_out_what_is_closed_blocks_no_other_task(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hooks, work and verify sessions are all guarded; none lets the other stories wait for the disk."""

@@ -51,7 +51,7 @@ def test_what_is_no_block_is_left_alone(tmp_path: Path, text: str) -> None:
 
 
 def test_agents_md_counts_before_claude_md(tmp_path: Path) -> None:
-    """Two different blocks: the first file counts, and that is said."""
+    """Two different blocks: the first file counts, with a note."""
     (tmp_path / "CLAUDE.md").write_text("autopilot:\n  max-stories: 9\n")
     block, notes = load_block(tmp_path)
     assert block is not None
@@ -75,13 +75,13 @@ def test_a_linked_claude_md_is_the_same_block(tmp_path: Path) -> None:
     [("x\nautopilot:\n  a: 1\n  max-stories: [2\n", 4), ("autopilot:\n  a: 1\n  b: c: d\n", 3)],
 )
 def test_a_broken_block_names_its_line(tmp_path: Path, text: str, line: int) -> None:
-    """A person finds the place at once."""
+    """The message names the line."""
     with pytest.raises(SettingsError, match=f"AGENTS.md:{line}: the 'autopilot:' block is not valid YAML"):
         values(tmp_path, text)
 
 
 def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
-    """The file is somebody else's; only our block must be readable."""
+    """The file is not ours; only our block must be readable."""
     (tmp_path / "AGENTS.md").write_bytes(b"\xff\xfe\nautopilot:\n  max-stories: 2\n")
     block, _ = load_block(tmp_path)
     assert block is not None

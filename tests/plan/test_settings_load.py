@@ -10,35 +10,35 @@ from runner.core.errors import SettingsError
 from runner.core.model import ContinuePolicy
 from runner.core.settings import SETTINGS, Settings
 from runner.core.tier_settings import TierSettings
-from tests.plan.settings_places import Places
+from tests.plan.settings_sources import Sources
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    """Give empty places."""
-    return Places(tmp_path)
+def sources(tmp_path: Path) -> Sources:
+    """Return empty sources."""
+    return Sources(tmp_path)
 
 
-def test_nothing_set_gives_the_defaults(places: Places) -> None:
+def test_nothing_set_gives_the_defaults(sources: Sources) -> None:
     """Every key is there, from the defaults."""
-    loaded = places.load()
+    loaded = sources.load()
     assert loaded.settings == Settings()
     assert loaded.origins == dict.fromkeys(SETTINGS, "default")
     assert loaded.notes == ()
 
 
-def test_each_place_gives_way_to_the_one_before(places: Places) -> None:
+def test_each_place_gives_way_to_the_one_before(sources: Sources) -> None:
     """Flags, environment, project, Session Config, user, defaults: in this order."""
     seen = []
-    places.user("max-stories = 5\nmodel = 'u'")
-    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
-    places.block("max-stories: 6")
-    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
-    places.project("max-stories = 7")
-    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
-    places.environ["AUTOPILOT_MULTI_MAX_STORIES"] = "8"
-    seen.append((places.load().settings.max_stories, places.load().origins["max-stories"]))
-    flagged = places.load(max_stories="9")
+    sources.user("max-stories = 5\nmodel = 'u'")
+    seen.append((sources.load().settings.max_stories, sources.load().origins["max-stories"]))
+    sources.block("max-stories: 6")
+    seen.append((sources.load().settings.max_stories, sources.load().origins["max-stories"]))
+    sources.project("max-stories = 7")
+    seen.append((sources.load().settings.max_stories, sources.load().origins["max-stories"]))
+    sources.environ["AUTOPILOT_MULTI_MAX_STORIES"] = "8"
+    seen.append((sources.load().settings.max_stories, sources.load().origins["max-stories"]))
+    flagged = sources.load(max_stories="9")
     seen.append((flagged.settings.max_stories, flagged.origins["max-stories"]))
     assert seen == [
         (5, "~/.config/autopilot-multi/config.toml"),
@@ -53,9 +53,9 @@ def test_each_place_gives_way_to_the_one_before(places: Places) -> None:
     )
 
 
-def test_every_key_of_a_file_arrives(places: Places) -> None:
+def test_every_key_of_a_file_arrives(sources: Sources) -> None:
     """What the settings know, a file can set."""
-    places.project(
+    sources.project(
         'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
         "prompt-template = 'p.md'\n"
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
@@ -74,7 +74,7 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
         "[prices.big]\ninput = 1\noutput = 2\n"
         "[tiers.warn]\nmemory-gb = 5\npeers = 5\n"
     )
-    loaded = places.load()
+    loaded = sources.load()
     settings = loaded.settings
     assert all(
         getattr(settings, name) != getattr(Settings(), name)
@@ -101,7 +101,7 @@ def test_every_key_of_a_file_arrives(places: Places) -> None:
     assert {"hooks.after_create", "agents.mine", "tiers.warn.peers"} <= set(loaded.origins)
 
 
-def test_every_cell_of_the_tiers_can_be_set(places: Places) -> None:
+def test_every_cell_of_the_tiers_can_be_set(sources: Sources) -> None:
     """Each threshold of each tier, and the caps of those that hold back, arrive where they belong."""
     cells = [
         (tier, item.name)
@@ -110,20 +110,20 @@ def test_every_cell_of_the_tiers_can_be_set(places: Places) -> None:
     ]
     # The same numbers in every row contradict nothing.
     numbers = {name: 1 + number for number, name in enumerate(sorted({name for _, name in cells}))}
-    places.project(
+    sources.project(
         "".join(f"tiers.{tier}.{name.replace('_', '-')} = {numbers[name]}\n" for tier, name in cells)
     )
-    loaded = places.load()
+    loaded = sources.load()
     for tier, name in cells:
         assert getattr(getattr(loaded.settings.tiers, tier), name) == numbers[name]
         assert loaded.origins[f"tiers.{tier}.{name.replace('_', '-')}"] == "autopilot-multi.toml"
 
 
-def test_tables_are_joined_entry_by_entry(places: Places) -> None:
+def test_tables_are_joined_entry_by_entry(sources: Sources) -> None:
     """A project's agent does not hide the user's other one."""
-    places.user("[agents.mine]\nargv = ['u']\n[agents.other]\nargv = ['o']\n[hooks]\nafter_run = 'u'")
-    places.project("[agents.mine]\nargv = ['p']\n[hooks]\nbefore_run = 'p'")
-    loaded = places.load()
+    sources.user("[agents.mine]\nargv = ['u']\n[agents.other]\nargv = ['o']\n[hooks]\nafter_run = 'u'")
+    sources.project("[agents.mine]\nargv = ['p']\n[hooks]\nbefore_run = 'p'")
+    loaded = sources.load()
     assert {name: agent.argv for name, agent in loaded.settings.agents.items()} == {
         "mine": ("p",),
         "other": ("o",),
@@ -133,67 +133,67 @@ def test_tables_are_joined_entry_by_entry(places: Places) -> None:
     assert loaded.origins["agents"] == "autopilot-multi.toml"
 
 
-def test_a_clamp_is_said_only_where_it_decides(places: Places) -> None:
+def test_a_clamp_is_noted_only_where_it_decides(sources: Sources) -> None:
     """A value that another place overrides makes no noise."""
-    places.project("max-stories = 99\nmax-sessions = 99")
-    places.environ["AUTOPILOT_MULTI_LOG_CAP_MB"] = "0"
-    assert places.load(max_stories="2").notes == (
+    sources.project("max-stories = 99\nmax-sessions = 99")
+    sources.environ["AUTOPILOT_MULTI_LOG_CAP_MB"] = "0"
+    assert sources.load(max_stories="2").notes == (
         "AUTOPILOT_MULTI_LOG_CAP_MB 0 is below 1 MB; using 1 MB",
         "autopilot-multi.toml: max-sessions 99 is above 50; using 50",
     )
 
 
-def test_a_file_is_checked_even_where_a_flag_decides(places: Places) -> None:
+def test_a_file_is_checked_even_where_a_flag_decides(sources: Sources) -> None:
     """A broken file is found today, not when the flag is left out."""
-    places.project('max-stories = "many"')
-    assert "'many'" in places.complaint(max_stories="3").message
+    sources.project('max-stories = "many"')
+    assert "'many'" in sources.error(max_stories="3").message
 
 
-def test_two_project_files_are_refused(places: Places) -> None:
+def test_two_project_files_are_refused(sources: Sources) -> None:
     """Which of them counts is never guessed."""
-    places.project("", "autopilot-multi.toml")
-    places.project("", ".config/autopilot-multi.toml")
-    message = places.complaint().message
+    sources.project("", "autopilot-multi.toml")
+    sources.project("", ".config/autopilot-multi.toml")
+    message = sources.error().message
     assert "autopilot-multi.toml and .config/autopilot-multi.toml" in message
 
 
-def test_the_project_file_may_stand_in_the_config_folder(places: Places) -> None:
+def test_the_project_file_may_be_in_the_config_folder(sources: Sources) -> None:
     """The origin names the file that was read."""
-    places.project("max-stories = 9", ".config/autopilot-multi.toml")
-    assert places.load().origins["max-stories"] == ".config/autopilot-multi.toml"
+    sources.project("max-stories = 9", ".config/autopilot-multi.toml")
+    assert sources.load().origins["max-stories"] == ".config/autopilot-multi.toml"
 
 
-def test_lists_in_the_environment(places: Places) -> None:
-    """Commands and specs stand on lines of their own, folders between commas."""
-    places.environ["AUTOPILOT_MULTI_VERIFY"] = "make a, b\n\n make c \n"
-    places.environ["AUTOPILOT_MULTI_SYMLINK_DIRECTORIES"] = "node_modules, .venv"
-    places.environ["AUTOPILOT_MULTI_DECONFLICT_PATHS"] = "a=x,y\npackages/{id}/**"
-    settings = places.load().settings
+def test_lists_in_the_environment(sources: Sources) -> None:
+    """Commands and specs are on lines of their own, folders between commas."""
+    sources.environ["AUTOPILOT_MULTI_VERIFY"] = "make a, b\n\n make c \n"
+    sources.environ["AUTOPILOT_MULTI_SYMLINK_DIRECTORIES"] = "node_modules, .venv"
+    sources.environ["AUTOPILOT_MULTI_DECONFLICT_PATHS"] = "a=x,y\npackages/{id}/**"
+    settings = sources.load().settings
     assert settings.verify == ("make a, b", "make c")
     assert settings.deconflict_paths == ("a=x,y", "packages/{id}/**")
     assert settings.symlink_directories == ("node_modules", ".venv")
 
 
-def test_the_environment_can_set_every_plain_key(places: Places) -> None:
+def test_the_environment_can_set_every_plain_key(sources: Sources) -> None:
     """`continue` has no underscore there, and numbers are numbers."""
-    places.environ |= {"AUTOPILOT_MULTI_CONTINUE": "never", "AUTOPILOT_MULTI_MAX_HOURS": " 1.5 "}
-    loaded = places.load()
+    sources.environ |= {"AUTOPILOT_MULTI_CONTINUE": "never", "AUTOPILOT_MULTI_MAX_HOURS": " 1.5 "}
+    loaded = sources.load()
     assert loaded.settings.continue_ is ContinuePolicy.NEVER
     assert loaded.settings.max_hours == 1.5
 
 
-def test_a_wrong_variable_is_named(places: Places) -> None:
+def test_a_wrong_variable_is_named(sources: Sources) -> None:
     """A settings error names the variable."""
-    places.environ["AUTOPILOT_MULTI_MAX_STORIES"] = "x"
-    error = places.complaint()
+    sources.environ["AUTOPILOT_MULTI_MAX_STORIES"] = "x"
+    error = sources.error()
     assert isinstance(error, SettingsError)
     assert error.message.startswith("AUTOPILOT_MULTI_MAX_STORIES must be a whole number")
 
 
-def test_an_unknown_variable_is_noted_and_an_empty_one_ignored(places: Places) -> None:
-    """A typo is said; its value, perhaps a secret, is not."""
-    places.environ |= {"AUTOPILOT_MULTI_MAX_STORYS": "hunter2", "AUTOPILOT_MULTI_AGENT": "", "OTHER": "x"}
-    loaded = places.load()
+def test_an_unknown_variable_is_noted_and_an_empty_one_ignored(sources: Sources) -> None:
+    """A typo is reported, but not its value, which may be a secret."""
+    sources.environ |= {"AUTOPILOT_MULTI_MAX_STORYS": "hunter2", "AUTOPILOT_MULTI_AGENT": "", "OTHER": "x"}
+    loaded = sources.load()
     (note,) = loaded.notes
     assert note.startswith("the environment variable AUTOPILOT_MULTI_MAX_STORYS is unknown")
     assert note.endswith("did you mean 'AUTOPILOT_MULTI_MAX_STORIES'?")
@@ -201,43 +201,43 @@ def test_an_unknown_variable_is_noted_and_an_empty_one_ignored(places: Places) -
     assert loaded.settings == Settings()
 
 
-def test_keys_of_other_programs_in_the_block_are_noted(places: Places) -> None:
-    """The block is shared: what is not ours is no error there; a wrong value of ours is."""
-    places.block("peer-patience: 3", "max_stories: 2", "max-sessions: 4", "token-budget: off")
-    loaded = places.load()
+def test_keys_of_other_programs_in_the_block_are_noted(sources: Sources) -> None:
+    """The block is shared: an unknown key is not an error there; a wrong value of ours is."""
+    sources.block("peer-patience: 3", "max_stories: 2", "max-sessions: 4", "token-budget: off")
+    loaded = sources.load()
     assert loaded.settings.max_sessions == 4
     assert loaded.origins["token-budget"] == "AGENTS.md"
     first, second = loaded.notes
     assert first.startswith("AGENTS.md: the key 'peer-patience' of the 'autopilot:' block is unknown here")
     assert second.endswith("has no effect; did you mean 'max-stories'?")
-    places.block("max-stories: seven")
-    error = places.complaint()
+    sources.block("max-stories: seven")
+    error = sources.error()
     assert error.message == "AGENTS.md: max-stories must be a whole number from 1 to 50, not 'seven'"
     assert "max-stories: 3" in error.hint
 
 
 @pytest.mark.parametrize("folder", ["", "relative/config"])
-def test_the_users_folder_follows_xdg(places: Places, folder: str) -> None:
+def test_the_users_folder_follows_xdg(sources: Sources, folder: str) -> None:
     """An absolute XDG_CONFIG_HOME decides; a relative or empty one is ignored, as its specification says."""
-    places.user("max-stories = 5")
-    places.environ["XDG_CONFIG_HOME"] = folder
-    assert places.load().settings.max_stories == 5
-    elsewhere = places.top.parent / "xdg"
-    places.write(elsewhere / "autopilot-multi/config.toml", "max-stories = 6")
-    places.environ["XDG_CONFIG_HOME"] = str(elsewhere)
-    loaded = places.load()
+    sources.user("max-stories = 5")
+    sources.environ["XDG_CONFIG_HOME"] = folder
+    assert sources.load().settings.max_stories == 5
+    elsewhere = sources.top.parent / "xdg"
+    sources.write(elsewhere / "autopilot-multi/config.toml", "max-stories = 6")
+    sources.environ["XDG_CONFIG_HOME"] = str(elsewhere)
+    loaded = sources.load()
     assert loaded.settings.max_stories == 6
     assert loaded.origins["max-stories"] == str(elsewhere / "autopilot-multi/config.toml")
 
 
-def test_without_a_home_there_are_no_user_settings(places: Places) -> None:
+def test_without_a_home_there_are_no_user_settings(sources: Sources) -> None:
     """A bare environment is enough to run."""
-    places.user("max-stories = 5")
-    places.environ.clear()
-    assert places.load().settings.max_stories == 3
+    sources.user("max-stories = 5")
+    sources.environ.clear()
+    assert sources.load().settings.max_stories == 3
 
 
-def test_a_file_that_is_not_text_is_named(places: Places) -> None:
-    """Bytes that are no UTF-8 are an error with the file's name."""
-    (places.top / "autopilot-multi.toml").write_bytes(b"agent = '\xff'")
-    assert places.complaint().message.startswith("autopilot-multi.toml: not valid TOML")
+def test_a_file_that_is_not_text_is_named(sources: Sources) -> None:
+    """Bytes that are not UTF-8 are an error that names the file."""
+    (sources.top / "autopilot-multi.toml").write_bytes(b"agent = '\xff'")
+    assert sources.error().message.startswith("autopilot-multi.toml: not valid TOML")

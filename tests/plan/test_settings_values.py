@@ -1,4 +1,4 @@
-"""Values of settings: what is clamped, what is refused, and how the complaint reads."""
+"""Values of settings: what is clamped, what is refused, and what the error says."""
 
 from pathlib import Path
 from typing import Any
@@ -7,13 +7,13 @@ import pytest
 
 from runner.core.errors import SettingsError, UsageError
 from runner.core.settings import BOUNDS, Settings
-from tests.plan.settings_places import Places
+from tests.plan.settings_sources import Sources
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    """Give empty places."""
-    return Places(tmp_path)
+def sources(tmp_path: Path) -> Sources:
+    """Return empty sources."""
+    return Sources(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -44,21 +44,21 @@ def places(tmp_path: Path) -> Places:
     ],
 )
 def test_out_of_range_clamps_and_says_so(
-    places: Places, flags: dict[str, str], name: str, value: float, note: str
+    sources: Sources, flags: dict[str, str], name: str, value: float, note: str
 ) -> None:
-    """Acceptance 1, 2: the nearest bound is used, and the clamp is said."""
-    loaded = places.load(**flags)
+    """Acceptance 1, 2: the nearest bound is used, with a note."""
+    loaded = sources.load(**flags)
     assert getattr(loaded.settings, name) == value
     assert type(getattr(loaded.settings, name)) is type(getattr(Settings(), name))
     assert loaded.notes == (note,)
 
 
 @pytest.mark.parametrize("key", BOUNDS)
-def test_the_bounds_themselves_are_allowed(places: Places, key: str) -> None:
+def test_the_bounds_themselves_are_allowed(sources: Sources, key: str) -> None:
     """Acceptance 2: at a bound nothing is clamped."""
     for bound in (BOUNDS[key].low, BOUNDS[key].high):
-        places.environ[f"AUTOPILOT_MULTI_{key.upper().replace('-', '_')}"] = f"{bound:g}"
-        loaded = places.load()
+        sources.environ[f"AUTOPILOT_MULTI_{key.upper().replace('-', '_')}"] = f"{bound:g}"
+        loaded = sources.load()
         assert getattr(loaded.settings, key.replace("-", "_")) == bound
         assert loaded.notes == ()
 
@@ -95,10 +95,10 @@ def test_the_bounds_themselves_are_allowed(places: Places, key: str) -> None:
     ],
 )
 def test_a_wrong_flag_is_a_usage_error(
-    places: Places, flags: dict[str, Any], message: str, hint: str
+    sources: Sources, flags: dict[str, Any], message: str, hint: str
 ) -> None:
     """Acceptance 3: flag, value, what is allowed, and an example."""
-    error = places.complaint(**flags)
+    error = sources.error(**flags)
     assert isinstance(error, UsageError)
     assert message in error.message
     assert hint in error.hint
@@ -230,27 +230,27 @@ def test_a_wrong_flag_is_a_usage_error(
     ],
 )
 def test_a_wrong_file_is_a_settings_error_that_names_it(
-    places: Places, text: str, message: str, hint: str
+    sources: Sources, text: str, message: str, hint: str
 ) -> None:
     """File, key, value, what is allowed."""
-    places.project(text)
-    error = places.complaint()
+    sources.project(text)
+    error = sources.error()
     assert isinstance(error, SettingsError)
     assert error.message.startswith("autopilot-multi.toml: ")
     assert message in error.message
     assert hint in error.hint
 
 
-def test_equal_tier_rows_are_no_contradiction(places: Places) -> None:
+def test_equal_tier_rows_are_no_contradiction(sources: Sources) -> None:
     """The design's own example, `warn` beginning where `green` ends, is allowed."""
-    places.project("[tiers.warn]\nmemory-gb = 6")
-    assert places.load().settings.tiers.warn.memory_gb == 6
+    sources.project("[tiers.warn]\nmemory-gb = 6")
+    assert sources.load().settings.tiers.warn.memory_gb == 6
 
 
-def test_off_switches_off_a_budget_of_another_place(places: Places) -> None:
-    """A flag can say that there is no budget after all."""
-    places.project("token-budget = 5\ncost-budget = 2.5")
-    assert places.load().settings.cost_budget == 2.5
-    loaded = places.load(token_budget="off")  # noqa: S106  a budget, no password
+def test_off_switches_off_a_budget_of_another_place(sources: Sources) -> None:
+    """A flag can switch a budget off again."""
+    sources.project("token-budget = 5\ncost-budget = 2.5")
+    assert sources.load().settings.cost_budget == 2.5
+    loaded = sources.load(token_budget="off")  # noqa: S106  a budget, no password
     assert loaded.settings.token_budget is None
     assert loaded.origins["token-budget"] == "flag --token-budget"

@@ -101,7 +101,7 @@ def test_a_claim_all_over_the_tree_cannot_be_closed_around(machine: Callable[...
 def test_no_folder_can_be_closed_where_it_has_many_spellings(
     machine: Callable[..., None], repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At `deny` a session could write nowhere at all; that is said before it starts."""
+    """At `deny` a session could not write anywhere; the plan is refused before it starts."""
     machine("deny", "detect")
     monkeypatch.setattr(levels, "folds_case", lambda _top: True)
     with pytest.raises(SettingsError, match="treats `A` and `a` as one name"):

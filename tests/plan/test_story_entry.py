@@ -1,4 +1,4 @@
-"""A story file: every key, its defaults, and complaints that say where and what to do."""
+"""A story file: every key, its defaults, and errors that say where and what to do."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.plan.backlog import Backlog
 
 @pytest.fixture
 def backlog(tmp_path: Path) -> Backlog:
-    """Give an empty top folder."""
+    """Return an empty top folder."""
     top = tmp_path / "top"
     top.mkdir()
     return Backlog(top)
@@ -69,7 +69,7 @@ def test_a_story_without_front_matter_is_all_prompt(backlog: Backlog) -> None:
     ],
 )
 def test_the_title_is_the_first_heading_or_the_id(backlog: Backlog, body: str, title: str) -> None:
-    """Comments in code are no headings, and nothing in a title moves the terminal."""
+    """Comments in code are not headings, and nothing in a title controls the terminal."""
     assert backlog.one(body).title == title
 
 
@@ -186,10 +186,10 @@ def test_the_first_lines_indentation_is_kept(backlog: Backlog) -> None:
         (b"---\nid: a\n---\nab\nc\xffd", "stories/a.md:5: this is not UTF-8 text", "UTF-8"),
     ],
 )
-def test_complaints_say_where_what_and_how_to_go_on(
+def test_errors_say_where_what_and_what_to_do(
     backlog: Backlog, text: str | bytes, message: str, hint: str
 ) -> None:
-    """Each names the file, the line where there is one, the key, and a way out."""
+    """Each names the file, the line if known, the key, and what to do."""
     error = backlog.refused(text)
     assert message in error.message
     assert error.message.startswith("stories/a.md")
@@ -197,7 +197,7 @@ def test_complaints_say_where_what_and_how_to_go_on(
 
 
 def test_a_file_name_that_is_no_id_asks_for_one(backlog: Backlog) -> None:
-    """Nothing is guessed: the complaint suggests the id to write."""
+    """Nothing is guessed: the error suggests an id."""
     bare = backlog.refused("x", "stories/My Story.md")
     assert "the file's name 'My Story' cannot be the id" in bare.message
     assert "'id: my-story' into front matter (between" in bare.hint

@@ -37,7 +37,7 @@ JSON_LIST = """
 
 @pytest.fixture
 def backlog(tmp_path: Path) -> Backlog:
-    """Give an empty top folder."""
+    """Return an empty top folder."""
     top = tmp_path / "top"
     top.mkdir()
     return Backlog(top)
@@ -77,17 +77,17 @@ def test_a_merge_bomb_is_refused(backlog: Backlog) -> None:
 
 
 def test_a_pipe_is_not_read(backlog: Backlog) -> None:
-    """Something that is no regular file is refused instead of waited for."""
+    """Something that is not a regular file is refused instead of blocking the reader."""
     (backlog.top / "stories").mkdir()
     os.mkfifo(backlog.top / "stories/a.md")
-    assert "is not a regular file" in backlog.complaint().message
+    assert "is not a regular file" in backlog.error().message
 
 
 def test_a_dangling_link_is_named(backlog: Backlog) -> None:
     """A story that points nowhere is an error, not silence."""
     (backlog.top / "stories").mkdir()
     (backlog.top / "stories/a.md").symlink_to("gone.md")
-    assert "cannot read stories/a.md: No such file" in backlog.complaint().message
+    assert "cannot read stories/a.md: No such file" in backlog.error().message
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,6 @@ def test_a_list_in_any_of_three_languages(backlog: Backlog, path: str, text: str
         ("l.json", '{"stories": ' + "9" * 5000 + "}", "l.json: not valid JSON"),
     ],
 )
-def test_complaints_about_a_list_name_the_entry(backlog: Backlog, path: str, text: str, message: str) -> None:
+def test_errors_in_a_list_name_the_entry(backlog: Backlog, path: str, text: str, message: str) -> None:
     """A line where the language has lines, else the entry's number."""
     assert message in backlog.refused(text, path).message

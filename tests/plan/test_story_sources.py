@@ -9,7 +9,7 @@ from tests.plan.backlog import Backlog, ids
 
 @pytest.fixture
 def backlog(tmp_path: Path) -> Backlog:
-    """Give an empty top folder."""
+    """Return an empty top folder."""
     top = tmp_path / "top"
     top.mkdir()
     return Backlog(top)
@@ -41,9 +41,9 @@ def test_a_readme_counts_only_with_front_matter(backlog: Backlog) -> None:
 
 
 def test_a_misspelt_list_in_a_folder_is_not_silence(backlog: Backlog) -> None:
-    """`storys:` is far more likely a slip than somebody's data."""
+    """`storys:` is far more likely a typo than other data."""
     backlog.put("stories/l.yaml", "storys: [{id: a, prompt: x}]")
-    assert backlog.complaint().message == "stories/l.yaml has no list 'stories'"
+    assert backlog.error().message == "stories/l.yaml has no list 'stories'"
 
 
 @pytest.mark.parametrize("exists", [False, True])
@@ -51,7 +51,7 @@ def test_no_stories_at_all_says_how_to_begin(backlog: Backlog, exists: bool) -> 
     """A missing or empty default folder points at `init`."""
     if exists:
         backlog.put("stories/README.md", "nothing yet")
-    error = backlog.complaint()
+    error = backlog.error()
     assert "'stories'" in error.message
     assert "`autopilot-multi init`" in error.hint
 
@@ -60,7 +60,7 @@ def test_a_duplicate_id_names_both_files(backlog: Backlog) -> None:
     """Two stories cannot share a branch."""
     backlog.put("stories/a.md", "a")
     backlog.put("stories/z/l.toml", '[[stories]]\nid = "a"\nprompt = "x"')
-    error = backlog.complaint()
+    error = backlog.error()
     assert error.message == "two stories have the id 'a': stories/a.md and stories/z/l.toml#1"
 
 
@@ -82,7 +82,7 @@ def test_an_id_brings_its_dependencies_along(backlog: Backlog) -> None:
     assert ids(backlog.load("b")) == ["a", "b"]
 
 
-def test_a_path_is_looked_for_where_the_person_stands_first(backlog: Backlog) -> None:
+def test_a_path_is_first_looked_for_in_the_current_folder(backlog: Backlog) -> None:
     """Relative paths mean what they mean in a shell; messages still start at the top."""
     backlog.put("sub/stories/a.md", "---\nid: from-sub\n---\na")
     backlog.put("stories/a.md", "---\nid: from-top\n---\na")
@@ -100,7 +100,7 @@ def test_a_file_outside_is_named_by_its_whole_path(backlog: Backlog, tmp_path: P
 
 
 def test_a_prompt_becomes_a_story(backlog: Backlog) -> None:
-    """Quoted words are a story with an id made from them; equal ones are told apart."""
+    """Quoted words become a story with an id made from them; equal ones get different ids."""
     backlog.put("stories/fix-the-login.md", "x")
     text = "Fix the login"
     long = "  Make the payment client retry on timeouts, with exponential backoff and jitter.\nMore. "
@@ -122,8 +122,8 @@ def test_a_very_long_prompt_is_no_path(backlog: Backlog) -> None:
 
 
 def test_a_prompt_must_be_text(backlog: Backlog) -> None:
-    """Bytes that are no UTF-8 arrive from the shell as half characters, which no file could hold."""
-    assert "half a character" in backlog.complaint("fix \udcff it").message
+    """Bytes that are not UTF-8 arrive from the shell as half characters, which no file can hold."""
+    assert "half a character" in backlog.error("fix \udcff it").message
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,6 @@ def test_a_source_that_names_nothing(backlog: Backlog, source: str, message: str
     backlog.put("stories/api-3.md", "x")
     backlog.put("notes.txt", "x")
     (backlog.top / "empty").mkdir()
-    error = backlog.complaint(source)
+    error = backlog.error(source)
     assert message in error.message
     assert hint in error.hint

@@ -1,4 +1,4 @@
-"""All places that can hold settings, for the tests that read them."""
+"""All sources that can hold settings, for the tests that read them."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from runner.core.errors import RunnerError
 from runner.plan.settings.load import Loaded, load_settings
 
 
-class Places:
-    """All places that can hold settings, empty at first."""
+class Sources:
+    """All sources that can hold settings, empty at first."""
 
     def __init__(self, folder: Path) -> None:
         self.top = folder / "top"
@@ -34,11 +34,11 @@ class Places:
         given = {name.rstrip("_").replace("_", "-"): value for name, value in flags.items()}
         return load_settings(top=self.top, flags=given, environ=self.environ)
 
-    def complaint(self, **flags: str | tuple[str, ...]) -> RunnerError:
-        """Load, and give the complaint."""
+    def error(self, **flags: str | tuple[str, ...]) -> RunnerError:
+        """Load, and return the error."""
         with pytest.raises(RunnerError) as caught:
             self.load(**flags)
-        assert caught.value.hint, "every complaint says what to do"
+        assert caught.value.hint, "every error says what to do"
         return caught.value
 
     @staticmethod
