@@ -1,8 +1,7 @@
-"""The flows there are: those of the program, and the user's own in `flows/*.toml` at the repository's top.
+"""All flows: the built-in ones, and the user's own in `flows/*.toml` at the top of the repository.
 
-A flow is called as its file is. A file of the user's that has the name of a flow of the program is an
-error, wherever it would be used: neither replaces the other. A broken file of the user's only matters
-to who asks for it.
+A flow has the name of its file. A user's file with the name of a built-in flow is an error wherever it
+would be used; neither replaces the other. A broken user file only matters when that flow is used.
 """
 
 import shlex
@@ -32,7 +31,7 @@ class FlowError(SettingsError):
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """One flow that there is: its editions, or the problems that keep it from being used."""
+    """One flow: its editions, or the problems that make it unusable."""
 
     name: str
     file: str | None
@@ -41,7 +40,7 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 
 def load_flow(name: str, edition: Edition, top: Path | None = None) -> Flow:
-    """Give a flow as an edition numbers it; with `top` also one of the user's own there."""
+    """Return a flow as an edition numbers it; with `top`, the user's own flows there too."""
     own = None if top is None else top / USER_FOLDER / f"{name}{_SUFFIX}"
     if own is not None and id_problem(name) is None and own.is_file():
         return load_flow_file(own, edition)
@@ -53,29 +52,29 @@ def load_flow(name: str, edition: Edition, top: Path | None = None) -> Flow:
 
 
 def load_flow_file(path: Path, edition: Edition = Edition.ANY) -> Flow:
-    """Read one flow file; the first of its problems is raised, and how many more there are."""
+    """Read one flow file; raise with its first problem and the number of others."""
     document = _load(path)
     if not document.problems:
         return _edition_of(path.stem, document, edition)
     first, more = document.problems[0], len(document.problems) - 1
-    rest = f" (`autopilot-multi flows check {shlex.quote(str(path))}` tells {more} more)" if more else ""
+    rest = f" (`autopilot-multi flows check {shlex.quote(str(path))}` shows {more} more)" if more else ""
     raise FlowError(f"{path.name}: {first}", hint=first.hint + rest)
 
 
 def check_flow(path: Path) -> tuple[Problem, ...]:
-    """Tell everything that is wrong with a flow file; nothing when it can be used."""
+    """Return every problem of a flow file; empty when it can be used."""
     return _load(path).problems
 
 
 def user_files(top: Path | None) -> tuple[Path, ...]:
-    """List the flow files of the user, by name."""
+    """List the user's flow files by name."""
     if top is None:
         return ()
     return tuple(sorted(path for path in (top / USER_FOLDER).glob(f"*{_SUFFIX}") if path.is_file()))
 
 
 def list_flows(top: Path | None = None) -> tuple[Listed, ...]:
-    """List the flows of the program, then the user's; a broken file is listed with its problems."""
+    """List the built-in flows, then the user's; a broken file is listed with its problems."""
     listed = [Listed(name=name, file=None, flows=tuple(_built_in(name).flows.values())) for name in BUILT_IN]
     for path in user_files(top):
         document = _load(path)
@@ -92,19 +91,19 @@ def _built_in(name: str) -> Document:
 
 
 def _load(path: Path) -> Document:
-    """Read a flow file of the user's, with the problems of its name and of the file itself."""
+    """Read a user's flow file, including the problems of its name and of the file itself."""
     problems = []
     if path.stem in BUILT_IN:
-        message = f"'{path.stem}' is the name of a flow of the program"
-        problems.append(Problem(where="", message=message, hint="rename the file, and with it the flow."))
+        message = f"'{path.stem}' is the name of a built-in flow"
+        problems.append(Problem(where="", message=message, hint="rename the file and with it the flow."))
     elif problem := id_problem(path.stem):
-        message = f"the file's name '{path.stem}' cannot name a flow"
+        message = f"the file's name '{path.stem}' is not a valid flow name"
         problems.append(Problem(where="", message=message, hint=f"rename it: {problem}."))
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise FlowError(
-            f"{path} cannot be read: {error.strerror}", hint="check the name and rights."
+            f"{path} cannot be read: {error.strerror}", hint="check its name and permissions."
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         problems.append(Problem(where="", message=f"not valid TOML: {error}", hint="strings need quotes."))
@@ -114,7 +113,7 @@ def _load(path: Path) -> Document:
 
 
 def _edition_of(name: str, document: Document, edition: Edition) -> Flow:
-    """Pick an edition; a flow that suits every dialect has only one."""
+    """Choose an edition; a flow for every dialect has only one."""
     flow = document.flows.get(edition) or document.flows.get(Edition.ANY)
     if flow is not None:
         return flow

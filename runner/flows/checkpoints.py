@@ -1,7 +1,7 @@
 """The commits of a story's branch, and which of them are checkpoints of which step.
 
-A checkpoint names its story and its step in trailers, and a rollback names what it took back. So the
-branch alone tells what still stands of each step.
+A checkpoint names its story and its step in trailers, and a rollback names what it reverted. So the
+branch alone shows what remains of each step.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ _UNIT, _RECORD = "\x1f", "\x1e"
 class Commit(Struct, frozen=True, kw_only=True):
     """One commit of the story's branch.
 
-    `place` is its step's place in the flow, behind the last step for the flow's end; None when it is of
-    no step.
+    `place` is the index of its step in the flow, one past the last step for the end of the flow; None when
+    the commit belongs to no step.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 def load_history(repository: Repository, commits: str, story_id: StoryId, flow: Flow) -> list[Commit]:
-    """Read the branch's own commits, oldest first; checkpoints that were taken back are left out."""
+    """Read the branch's own commits, oldest first; reverted checkpoints are left out."""
     trailers = [f"%(trailers:key={key},valueonly,unfold,separator=%x1f)" for key in _KEYS]
     form = "%x1e".join(["%H", "%P", *trailers, "%s"])
     args = ("log", "-z", "--first-parent", "--reverse", "--no-show-signature", f"--format={form}", commits)
@@ -51,7 +51,7 @@ def load_history(repository: Repository, commits: str, story_id: StoryId, flow: 
 
 
 def _step_of(flow: Flow, trailer: str) -> int | None:
-    """Find the step that a trailer names; after a conversion its name may stand under another number."""
+    """Find the step that a trailer names; after a conversion the name may have another number."""
     number, _, name = trailer.partition(" ")
     if number == DONE:
         return len(flow.steps)
@@ -61,7 +61,7 @@ def _step_of(flow: Flow, trailer: str) -> int | None:
 
 
 def undone_by(commits: Sequence[Commit], place: int) -> tuple[Commit, ...]:
-    """Give the checkpoints of a step and of later ones, newest first, of the last way through the flow."""
+    """Return the checkpoints of a step and later ones, newest first, from the last pass through the flow."""
     undone: list[Commit] = []
     for commit in reversed(commits):
         if commit.place is None or commit.rolled_back:
@@ -74,7 +74,7 @@ def undone_by(commits: Sequence[Commit], place: int) -> tuple[Commit, ...]:
 
 
 def others_since(commits: Sequence[Commit], first: Commit | None) -> tuple[Commit, ...]:
-    """Give the commits since the first one that is taken back which are nobody's step."""
+    """Return the commits since the first reverted one that belong to no step."""
     ids = [commit.id for commit in commits]
     since = commits[ids.index(first.id) :] if first else []
     return tuple(commit for commit in since if commit.place is None)

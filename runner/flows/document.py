@@ -1,4 +1,4 @@
-"""A flow file's data made into flows, one an edition, with every problem that it has, not only the first."""
+"""Turns the data of a flow file into flows, one per edition, and collects all of its problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -14,14 +14,14 @@ from runner.flows.entries import LoopEntry, Problem, QuestionEntry, RuleEntry, S
 
 
 class Document(Struct, frozen=True, kw_only=True):
-    """What a flow file holds; with problems the flows are not to be used."""
+    """What a flow file holds; if there are problems, the flows must not be used."""
 
     flows: Mapping[Edition, Flow]
     problems: tuple[Problem, ...]
 
 
 class _Parts(Struct, frozen=True, kw_only=True):
-    """The tables that could be read; `whole` tells that every step could."""
+    """The tables that could be read; `whole`: every step could."""
 
     name: str
     summary: str
@@ -41,7 +41,7 @@ def read(data: Mapping[str, Any], name: str) -> Document:
         problems.extend(_flow_problems(flow, whole=parts.whole))
     if Edition.ANY in flows and len(flows) > 1:
         message = "some steps have one number, others a table with one for each edition"
-        problems.append(Problem(where="", message=message, hint="write 'number' in the same way everywhere."))
+        problems.append(Problem(where="", message=message, hint="write 'number' the same way everywhere."))
     return Document(flows=flows, problems=tuple(problems))
 
 
@@ -52,7 +52,7 @@ def _parts(data: Mapping[str, Any], name: str, problems: list[Problem]) -> _Part
         lists = {key: data.get(key) for key in ("steps", "detect")}
         top = Top.model_validate({key: value for key, value in lists.items() if isinstance(value, list)})
     elif not top.steps:
-        problems.append(Problem(where="", message="the flow has no steps", hint="add a table [[steps]]."))
+        problems.append(Problem(where="", message="the flow has no steps", hint="add a [[steps]] table."))
     if top.name not in {"", name}:
         message = f"the flow is called '{top.name}', but its file '{name}'"
         problems.append(Problem(where="", message=message, hint="rename one of them."))
@@ -132,13 +132,13 @@ def _question(entry: QuestionEntry) -> Question | QuestionError:
 
 
 def _step_problems(where: str, step: StepEntry) -> Iterator[Problem]:
-    """Find what involves more than one value of a step."""
+    """Find problems that involve more than one value of a step."""
     if step.kind == "verify" and (step.prompt or step.command):
         message = "a verify step runs the story's own verify commands: its prompt or command has no effect"
         yield Problem(where=where, message=message, hint='remove it, or remove kind = "verify".')
     if step.kind == "work" and not (step.prompt or step.command):
         message = "the step has neither a prompt nor a command"
-        yield Problem(where=where, message=message, hint="say what the agent has to do, or give a command.")
+        yield Problem(where=where, message=message, hint="say what the agent should do, or add a command.")
     for edition in step.number:
         if edition not in step.name and Edition.ANY.value not in step.name:
             message = f"'number' has an entry for {edition}, 'name' has none"
@@ -154,16 +154,16 @@ def _step_problems(where: str, step: StepEntry) -> Iterator[Problem]:
 
 
 def _flow_problems(flow: Flow, *, whole: bool) -> Iterator[Problem]:
-    """Find what involves more than one step; without the whole flow only what is certain."""
+    """Find problems that involve more than one step; if a step was unreadable, only the certain ones."""
     where = "" if flow.edition is Edition.ANY else f"edition {flow.edition}"
     numbers = [step.number for step in flow.steps]
     for number in dict.fromkeys(one for one in numbers if numbers.count(one) > 1):
         message = f"the number {number} is used {numbers.count(number)} times"
-        yield Problem(where=where, message=message, hint="give every step a number of its own.")
+        yield Problem(where=where, message=message, hint="give every step its own number.")
     for before, after in pairwise(numbers):
         if (number_key(before) or (0, "")) > (number_key(after) or (0, "")):
-            message = f"step {after} stands behind step {before}"
-            yield Problem(where=where, message=message, hint="put the steps into the order of their numbers.")
+            message = f"step {after} comes after step {before}"
+            yield Problem(where=where, message=message, hint="order the steps by their numbers.")
     for number in numbers if flow.edition is not Edition.RICH else ():
         if not number.isdecimal() or int(number) == 0:
             message = f"step {number}: only the rich edition numbers steps with letters or from 0"

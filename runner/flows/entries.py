@@ -1,7 +1,7 @@
-"""The tables of a flow file as pydantic reads them, and its complaints in our words.
+"""The tables of a flow file as pydantic reads them, with its errors in this program's words.
 
-One file may hold a flow in several editions: then `number` (and where it differs `name`) is a table
-with one entry an edition, and a step without an entry is not part of that edition.
+One file may hold a flow in several editions: then `number` (and `name`, where it differs) is a table
+with one entry per edition, and a step without an entry is not part of that edition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def _plain(text: str) -> str:
 
 def _number(text: str) -> str:
     if number_key(text) is None:
-        raise ValueError(f"{shown(text)} is no step number: digits, then letters if need be, as 3 or 2ea")
+        raise ValueError(f"{shown(text)} is not a step number, such as 3 or 2ea")
     return text
 
 
@@ -82,9 +82,9 @@ def _edition(text: str) -> str:
 def _artifact(text: str) -> str:
     glob, _ = artifact_parts(in_cycle(_filled(text), 1))
     if glob.startswith("!"):
-        raise ValueError(f"has the glob '{glob}', which takes back; name what must be there")
+        raise ValueError(f"has the glob '{glob}', which is negated; name what must exist")
     if glob.split("/")[0] == ".git":
-        raise ValueError(f"has the glob '{glob}', which lies in git's own folder")
+        raise ValueError(f"has the glob '{glob}', which is inside git's own folder")
     try:
         claims.compile([glob])
     except ClaimError as error:
@@ -93,7 +93,7 @@ def _artifact(text: str) -> str:
 
 
 def _by_edition(value: Any) -> Any:
-    """Give one text as an entry for any edition; a whole number is taken as its digits."""
+    """Turn one text into an entry for every edition; an integer becomes its digits."""
     table = value if isinstance(value, dict) else {Edition.ANY.value: value}
     return {key: str(one) if type(one) is int else one for key, one in table.items()}
 
@@ -124,7 +124,7 @@ class _Table(BaseModel):
 
 
 class QuestionEntry(_Table):
-    """The question of a session boundary, where the shared one does not fit."""
+    """The question of a session boundary, where the default one does not fit."""
 
     title: Plain
     options: list[Plain]
@@ -165,7 +165,7 @@ class LoopEntry(_Table):
 
 
 class Top(_Table):
-    """A whole file; its steps and rules are read one by one, so that each can have problems of its own."""
+    """A whole file; steps and rules are read one by one so that each reports its own problems."""
 
     name: Plain = ""
     summary: Plain = ""
@@ -175,7 +175,7 @@ class Top(_Table):
 
 
 def validated(model: type[_M], data: Any, where: str, problems: list[Problem]) -> _M | None:
-    """Read one table; what is wrong with it is added to `problems`, all of it."""
+    """Read one table; add all of its problems to `problems`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -184,14 +184,14 @@ def validated(model: type[_M], data: Any, where: str, problems: list[Problem]) -
 
 
 def _problem(model: type[BaseModel], where: str, error: Mapping[str, Any]) -> Problem:
-    """Turn one complaint of pydantic into ours."""
+    """Turn one pydantic error into a problem."""
     keys = [str(part) for part in error["loc"] if not isinstance(part, int) and part != "[key]"]
-    # A text that stands for every edition was given without one.
+    # A text for every edition has no edition in its location.
     dotted = ".".join(key for key in keys if key != Edition.ANY.value)
     value = error["input"]
     match error["type"]:
         case _ if not keys:
-            message, hint = f"this is no table, but {shown(value)}", "write its keys below the heading."
+            message, hint = f"this is not a table but {shown(value)}", "write its keys below the heading."
         case "extra_forbidden":
             known = _known(model, keys)
             message = f"unknown key '{dotted}'"

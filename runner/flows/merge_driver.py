@@ -1,8 +1,8 @@
-"""The merge driver for state files: how git learns of it, and how it forgets it again.
+"""Installs and removes the git merge driver for state files.
 
-Nothing here happens by itself: it changes the repository's own configuration, so a person asks for
-it. Only `<git common dir>/config` and `<git common dir>/info/attributes` are written, never a
-tracked file, and all worktrees of the repository follow. Other lines of both files stay as they are.
+Nothing happens automatically: this changes the repository's configuration, so the user has to request it.
+Only `<git common dir>/config` and `<git common dir>/info/attributes` are written, never a tracked file, and
+all worktrees of the repository follow. Other lines of both files stay unchanged.
 """
 
 import os
@@ -17,7 +17,7 @@ from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository, failure
 
 NAME = "autopilot-state"
-TITLE = "joins the state files of stories without a conflict"
+TITLE = "merges state files of stories without conflicts"
 COMMAND = "autopilot-multi state merge-driver %O %A %B"
 STATE_FILES = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
 INSTALL, UNINSTALL = "install-merge-driver", "uninstall-merge-driver"
@@ -29,7 +29,7 @@ _UNSET = 1
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """What a command prints: words for people, values for the one JSON document."""
+    """What a command prints: text, and values for the JSON document."""
 
     text: str
     data: dict[str, Any]
@@ -41,24 +41,24 @@ def execute(action: str, directory: Path) -> Told:
     before = is_installed(repository)
     if action == INSTALL:
         install(repository)
-        text = "git joins state files in this repository from now on"
-        same = "git joins state files in this repository already"
+        text = "git now merges state files in this repository with the merge driver"
+        same = "the merge driver is already installed in this repository"
     else:
         uninstall(repository)
-        text = "git merges state files in this repository like any other file again"
+        text = "removed the merge driver: git merges state files in this repository like any other file"
         same = "the merge driver is not installed in this repository"
     after = is_installed(repository)
     return Told(text=same if before == after else text, data={"installed": after, "changed": before != after})
 
 
 def is_installed(repository: Repository) -> bool:
-    """Tell whether git joins state files in this repository: it knows the driver and what it is for."""
+    """Return whether the driver is installed: git knows the driver and the files that it merges."""
     known = set(_lines(_attributes(repository)))
     return _config(repository, "driver") == COMMAND and known.issuperset(_LINES)
 
 
 def install(repository: Repository) -> None:
-    """Register the driver; again is harmless."""
+    """Register the driver; doing so twice is harmless."""
     with metadata_lock(repository.common_dir):
         for key, value in (("name", TITLE), ("driver", COMMAND)):
             if _config(repository, key) != value:
@@ -71,9 +71,9 @@ def install(repository: Repository) -> None:
 
 
 def uninstall(repository: Repository) -> None:
-    """Take the driver out again; where it is not, nothing happens."""
+    """Remove the driver; nothing happens where it is not installed."""
     with metadata_lock(repository.common_dir):
-        # What still names a driver that is gone would be merged as text, so the lines go first.
+        # The attributes go first: files that name a missing driver would be merged as plain text.
         path = _attributes(repository)
         lines = _lines(path)
         left = [line for line in lines if line not in _LINES]

@@ -1,8 +1,8 @@
-"""One view of all stories of a run: what the journal knows, joined with the stories' own state files.
+"""One view of all stories of a run: the journal joined with the stories' own state files.
 
-The files are read as they are now, while agents write them, and never changed. What a dialect has no
-section for comes from the journal, and so does the whole row of a story that keeps no file. Pages
-are replaced whole; nothing is read back from them.
+The files are read while agents write them, and never changed. What a dialect has no section for comes
+from the journal, and so does the whole row of a story without a file. Pages are replaced as a whole;
+nothing is read back from them.
 """
 
 import re
@@ -29,13 +29,13 @@ from runner.flows.state.reading import decode, parse_state
 from runner.flows.state.vocabulary import STANDARD, Vocabulary
 
 STATE_FILES: Final = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
-"""Where a workspace's state file may stand; where both are, the first counts."""
+"""Where a workspace's state file may be; if both exist, the first counts."""
 
 PAGE: Final = ".orchestrator/state.md"
 SHARED: Final = "none"
 DOCS_PAGE: Final = "_docs/_autopilot_multi_state.md"
 NO_FILE: Final = Path("journal")
-"""What stands in the place of a file for a story that keeps none."""
+"""What is shown instead of a path for a story without a state file."""
 
 _PAUSE = 0.005
 _RETRY = re.compile(r"(?P<step>\S+) (?P<name>.+?), attempt (?P<attempt>\d+): (?P<reason>.*)", re.DOTALL)
@@ -53,7 +53,7 @@ _STATUSES: Final[Mapping[Status, StepStatus]] = {
 
 
 class _Keeper(StrEnum):
-    """Who keeps the place of a story that has no state file; shown where the others show their dialect."""
+    """Shown instead of a dialect for a story without a state file: the journal keeps its position."""
 
     JOURNAL = "journal"
 
@@ -61,9 +61,9 @@ class _Keeper(StrEnum):
 def rows_of(
     run: RunSnapshot, *, vocabulary: Vocabulary = STANDARD, repository: Repository | None = None
 ) -> list[Row]:
-    """Give one row a story, in the run's order.
+    """Return one row per story, in the order of the run.
 
-    With `repository`, the file of a story whose workspace is gone is read from its branch.
+    With `repository`, the file of a story whose workspace was removed is read from its branch.
     """
     paths = {
         story.id: _file_in(Path(story.workspace), shared_by=story.id if run.isolation == SHARED else "")
@@ -88,9 +88,9 @@ def rows_of(
 
 
 def write_aggregate(run: RunSnapshot, top: Path) -> None:
-    """Write the page into `.orchestrator/`, and beside the documents where git ignores it there.
+    """Write the page into `.orchestrator/`, and next to the documents if git ignores it there.
 
-    Blocking; costs the reading of the files and at most two git commands.
+    Blocking: reads the files and runs at most two git commands.
     """
     repository = Repository(paths=find_repository(top), version=())
     rows = rows_of(run, vocabulary=vocabulary_of(top), repository=repository)
@@ -105,10 +105,10 @@ def write_aggregate(run: RunSnapshot, top: Path) -> None:
 
 
 def vocabulary_of(top: Path) -> Vocabulary:
-    """Give what state files may say in a repository: the dialects' own values and the user's flows."""
+    """Return the values allowed in a repository's state files: those of the dialects and the user's flows."""
     if not any((top / USER_FOLDER).glob("*.toml")):
         return STANDARD
-    from runner.flows.catalogue import list_flows  # only who has flows of his own pays for reading them
+    from runner.flows.catalogue import list_flows  # flow files are read only if there are any
 
     own = [flow for listed in list_flows(top) if listed.file for flow in listed.flows]
     last: dict[str, int] = {}
@@ -119,7 +119,7 @@ def vocabulary_of(top: Path) -> Vocabulary:
 
 
 def is_ignored(repository: Repository, top: Path, path: str) -> bool:
-    """Tell whether git ignores a path of a checkout and does not track it either."""
+    """Return whether git ignores a path of a checkout and does not track it."""
     args = ("check-ignore", "--quiet", "--", path)
     output = repository.run(*args, cwd=top, check=False)
     if output.returncode not in {0, 1}:
@@ -128,7 +128,7 @@ def is_ignored(repository: Repository, top: Path, path: str) -> bool:
 
 
 def _file_in(workspace: Path, *, shared_by: str) -> Path | None:
-    """Find a story's state file; in a tree that stories share each has a folder of its own."""
+    """Find a story's state file; in a shared tree each story has its own folder."""
     names = [
         name.replace("_docs/", f"_docs/stories/{shared_by}/") if shared_by else name for name in STATE_FILES
     ]
@@ -136,7 +136,7 @@ def _file_in(workspace: Path, *, shared_by: str) -> Path | None:
 
 
 def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:
-    """Read files that others write meanwhile: one that is only half there is given time to become whole."""
+    """Read files while others write them: an incomplete one is read again for a moment."""
     found = collect(paths, vocabulary=vocabulary)
     deadline = time.monotonic() + SETTLING
     while (torn := [one.path for one in found if _may_settle(one)]) and time.monotonic() < deadline:
@@ -167,7 +167,7 @@ def _on_branches(repository: Repository, branches: Sequence[str], vocabulary: Vo
 
 
 def _blobs(output: bytes) -> Iterable[bytes | None]:
-    """Take the answers of `cat-file --batch` apart; None stands for what there is not."""
+    """Parse the output of `cat-file --batch`; None for an object that does not exist."""
     at = 0
     while at < len(output):
         end = output.index(b"\n", at)
@@ -190,10 +190,10 @@ def _parsed(path: Path, data: bytes, vocabulary: Vocabulary) -> Found:
 
 
 def _from_journal(story: StorySnapshot) -> Found:
-    """Tell the place of a story without a file as if it had one."""
+    """Build the state that a story without a file would have in one."""
     over = story.status in {Status.DONE, Status.NO_WORK}
     state = StateFile(
-        # A page shows who keeps the place where it shows a file's dialect; nobody writes this state.
+        # The dialect of this state is only displayed; the state is never written.
         dialect=cast("Dialect", _Keeper.JOURNAL),
         flow=story.flow,
         step=DONE if over else story.place.number,
@@ -210,7 +210,7 @@ def _row(story: StorySnapshot, found: Found) -> Row:
     blockers = tuple(
         memory.text
         for memory in story.memories
-        # What a person has been asked about since, and has answered, holds nothing up any more.
+        # A blocker whose question has been answered no longer blocks.
         if memory.topic == "blocker" and not over and memory.at > acted
     )
     failed = story.status is Status.FAILED and story.reason
@@ -238,7 +238,7 @@ def _asked(story: StorySnapshot, decision: Decision) -> str:
 
 
 def _retries(story: StorySnapshot, since: float) -> tuple[RetryRow, ...]:
-    """Give the failed attempts at the current step, as far as the journal keeps them."""
+    """Return the failed attempts at the current step that the journal holds."""
     rows = [
         _retry(story, memory) for memory in story.memories if memory.topic == "retry" and memory.at > since
     ]
@@ -258,7 +258,7 @@ def _retry(story: StorySnapshot, memory: Memory) -> RetryRow:
 
 
 def _newest(run: RunSnapshot) -> float:
-    """Give the time of the newest thing known, so that the same run gives the same page."""
+    """Return the time of the newest known event, so that the same run gives the same page."""
     times = [run.started_at, run.ended_at or 0.0]
     for story in run.stories.values():
         times += [story.started_at or 0.0, story.ended_at or 0.0]

@@ -1,12 +1,12 @@
-"""Taking a step of a story back: its work goes in a new commit, and the state file follows.
+"""Rolls back a step of a story: a new commit reverts its work, and the state file follows.
 
-History is never rewritten and no branch is deleted, so a rollback can itself be taken back with
-git. The result is computed beside the worktree; only then does the branch move on to it, by a
-fast-forward that git refuses where it would overwrite something that is not committed.
+History is never rewritten and no branch is deleted, so git can undo a rollback as well. The result is
+computed outside the worktree; only then does the branch move to it, by a fast-forward that git refuses
+if it would overwrite uncommitted changes.
 
-What a step made is found by the trailers of its checkpoints. A step that wrote outside `_docs/` is
-taken back by reversing its checkpoints. A step that wrote documents only has its artifact folders
-restored as they were before its first checkpoint. Commits without trailers are not ours and stay.
+The trailers of the checkpoints show what a step made. A step that wrote outside `_docs/` is rolled back
+by reverting its checkpoints. A step that wrote only documents has its artifact folders restored to their
+content before its first checkpoint. Commits without trailers belong to the user and stay.
 """
 
 import tempfile
@@ -45,7 +45,7 @@ _THREE_WAY_SINCE = (2, 32)
 
 
 class RollbackError(RunnerError):
-    """A step cannot be taken back; nothing was changed."""
+    """A step cannot be rolled back; nothing was changed."""
 
     code = "rollback"
 
@@ -53,9 +53,8 @@ class RollbackError(RunnerError):
 class Rollback(Struct, frozen=True, kw_only=True):
     """What a rollback would do; nothing has happened yet.
 
-    `undone` are the checkpoints, newest first; `restored` are the paths that become again what they
-    were at `before`; `kept` are commits of others that stay. Without `undone` an earlier rollback has
-    done it all.
+    `undone` are the checkpoints, newest first; `restored` are the paths that return to their content at
+    `before`; `kept` are commits of others that stay. If `undone` is empty, an earlier rollback did it all.
     """
 
     story: StorySnapshot
@@ -77,7 +76,7 @@ class Rollback(Struct, frozen=True, kw_only=True):
 def make_plan(
     repository: Repository, worktree: Path, run: RunSnapshot, story: StorySnapshot, wanted: str
 ) -> Rollback:
-    """Tell what taking back a step means in a story's worktree; whatever stands against it is raised."""
+    """Plan the rollback of a step in a story's worktree; raise if something prevents it."""
     branch = story.branch or ""
     tip = _require_clean(repository, worktree, branch, story)
     vocabulary = vocabulary_of(repository.top)
@@ -92,7 +91,7 @@ def make_plan(
             f"story {story.id} has no checkpoint of step {flow.steps[place].number}"
             f" ({flow.steps[place].name}) or a later one",
             hint=f"`git log {repository.name_of_branch(branch)}` shows its commits; "
-            "those of steps have an Autopilot-Step line.",
+            "checkpoints of steps have an Autopilot-Step line.",
         )
     paths = {commit.id: repository.changed_paths(commit.parent, commit.id) for commit in undone}
     restored = _restored(flow, undone, paths, state.cycle or 1 if state else 1)
@@ -116,14 +115,14 @@ def make_plan(
 
 
 def question(plan: Rollback) -> choose.Question:
-    """Give the question that is asked before anything is overwritten."""
+    """Return the question to ask before anything is overwritten."""
     code = [path for path in plan.touched if not _within(path, plan.restored)]
     places = [*(f"{path}/" for path in plan.restored), *([named(code)] if code else [])]
     return choose.rollback(name=plan.step.name, folders=places or [plan.branch])
 
 
 def carry_out(repository: Repository, worktree: Path, plan: Rollback, *, at: float) -> str:
-    """Put the branch and its worktree back; give the new commit, or the tip where there was nothing left."""
+    """Move the branch and its worktree; return the new commit, or the tip if nothing was left to do."""
     tip = plan.tip
     if plan.undone:
         tip = _commit(repository, _tree(repository, worktree, plan), plan, at)
@@ -132,12 +131,12 @@ def carry_out(repository: Repository, worktree: Path, plan: Rollback, *, at: flo
         moved = repository.run(*quiet, *forward, cwd=worktree, check=False)
         if moved.returncode != 0:
             raise RollbackError(
-                f"story {plan.story.id}: {worktree} changed meanwhile, so nothing was taken back:"
+                f"story {plan.story.id}: {worktree} changed meanwhile, so nothing was rolled back:"
                 f" {one_line(moved.stderr)}",
                 hint="see `git status` there, then try again",
             )
     if plan.after is not None and plan.state_file is not None:
-        # A file that git ignores is not in the commit; for any other this finds nothing to do.
+        # An ignored state file is not part of the commit; for a tracked one nothing is left to do here.
         lock = worktree / LOCK
         path = worktree / plan.state_file
         save_state(path, plan.after, plan.state, lock=lock, vocabulary=plan.vocabulary)
@@ -145,7 +144,7 @@ def carry_out(repository: Repository, worktree: Path, plan: Rollback, *, at: flo
 
 
 def events(plan: Rollback, commit: str, commits: int) -> tuple[ev.Body, ...]:
-    """Give what the journal keeps: the answer, the new place, and that `resume` goes on from there."""
+    """Return the events for the journal: the answer, the new position, and that `resume` continues there."""
     story_id, step = plan.story.id, plan.step
     decision = f"{story_id}-rollback-{len(plan.story.decided) + 1}"
     words = f"step {step.number} ({step.name}) was rolled back"
@@ -172,7 +171,7 @@ def events(plan: Rollback, commit: str, commits: int) -> tuple[ev.Body, ...]:
 
 
 def _require_clean(repository: Repository, worktree: Path, branch: str, story: StorySnapshot) -> str:
-    """Give the tip of the story's branch, or name what is not committed."""
+    """Return the tip of the story's branch; raise with the names of uncommitted files."""
     seen = read_status(repository, worktree)
     git_dir = own_git_dir(worktree)
     operation = operation_in_progress(git_dir) if git_dir else None
@@ -202,7 +201,7 @@ def _state(worktree: Path, vocabulary: Vocabulary) -> Found | None:
     (found,) = collect([path], vocabulary=vocabulary)
     if found.state is None:
         raise RollbackError(
-            f"{path} cannot be read: {found.problem}", hint="`autopilot-multi state check` tells more"
+            f"{path} cannot be read: {found.problem}", hint="`autopilot-multi state check` shows more"
         )
     return found
 
@@ -229,7 +228,7 @@ def _place(flow: Flow, wanted: str) -> int:
 def _restored(
     flow: Flow, undone: Iterable[Commit], paths: dict[str, tuple[str, ...]], cycle: int
 ) -> tuple[str, ...]:
-    """Give the artifact folders of the steps that wrote nothing but documents."""
+    """Return the artifact folders of the steps that wrote only documents."""
     wrote: dict[int, bool] = {}
     for commit in undone:
         place = commit.place or 0
@@ -246,7 +245,7 @@ def _restored(
 
 
 def _folder(artifact: str) -> str | None:
-    """Give the folder below `_docs/` that holds an artifact; of a file right in `_docs/` the file itself."""
+    """Return the folder below `_docs/` that holds an artifact; for a file directly in `_docs/`, the file."""
     glob = artifact_parts(artifact)[0].strip("/")
     parts = glob.split("/")
     if parts[0] != DOCS:
@@ -269,7 +268,7 @@ def _rolled_back(state: StateFile, flow: Flow, place: int) -> StateFile:
 
 
 def _tree(repository: Repository, worktree: Path, plan: Rollback) -> str:
-    """Compute what the branch holds afterwards, in an index of its own."""
+    """Compute the tree of the branch after the rollback, in a separate index."""
     with tempfile.TemporaryDirectory(dir=autopilot_dir(repository.common_dir), prefix="rollback-") as folder:
         env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
         repository.run("read-tree", plan.tip, cwd=worktree, env=env)
@@ -287,7 +286,7 @@ def _tree(repository: Repository, worktree: Path, plan: Rollback) -> str:
 def _reverse(
     repository: Repository, worktree: Path, commit: Commit, plan: Rollback, env: dict[str, str]
 ) -> None:
-    """Take one checkpoint's changes out of the index, but for what is restored as a whole."""
+    """Revert one checkpoint's changes in the index, except for paths that are restored as a whole."""
     spared = [f":(exclude,top,literal){path}" for path in (*STATE_FILES, *plan.restored)]
     form = ("-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
     prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
@@ -303,14 +302,14 @@ def _reverse(
     own = repository.changed_paths(commit.parent, commit.id)
     since = set(repository.changed_paths(commit.id, plan.tip))
     raise RollbackError(
-        f"story {plan.story.id}: commit {commit.id[:10]} ({one_line(commit.subject)}) cannot be taken back:"
+        f"story {plan.story.id}: commit {commit.id[:10]} ({one_line(commit.subject)}) cannot be reverted:"
         f" {named([path for path in own if path in since] or own)} changed since",
         hint=f"revert the later changes first, or `git revert {commit.id[:10]}` and resolve by hand",
     )
 
 
 def _entries(repository: Repository, commit: str, paths: Sequence[str]) -> dict[str, str]:
-    """Give the files of a commit below some paths, as lines for an index."""
+    """Return the files of a commit below some paths, as lines for an index."""
     if not paths:
         return {}
     listed = repository.run("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths).fields()
@@ -319,7 +318,7 @@ def _entries(repository: Repository, commit: str, paths: Sequence[str]) -> dict[
 
 
 def _state_entry(repository: Repository, worktree: Path, plan: Rollback) -> dict[str, str]:
-    """Give the state file's line for the index; a file that is not committed has none."""
+    """Return the state file's line for the index; None for a file that is not committed."""
     if plan.after is None or plan.state_file is None:
         return {}
     listed = repository.run("ls-tree", "-z", "--full-tree", plan.tip, "--", plan.state_file).fields()
@@ -336,7 +335,7 @@ def _commit(repository: Repository, tree: str, plan: Rollback, at: float) -> str
     count = len(plan.undone)
     message = (
         f"Roll back step {step.number} ({step.name})\n\n"
-        f"Takes back {count} checkpoint{'s' * (count > 1)} of this step and later ones.\n\n"
+        f"Rolls back {count} checkpoint{'s' * (count > 1)} of this step and later ones.\n\n"
         f"Autopilot-Run: {plan.run_id}\n"
         f"Autopilot-Story: {plan.story.id}\n"
         f"Autopilot-Rollback: {step.number} {step.name}\n"

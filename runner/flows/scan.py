@@ -1,7 +1,7 @@
-"""What lies in a workspace: is an artifact there, which step does that make it, which flow suits.
+"""Scans a workspace: does an artifact exist, which step is the story at, which flow fits.
 
-Only files with something in them count: an empty folder or a file of no bytes proves nothing. Git is
-not needed, links to folders are not followed, and nothing is written.
+Only files with content count: an empty folder or an empty file proves nothing. Git is not needed, links
+to folders are not followed, and nothing is written.
 """
 
 import os
@@ -21,22 +21,22 @@ _ENOUGH = 1 << 20
 _NOT_THE_WORK = frozenset(
     {"node_modules", "vendor", "venv", "env", "__pycache__", "target", "dist", "build", "third_party"}
 )
-"""Folders in which a glob that starts with a wild card does not look: what they hold was fetched or made."""
+"""Folders that a glob with a leading wildcard skips: their content was downloaded or generated."""
 
 
 def scan(workspace: Path, flow: Flow, *, cycle: int = 1, skipped: Collection[str] = ()) -> DetectedPosition:
-    """Tell at which step of a flow a workspace is, from its files alone."""
+    """Return the step of a flow that a workspace is at, from its files alone."""
     return position(flow, lambda artifact: is_there(workspace, artifact), cycle=cycle, skipped=skipped)
 
 
 def is_there(workspace: Path, artifact: str) -> bool:
-    """Tell whether a file that is not empty matches an artifact, and holds its line if it names one."""
+    """Return whether a non-empty file matches an artifact, and contains its line if it names one."""
     glob, line = artifact_parts(artifact)
     return any(not line or _holds(path, line) for path in _matches(workspace, _start(glob), [glob]))
 
 
 def detect_flow(workspace: Path, edition: Edition = Edition.AUTODEV) -> str:
-    """Name the flow that suits a workspace; a flow without steps for the edition is not considered."""
+    """Return the name of the flow that fits a workspace; flows without steps for the edition are ignored."""
     for name in DETECTION_ORDER[:-1]:
         if name == "meta-repo" and edition not in {Edition.AUTODEV, Edition.ANY}:
             continue
@@ -55,7 +55,7 @@ def _applies(workspace: Path, rule: DetectRule) -> bool:
 
 
 def _any(workspace: Path, artifacts: Sequence[str]) -> bool:
-    """Tell whether one of several artifacts is there; globs that start in the same folder share a walk."""
+    """Return whether one of several artifacts exists; globs that start in the same folder share a walk."""
     walks: dict[PurePosixPath, list[str]] = {}
     for artifact in artifacts:
         glob, line = artifact_parts(artifact)
@@ -67,14 +67,14 @@ def _any(workspace: Path, artifacts: Sequence[str]) -> bool:
 
 
 def _start(glob: str) -> PurePosixPath:
-    """Give the path without wild cards at which, or under which, everything lies that the glob matches."""
+    """Return the path without wildcards at or below which everything is that the glob matches."""
     parts = [part for part in glob.split("/") if part]
     wild = next((place for place, part in enumerate(parts) if _WILD.search(part)), len(parts))
     return PurePosixPath(*parts[:wild])
 
 
 def _matches(workspace: Path, start: PurePosixPath, globs: Sequence[str]) -> Iterator[Path]:
-    """Find the files with something in them, at or under `start`, that match one of the globs."""
+    """Find the non-empty files at or below `start` that match one of the globs."""
     claim = claims.compile(globs)
     first = workspace / start
     if first.is_file():
@@ -103,7 +103,7 @@ def _filled(path: Path) -> bool:
 
 
 def _holds(path: Path, line: str) -> bool:
-    """Tell whether a line of a file, without the blanks around it, is the one that is looked for."""
+    """Return whether a file contains a line, ignoring surrounding whitespace."""
     try:
         with path.open("rb") as file:
             text = file.read(_ENOUGH).decode("utf-8", "replace")

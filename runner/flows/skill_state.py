@@ -1,7 +1,7 @@
 """The state files that skills keep for themselves, such as `_docs/02_document/state.json`.
 
-Each skill has a format of its own, so only what most of them have is read: a number and a name of
-where it is. What cannot be read is said in words, and never guessed at.
+Each skill has its own format, so only what most of them share is read: the number and name of the current
+step. What cannot be read is reported, never guessed.
 """
 
 import json
@@ -22,7 +22,7 @@ _SUB_STEP = re.compile(r"(?:(?P<number>[0-9]+(?:\.[0-9]+)?[a-z]?)\b)?[\s—–:.
 
 
 class SkillState(Struct, frozen=True, kw_only=True):
-    """Where a skill says it is; empty is unknown. `problem` tells why nothing could be read."""
+    """Where a skill says it is; empty means unknown. `problem` says why nothing could be read."""
 
     number: str = ""
     name: str = ""
@@ -30,14 +30,14 @@ class SkillState(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Whether a skill's own state and the `sub_step` of a state file agree, in words for the log."""
+    """Whether a skill's own state and the `sub_step` of a state file agree, with a text for the log."""
 
     consistent: bool
     words: str
 
 
 def read_skill_state(path: Path) -> SkillState | None:
-    """Read a skill's own state; None when it keeps none."""
+    """Read a skill's own state; None if it has none."""
     try:
         with path.open("rb") as file:
             data = json.loads(file.read(_MOST))
@@ -56,7 +56,7 @@ def read_skill_state(path: Path) -> SkillState | None:
 def compare(state: SkillState | None, sub_step: str) -> Comparison:
     """Compare a skill's own state with a `sub_step` such as `4 — Verification` or `4 verification`."""
     if state is None:
-        return Comparison(consistent=True, words="the skill keeps no state of its own")
+        return Comparison(consistent=True, words="the skill has no state file of its own")
     if state.problem:
         return Comparison(consistent=False, words=state.problem)
     recorded = _split(sub_step)
@@ -73,7 +73,7 @@ def compare(state: SkillState | None, sub_step: str) -> Comparison:
 
 
 def _state(data: Mapping[str, Any]) -> SkillState | None:
-    """Find number and name, at the top or in the table that tells where the skill is."""
+    """Find the number and name, at the top level or in a nested table."""
     number = next((text for key in _NUMBERS if (text := _scalar(data.get(key)))), "")
     name = next((text for key in _NAMES if (text := _scalar(data.get(key)))), "")
     if number or name:

@@ -1,8 +1,8 @@
 """One story's state file, kept in step with what the pipeline knows.
 
-The file is read first, the folders win, and every change is joined with what an agent wrote
-meanwhile. What the dialect cannot hold comes back for the journal. Stories of the flow `quick` have no
-state file, so that a repository that uses no flows gets no files for them.
+The file is read first, the folders win, and every change is merged with what an agent wrote
+meanwhile. What the dialect cannot hold is returned for the journal. Stories of the flow `quick` have no
+state file, so a repository that uses no flows gets none.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ SKILL_STATE = "_docs/02_document/state.json"
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """Where the story stands: `question` when a person must choose first, `notes` for the log."""
+    """The position of the story: `question` if the user must decide first, `notes` for the log."""
 
     place: Step
     confidence: float
@@ -61,7 +61,7 @@ class Found(Struct, frozen=True, kw_only=True):
 class StoryState:
     """The state file of one workspace, and the flow in the edition of its dialect. Blocking.
 
-    The file stands in `folder` of the workspace; its lock in `exchange`.
+    The file is in `folder` of the workspace, its lock in `exchange`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class StoryState:
         self._vocabulary = _vocabulary(self.flow)
 
     def find(self, *, skipped: tuple[str, ...], threshold: float, failure: str = "") -> Found:
-        """Read the file first, cross-check it with the folders, trust the folders, correct the file.
+        """Read the file, compare it with the folders, trust the folders, correct the file.
 
         `failure` is why the story failed last, for dialects that do not keep it.
         """
@@ -115,9 +115,9 @@ class StoryState:
         )
 
     def begin(self, place: Step, *, retries: int) -> Overflow:
-        """Say that a step is in progress; a file that says something else is made to follow.
+        """Mark a step as in progress; a file that says something else is corrected.
 
-        Whoever begins a failed step again has a person's word for it.
+        Callers start a failed step again only after the user decided so.
         """
 
         def begun(state: StateFile) -> Change:
@@ -131,11 +131,11 @@ class StoryState:
         return self._change(begun)
 
     def failed(self, reason: str) -> Overflow:
-        """Note a failed attempt; the third retry that fails needs a person."""
+        """Record a failed attempt; after the third failed retry the user must decide."""
         return self._change(lambda state: fail_attempt(state, reason=reason, at=_now()))
 
     def completed(self, following: Step, *, at_boundary: bool, outcome: str) -> Overflow:
-        """Say that the step is over and which one comes next."""
+        """Mark the step as finished, and record which one is next."""
 
         def over(state: StateFile) -> Change:
             if following is FLOW_DONE or following.number == DONE:
@@ -150,12 +150,12 @@ class StoryState:
         return self._change(over)
 
     def skipped(self, following: Step) -> Overflow:
-        """Leave the step undone, because a person said so."""
+        """Skip the step, because the user decided so."""
         to = None if following.number == DONE else _ref(following)
         return self._change(lambda state: skip_by_person(state, to, at=_now()))
 
     def retried(self) -> Overflow:
-        """Give the step its retries back, because a person said so."""
+        """Reset the step's retries, because the user decided so."""
         return self._change(retry_by_person)
 
     def decided(self, text: str) -> Overflow:
@@ -163,7 +163,7 @@ class StoryState:
         return self._change(lambda state: record_decision(state, text))
 
     def tracker(self) -> str:
-        """Give the work item tracker that the file records, empty without one."""
+        """Return the work item tracker that the file records; empty if none."""
         state = self._load()
         return state.tracker.value if state and state.tracker else ""
 
@@ -172,13 +172,13 @@ class StoryState:
         self._change(lambda state: Change(state=replace(state, tracker=Tracker(name))))
 
     def artifact_files(self, number: str) -> tuple[Path, ...]:
-        """List the files that show a step done."""
+        """List the files that prove a step done."""
         found = step(self.flow, number)
         globs = [artifact_parts(text)[0] for text in found.artifacts] if found else []
         return tuple(path for glob in globs for path in sorted(self._workspace.glob(glob)) if path.is_file())
 
     def missing_artifacts(self, number: str) -> tuple[str, ...]:
-        """Name the artifacts that should show a step done and are not there."""
+        """Return the artifacts that should prove a step done but do not exist."""
         found = step(self.flow, number)
         if found is None or found.optional:
             return ()
@@ -201,7 +201,7 @@ class StoryState:
             first = self.flow.steps[0]
             self._create(_step(first.number, first.name))
             before = self._load()
-        if before is None:  # somebody takes the file away as fast as it is made
+        if before is None:  # another process keeps removing the file
             return NOTHING
         changed = change(before)
         if changed.state != before:
@@ -214,7 +214,7 @@ class StoryState:
         save_state(self.path, state, expected, lock=self._lock, vocabulary=self._vocabulary)
 
     def _skill_notes(self, state: StateFile | None) -> tuple[str, ...]:
-        """Compare a skill's own state file with the sub-step that is recorded."""
+        """Compare a skill's own state file with the recorded sub-step."""
         skill = read_skill_state(self._workspace / SKILL_STATE)
         if skill is None or state is None or state.sub_step is None:
             return ()
@@ -228,7 +228,7 @@ class StoryState:
 
 
 def _dialect_there(folder: Path, vocabulary: Vocabulary) -> Dialect | None:
-    """Tell which dialect is already used in a folder, by the content of the file."""
+    """Return the dialect already used in a folder, from the content of the file."""
     for dialect, name in ((Dialect.AUTODEV, FILES[Dialect.AUTODEV]), (Dialect.RICH, FILES[Dialect.RICH])):
         if (folder / name).exists():
             state = load_state(folder / name, vocabulary=vocabulary)
@@ -243,7 +243,7 @@ def _vocabulary(flow: Flow) -> Vocabulary:
 
 
 def _summary(state: StateFile | None) -> tuple[str, ...]:
-    """Say what the state file holds, before anything runs; a new story has nothing to tell."""
+    """Return a summary of the state file before anything runs; empty for a new story."""
     if state is None:
         return ()
     words = [f"state file ({state.dialect}): step {state.step} ({state.name}), {state.status}"]

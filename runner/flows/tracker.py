@@ -1,7 +1,7 @@
-"""Work item trackers: which one a repository has, the gate before steps that need it, and the mark without.
+"""Work item trackers: which one a repository uses, the gate before steps that need it, the pending marker.
 
-Nobody here talks to a tracker: agents do. Without one nothing is lost, since the files that would have
-become work items get the line `Tracker: pending`.
+This program never talks to a tracker: agents do. Without one nothing is lost, because the files that would
+have become work items get the line `Tracker: pending`.
 """
 
 import json
@@ -42,13 +42,13 @@ _SERVERS: Mapping[str, TrackerName] = {
     "jira-mcp-server": TrackerName.JIRA,
     "azuredevops": TrackerName.ADO,
 }
-"""Names of servers, in lower case; one of the user's own has `user-` in front."""
+"""Names of MCP servers, in lower case; a user-defined one has the prefix `user-`."""
 
 
 class Detection(Struct, frozen=True, kw_only=True):
-    """Which tracker to use and why; when a person must choose, `name` is None and `question` asks.
+    """Which tracker to use and why; if the user must decide, `name` is None and `question` is set.
 
-    `choices` are what the letters of the question stand for. `notes` tell of files that cannot be read.
+    `choices` are the meanings of the question's letters. `notes` name files that cannot be read.
     """
 
     name: TrackerName | None
@@ -59,7 +59,7 @@ class Detection(Struct, frozen=True, kw_only=True):
 
 
 def detect(workspace: Path, *, setting: str = "", recorded: str = "") -> Detection:
-    """Find the tracker: the setting decides, then what a state file recorded, then the servers configured."""
+    """Find the tracker: from the settings, else from a state file, else from the configured servers."""
     for text, origin in ((setting, "the settings"), (recorded, "the state file")):
         if text:
             return Detection(name=_named(text, origin), reason=f"{origin} say so")
@@ -92,7 +92,7 @@ def _both(found: Mapping[TrackerName, str], notes: Iterable[str]) -> Detection:
         "Two work item trackers are configured — which one?",
         [f"{_TITLES[name]} ({found[name]})" for name in names],
         recommendation="A" if names[0] is next(iter(found)) else "B",
-        why=f"it is the first that is named: {next(iter(found.values()))}",
+        why=f"it is named first: {next(iter(found.values()))}",
     )
     choices = dict(zip(choose.LETTERS, names, strict=False))
     return Detection(
@@ -111,21 +111,21 @@ def _servers(path: Path, file: str, notes: list[str]) -> list[str]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError) as error:
-        notes.append(f"{file} cannot be read, so that no tracker is found in it: {error}")
+        notes.append(f"{file} cannot be read, so no tracker was found in it: {error}")
         return []
     tables = [data.get(key) for key in _SERVER_KEYS] if isinstance(data, dict) else []
     return [str(name) for table in tables if isinstance(table, dict) for name in table]
 
 
 def gate(step: FlowStep, tracker: TrackerName, *, authenticated: bool) -> Question | None:
-    """Ask before a step that creates work items, when its tracker does not let us in."""
+    """Return the question before a step that creates work items, if its tracker denies access."""
     if not step.tracker or tracker is TrackerName.LOCAL or authenticated:
         return None
     return choose.tracker_failed()
 
 
 def mark_pending(files: Iterable[Path]) -> tuple[Path, ...]:
-    """Put the pending marker below the heading of files that have no tracker line; give those changed."""
+    """Put the pending marker below the heading of files without a tracker line; return the changed files."""
     changed = []
     for path in files:
         try:
@@ -142,7 +142,7 @@ def mark_pending(files: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def _marked(text: str) -> str:
-    """Insert the marker behind front matter and heading, as a paragraph of its own."""
+    """Insert the marker after front matter and heading, as its own paragraph."""
     end = "\r\n" if "\r\n" in text else "\n"
     top = _HEAD.match(text)
     head, rest = (text[: top.end()], text[top.end() :]) if top else ("", text)
@@ -155,5 +155,5 @@ def _marked(text: str) -> str:
 
 def _refused(path: Path, error: OSError) -> SystemFaultError:
     return SystemFaultError(
-        f"{path} cannot be written: {error.strerror or error}", hint="check the disk and the file's rights."
+        f"{path} cannot be written: {error.strerror or error}", hint="check the disk and its permissions."
     )

@@ -317,7 +317,7 @@ def test_a_session_notes_its_sub_step_and_a_falling_one_is_refused(repo: Path, m
     write_story(repo, "a", flow="greenfield", command=script)
     ran = run(repo, "--json")
     assert ran.code == 5, ran.err
-    assert "sub_step phase falls from 2 to 1" in (memory / "told").read_text()
+    assert "sub_step phase decreases from 2 to 1" in (memory / "told").read_text()
     text = state_text(repo, ran, "a")
     assert 'sub_step:\n  phase: 2\n  name: review\n  detail: "batch 1"\n' in text
     assert "step: 1\nname: Problem\nstatus: in_progress\n" in text

@@ -148,7 +148,7 @@ def test_what_was_changed_since_is_not_guessed_at(branch: Branch) -> None:
     tip = branch.commit(None, {"app.py": "one, mended by hand\n"})
     ran = run(branch.repo, "rollback", "a", "Implement", "--yes")
     assert ran.code == 1
-    assert "cannot be taken back: app.py changed since" in ran.err
+    assert "cannot be reverted: app.py changed since" in ran.err
     assert branch.tip == tip
     assert git(branch.path, "status", "--porcelain") == ""
     leftover = list((branch.repo / ".git" / "autopilot").glob("rollback-*"))

@@ -17,7 +17,7 @@ def test_a_plan_shows_real_items_in_order_with_reasons(repo: Path) -> None:
     rows = ran.data["stories"]
     assert [row["id"] for row in rows] == ["b-urgent", "a-first", "c-later"]
     assert rows[1]["title"] == "The first"
-    assert "window" in rows[1]["reason"]
+    assert "free slot" in rows[1]["reason"]
     assert "a-first" in rows[2]["reason"]
     assert rows[2]["base"] == "autopilot/a-first"
     text = run(repo, "plan", "--max-stories=1").out

@@ -36,7 +36,7 @@ def test_what_was_edited_meanwhile_is_not_overwritten(branch: Branch) -> None:
     """Nothing is taken back, and the edit is where it was: not stashed, not merged."""
     repository, plan = _plan(branch)
     (branch.path / DOCUMENT).write_text("boxes, and an idea\n")
-    with pytest.raises(RollbackError, match="changed meanwhile, so nothing was taken back"):
+    with pytest.raises(RollbackError, match="changed meanwhile, so nothing was rolled back"):
         carry_out(repository, branch.path, plan, at=5.0)
     assert branch.tip == plan.tip
     assert (branch.path / DOCUMENT).read_text() == "boxes, and an idea\n"

@@ -55,8 +55,8 @@ def test_a_users_flow_is_found_by_its_file_name(tmp_path: Path) -> None:
 def test_a_name_of_the_program_is_not_to_be_had(tmp_path: Path) -> None:
     """Neither replaces the other; who asks for it is told."""
     path = _own(tmp_path, name="quick")
-    assert "name of a flow of the program" in str(check_flow(path)[0])
-    with pytest.raises(FlowError, match=r"quick\.toml: 'quick' is the name of a flow"):
+    assert "name of a built-in flow" in str(check_flow(path)[0])
+    with pytest.raises(FlowError, match=r"quick\.toml: 'quick' is the name of a built-in flow"):
         load_flow("quick", Edition.ANY, tmp_path)
     assert len(load_flow("greenfield", Edition.AUTODEV, tmp_path).steps) == 11
 
@@ -80,11 +80,11 @@ _WORK = f"{_STEP}prompt = 'p'\n"
 PROBLEMS = [
     ("", "the flow has no steps"),
     ("steps = 3", "'steps' must be a list of tables, each under [[steps]], not 3"),
-    ("steps = [1]", "step 1: this is no table, but 1"),
+    ("steps = [1]", "step 1: this is not a table but 1"),
     ("[[steps]]", "step 1: 'number' is missing"),
     ("[[steps]]\nnumber = 1\nname = ''\nprompt = 'p'", "step 1: 'name' is empty"),
     ('[[steps]]\nnumber = 1\nname = "a\\nb"\nprompt = "p"', "step 1 (a b): 'name' is not one plain line"),
-    ("[[steps]]\nnumber = 'x1'\nname = 'n'\nprompt = 'p'", "step 1 (n): 'number' 'x1' is no step number"),
+    ("[[steps]]\nnumber = 'x1'\nname = 'n'\nprompt = 'p'", "step 1 (n): 'number' 'x1' is not a step number"),
     ("[[steps]]\nnumber = '2a'\nname = 'n'\nprompt = 'p'", "step 2a: only the rich edition"),
     ("[[steps]]\nnumber = 0\nname = 'n'\nprompt = 'p'", "step 0: only the rich edition"),
     ("[[steps]]\nnumber = 1.5\nname = 'n'\nprompt = 'p'", "'number' must be text, or a table"),
@@ -98,7 +98,7 @@ PROBLEMS = [
     (f"{_WORK}artifacts = ['/etc/x']", "is absolute"),
     (f"{_WORK}artifacts = ['_docs/../../x']", "has the component '..'"),
     (f"{_WORK}artifacts = ['_docs/[a']", "unclosed '['"),
-    (f"{_WORK}artifacts = ['!x']", "takes back"),
+    (f"{_WORK}artifacts = ['!x']", "negated"),
     (f"{_WORK}artifacts = ['.git/x']", "git's own folder"),
     (f"{_WORK}artifacts = ['']", "'artifacts' is empty"),
     (f'{_STEP}prompt = "\\u0000"', "holds a NUL character"),
@@ -164,7 +164,7 @@ def test_every_problem_is_told_not_only_the_first(tmp_path: Path) -> None:
         "step 4 (D): unknown key 'question.why'",
         "step 5 (E): the step has a question, but no session boundary",
         "step 5 (E): 'question': a question has 2 to 4 options, not 1",
-        "step 1 stands behind step 2",
+        "step 1 comes after step 2",
         "the number 2 is used 2 times",
     ):
         assert any(words in line for line in told), (words, told)
@@ -173,7 +173,7 @@ def test_every_problem_is_told_not_only_the_first(tmp_path: Path) -> None:
     assert "did you mean 'prompt'?" in hints
     with pytest.raises(FlowError, match="unknown key 'sumary'") as caught:
         load_flow_file(path)
-    assert f"tells {len(told) - 1} more" in caught.value.hint
+    assert f"shows {len(told) - 1} more" in caught.value.hint
 
 
 def test_one_numbering_must_serve_the_whole_flow(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_one_numbering_must_serve_the_whole_flow(tmp_path: Path) -> None:
 
 def test_a_file_name_that_cannot_name_a_flow_is_told(tmp_path: Path) -> None:
     """It stands in tables, state files and branch names."""
-    assert "cannot name a flow" in str(check_flow(_own(tmp_path, name="My Flow"))[0])
+    assert "is not a valid flow name" in str(check_flow(_own(tmp_path, name="My Flow"))[0])
     with pytest.raises(FlowError, match="cannot be read"):
         check_flow(tmp_path / "nowhere.toml")
 

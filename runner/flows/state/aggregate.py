@@ -1,6 +1,6 @@
-"""One page about many stories: what needs a person first, then everybody's place.
+"""One page about many stories: what needs attention first, then the position of every story.
 
-The page is for people and is written whole each time; nothing is ever read back from it.
+The page is rewritten as a whole each time; nothing is ever read back from it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ TITLE = "# State of all stories"
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One story: its file, and what its dialect has no section for, as the journal knows it."""
+    """One story: its file, and from the journal what its dialect has no section for."""
 
     story: str
     found: Found
@@ -34,7 +34,7 @@ class Row(Struct, frozen=True, kw_only=True):
         return self.found.state
 
     def all_blockers(self) -> tuple[str, ...]:
-        """Tell what keeps the story from going on: noted, failed for good, or unreadable."""
+        """Return what blocks the story: noted blockers, a step out of retries, or an unreadable file."""
         state = self.state
         if state is None:
             return (f"the state file {self.found.problem}", *self.blockers)
@@ -44,16 +44,16 @@ class Row(Struct, frozen=True, kw_only=True):
         return known
 
     def all_retries(self) -> tuple[RetryRow, ...]:
-        """Give the failed attempts at the current step."""
+        """Return the failed attempts at the current step."""
         return _once(self.state.retry_log if self.state else (), self.retries)
 
     def all_decisions(self) -> tuple[str, ...]:
-        """Give what people have decided."""
+        """Return the decisions of the user."""
         return _once(self.state.decisions if self.state else (), self.decisions)
 
 
 def aggregate_markdown(rows: Iterable[Row], *, updated: str = "") -> str:
-    """Give the page: blockers, open decisions and retry logs, then one table of all stories."""
+    """Return the page: blockers, open decisions and retry logs, then one table of all stories."""
     stories = list(rows)
     parts = [TITLE, ""]
     if updated:
@@ -67,7 +67,7 @@ def aggregate_markdown(rows: Iterable[Row], *, updated: str = "") -> str:
 
 
 def state_json(found: Found) -> dict[str, Any]:
-    """Give a file's state as the commands print it in JSON; the same keys for every dialect."""
+    """Return a file's state as the commands print it in JSON; every dialect has the same keys."""
     state = found.state
     if state is None:
         return {"path": str(found.path), "problem": found.problem}
@@ -146,7 +146,7 @@ def _story(row: Row) -> str:
 
 
 def _line(cells: tuple[str, ...]) -> str:
-    """Give a table's line; text that could break it or a terminal is made harmless."""
+    """Return a table's line; characters that could break the table or a terminal are removed."""
     line = "| " + " | ".join(cells) + " |"
     if line.isprintable() and line.count("|") == len(cells) + 1:
         return line

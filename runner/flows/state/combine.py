@@ -1,6 +1,6 @@
-"""What two writers made of one state, joined field by field, without losing what either wrote.
+"""Merges what two writers made of one state, field by field, without losing what either wrote.
 
-Lists are joined as sets that keep their order: what either added stays, what either removed goes.
+Lists are merged as ordered sets: what either side added stays, what either side removed is dropped.
 """
 
 from typing import TypeVar
@@ -16,18 +16,18 @@ _Item = TypeVar("_Item")
 def join_items(
     base: tuple[_Item, ...], ours: tuple[_Item, ...], theirs: tuple[_Item, ...]
 ) -> tuple[_Item, ...]:
-    """Join two versions of a list that were one list before."""
+    """Merge two versions of a list that have a common ancestor."""
     kept = [item for item in ours if item in theirs or item not in base]
     return (*kept, *(item for item in theirs if item not in ours and item not in base))
 
 
 def pick(base: _Item, ours: _Item, theirs: _Item) -> _Item:
-    """Give the value that was changed; ours when both were."""
+    """Return the value that was changed; ours if both were."""
     return theirs if ours == base else ours
 
 
 def join_lists(base: StateFile | None, ours: StateFile, theirs: StateFile) -> StateFile:
-    """Give `ours` with all lists, the last session and the tracker joined with `theirs`."""
+    """Return `ours` with all lists, the last session and the tracker merged with `theirs`."""
     before = base or replace(
         ours, completed=(), decisions=(), retry_log=(), blockers=(), last_session=None, tracker=None
     )
@@ -43,10 +43,10 @@ def join_lists(base: StateFile | None, ours: StateFile, theirs: StateFile) -> St
 
 
 def join_writers(expected: StateFile | None, runner: StateFile, on_disk: StateFile) -> StateFile:
-    """Join what the runner wants with what a sub-skill wrote since the runner looked (`expected`).
+    """Merge what the runner wants with what a sub-skill wrote since the runner read the file (`expected`).
 
     The runner owns flow, step, name, status, retry_count and cycle. The sub-skill owns sub_step, but
-    a sub-step of a step that the runner has left is void. The text is the one on disk.
+    a sub-step of a step that the runner has left is dropped. The text is the one on disk.
     """
     joined = join_lists(expected, on_disk, runner)
     return replace(
@@ -74,7 +74,7 @@ def _sub_step(expected: StateFile | None, runner: StateFile, on_disk: StateFile)
 
 
 def further(base: StateFile | None, ours: StateFile, theirs: StateFile) -> StateFile:
-    """Choose whose place in the flow counts: the side that moved, or the further of two that did."""
+    """Choose whose position counts: the side that moved, or the one further along if both did."""
     if base is not None and place(ours) == place(base):
         return theirs
     if base is not None and place(theirs) == place(base):
@@ -85,7 +85,7 @@ def further(base: StateFile | None, ours: StateFile, theirs: StateFile) -> State
 
 
 def place(state: StateFile) -> tuple[object, ...]:
-    """Give the values that tell where a story stands."""
+    """Return the values that make up a story's position."""
     return state.flow, state.step, state.name, state.status, state.sub_step, state.retry_count, state.cycle
 
 

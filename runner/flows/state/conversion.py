@@ -1,8 +1,7 @@
-"""A state told in another dialect: the same story at the same step, and nothing lost.
+"""Converts a state into another dialect: the same story at the same step, and nothing lost.
 
-What the target has no place for is listed, and the whole source is kept word for word in an
-`## Imported` section. A step is found again by its name; where that is not certain the conversion is
-refused, and the person names the step.
+What the target cannot hold is listed, and the whole source is kept verbatim in an `## Imported` section. A
+step is found by its name; if that is ambiguous, the conversion is refused and the user names the step.
 """
 
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ IMPORTED = "Imported"
 
 
 class Conversion(Struct, frozen=True, kw_only=True):
-    """The converted state, and what it could not hold, in words."""
+    """The converted state, and what it could not hold."""
 
     state: StateFile
     unheld: tuple[str, ...]
@@ -46,10 +45,10 @@ def convert_state(
     steps: Mapping[str, str] | None = None,
     vocabulary: Vocabulary = STANDARD,
 ) -> Conversion:
-    """Tell a state in another dialect.
+    """Convert a state into another dialect.
 
-    `flow` is needed when a rich file becomes another. `step` names the target step outright; `steps`
-    gives the target's step numbers by name, beside those that the dialects themselves fix.
+    `flow` is needed to convert a rich file. `step` names the target step explicitly; `steps` maps names to
+    the target's step numbers, in addition to those that the dialects fix.
     """
     if state.dialect is to:
         return Conversion(state=state, unheld=())
@@ -80,7 +79,7 @@ def _flow(state: StateFile, to: Dialect, flow: str | None, vocabulary: Vocabular
     wanted = flow or state.flow
     if wanted is None:
         allowed = ", ".join(vocabulary.flow_names(to))
-        raise StateError("a rich file does not say its flow", hint=f"name it with --flow: {allowed}")
+        raise StateError("a rich file does not name its flow", hint=f"name it with --flow: {allowed}")
     if vocabulary.last_step(to, wanted) is None:
         allowed = ", ".join(vocabulary.flow_names(to))
         raise StateError(
@@ -100,14 +99,14 @@ def _step(state: StateFile, to: Dialect, flow: str, steps: Mapping[str, str]) ->
 
 
 def _name(name: str, to: Dialect) -> str:
-    """Give a step's name as the target says it: one step was renamed between the generations."""
+    """Return a step's name in the target dialect: one step was renamed between them."""
     if to is Dialect.RICH:
         return "Blackbox Test Spec" if name == "Test Spec" else name
     return "Test Spec" if name == "Blackbox Test Spec" else name
 
 
 def _sub_step(sub_step: SubStep, to: Dialect) -> tuple[SubStep, bool]:
-    """Give the sub-step in the target's form, and whether that says all of it."""
+    """Return the sub-step in the target's form, and whether nothing was lost."""
     if to is not Dialect.AUTODEV:
         if isinstance(sub_step, Phase):
             return (IDLE if sub_step == AWAITING else Position(text=str(sub_step))), True
@@ -135,7 +134,7 @@ def _unheld(state: StateFile, to: Dialect, vocabulary: Vocabulary) -> tuple[str,
 
 
 def _is_more_than_values(state: StateFile, vocabulary: Vocabulary) -> bool:
-    """Tell whether the file holds more than a new file with its values would."""
+    """Return whether the file holds more text than a new file with the same values."""
     if state.sub_step is None:
         return True
     return render(replace(state, text=TEMPLATES[state.dialect]), vocabulary=vocabulary) != state.text

@@ -1,4 +1,4 @@
-"""What can go wrong with a state file, in words that a person can act on."""
+"""What can go wrong with a state file."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ class StateError(RunnerError):
 
 
 class UnreadableStateError(StateError):
-    """A file that holds no state we could trust. It stays as it is."""
+    """A file without a trustworthy state. It is left unchanged."""
 
     code = "state-unreadable"
 
@@ -23,6 +23,6 @@ class UnreadableStateError(StateError):
 
 
 class StateBusyError(SystemFaultError):
-    """Another process keeps the state file's lock, or keeps rewriting the file."""
+    """Another process holds the state file's lock, or keeps rewriting the file."""
 
     code = "state-busy"

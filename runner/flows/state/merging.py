@@ -1,9 +1,8 @@
-"""Joining the state files of two branches: a merge that always succeeds.
+"""Merges the state files of two branches; this always succeeds.
 
-Each value follows the side that changed it. Where both moved, the one further along the flow counts;
-lists are joined, sections that we do not know are taken from both. A side that cannot be read, or that
-speaks another dialect, is kept word for word in a section of its own. Remarks and unknown keys inside
-the dialect's own sections are ours.
+Each value follows the side that changed it. If both moved, the one further along the flow counts; lists
+are merged, unknown sections are taken from both. A side that cannot be read, or that uses another dialect,
+is kept verbatim in its own section. Remarks and unknown keys inside the dialect's sections are ours.
 """
 
 from msgspec.structs import replace
@@ -23,7 +22,7 @@ KEPT = "Kept by the merge"
 
 
 def merge_states(base: str, ours: str, theirs: str, *, vocabulary: Vocabulary = STANDARD) -> str:
-    """Join two versions of a state file that come from `base` ('' when they have no common one)."""
+    """Merge two versions of a state file with the ancestor `base` ('' if there is none)."""
     if theirs in {ours, base}:
         return ours
     if ours == base:
@@ -42,12 +41,12 @@ def merge_states(base: str, ours: str, theirs: str, *, vocabulary: Vocabulary = 
         whole = _with_sections(text, base if before else "", theirs)
     except StateError:
         return keep_whole(ours, KEPT, theirs)
-    # A section of theirs may hold half a fence, which would swallow what follows it.
+    # One of their sections may have an unclosed fence, which would swallow what follows it.
     return whole if _read(whole, vocabulary) == joined else keep_whole(text, KEPT, theirs)
 
 
 def _joined(before: StateFile | None, mine: StateFile, others: StateFile) -> StateFile:
-    """Join the values; the text is ours."""
+    """Merge the values; the text is ours."""
     winner = further(before, mine, others)
     joined = join_lists(before, mine, others)
     return replace(
@@ -63,7 +62,7 @@ def _joined(before: StateFile | None, mine: StateFile, others: StateFile) -> Sta
 
 
 def keep_whole(text: str, title: str, kept: str) -> str:
-    """Add a text word for word, fenced, under a section of its own; once."""
+    """Add a text verbatim, fenced, in its own section; at most once."""
     fence = "```"
     while fence in kept:
         fence += "`"
@@ -77,7 +76,7 @@ def keep_whole(text: str, title: str, kept: str) -> str:
 
 
 def _with_sections(text: str, base: str, theirs: str) -> str:
-    """Join the sections that the dialect does not know."""
+    """Merge the sections that the dialect does not know."""
     before = {key: base[slice(*span)] for key, span in (_foreign(base) if base else {}).items()}
     here, newline = _foreign(text), newline_of(text)
     edits, added = [], []
@@ -104,7 +103,7 @@ def _union(ours: str, theirs: str, newline: str) -> str:
 
 
 def _foreign(text: str) -> dict[tuple[str, int], Span]:
-    """Give the unknown sections behind the block, by title and how often the title came before."""
+    """Return the unknown sections after the block, by title and how often it came before."""
     place = find_place(text)
     found: dict[tuple[str, int], Span] = {}
     for section in sorted((*place.sections.values(), *place.repeated), key=lambda section: section.start):

@@ -1,8 +1,8 @@
-"""A story's position as its state file tells it: values only, the same for all three dialects.
+"""A story's position as its state file records it: values only, the same for all three dialects.
 
-A `StateFile` is what was read plus the text it was read from; changing values and rendering gives
-that text back with only those values changed. Two states are equal when their values are, whatever
-their texts look like. Cells of rows are single lines without outer blanks.
+A `StateFile` is what was read plus the text it was read from; rendering changed values returns that text
+with only those values changed. Two states are equal when their values are, whatever their texts look like.
+Cells of rows are single lines without surrounding blanks.
 """
 
 import re
@@ -45,7 +45,7 @@ class Tracker(StrEnum):
 
 
 class Phase(Struct, frozen=True, kw_only=True):
-    """Where an autodev sub-skill is: an integer that never falls within one invocation, and a token."""
+    """Where an autodev sub-skill is: an integer that never decreases within one invocation, and a token."""
 
     phase: int
     name: str
@@ -78,7 +78,7 @@ class Position(Struct, frozen=True, kw_only=True):
 
     @property
     def idle(self) -> bool:
-        """Tell whether the step is at its beginning."""
+        """Whether the step is at its beginning."""
         return self.text in {"", "0"}
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Position(Struct, frozen=True, kw_only=True):
 IDLE = Position()
 
 SubStep = Phase | Position | None
-"""None: nothing that can be trusted is known; the folders tell the place."""
+"""None: nothing trustworthy is known, and the folders decide the position."""
 
 
 class StepRef(Struct, frozen=True, kw_only=True):
@@ -128,9 +128,9 @@ class LastSession(Struct, frozen=True, kw_only=True):
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Something wrong in a file: where, what, what would be right and what to do.
+    """A problem in a file: where, what, which values are allowed, and what to do.
 
-    A fatal problem means that the file has no state; any other leaves one value unknown.
+    A fatal problem means that the file has no state; any other makes one value unknown.
     """
 
     line: int
@@ -170,12 +170,12 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
     problems: tuple[Problem, ...] = ()
     text: str = ""
 
-    # Two files that say the same are equal, however each was written.
+    # Files with the same values are equal, however they were written.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StateFile) and self._said() == other._said()
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a struct has one of its own, which Python would take instead
+        return not self == other  # Struct defines its own, which would win otherwise
 
     def __hash__(self) -> int:
         return hash(self._said())
@@ -186,10 +186,10 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def done(self) -> bool:
-        """Tell whether the whole flow is behind the story."""
+        """Whether the story has finished its whole flow."""
         return self.step == DONE
 
     @property
     def needs_person(self) -> bool:
-        """Tell whether the step has used up its retries: nothing may run before somebody chose."""
+        """Whether the step is out of retries: nothing may run before the user decides."""
         return self.status is StepStatus.FAILED

@@ -1,7 +1,7 @@
-"""From text to state: which dialect it is, what its values are, and everything that is wrong with it.
+"""Parses a state file: its dialect, its values, and every problem.
 
-A value that is not allowed is never replaced by a likely one. What decides the story's place (flow,
-step, status, retry_count, cycle) makes the file unreadable when it is wrong; anything else becomes
+A value that is not allowed is never replaced by a likely one. A wrong value that decides the story's
+position (flow, step, status, retry_count, cycle) makes the file unreadable; any other wrong value becomes
 unknown and is reported among the state's problems.
 """
 
@@ -16,7 +16,7 @@ from runner.flows.state.text.block import Block, Place, find_place, read_block
 from runner.flows.state.text.layout import line_number
 from runner.flows.state.vocabulary import MAX_RETRY, RICH_NAMES, STANDARD, Vocabulary
 
-HINT = "correct the file by hand, or take it away so that a new one is made from the folders"
+HINT = "fix the file by hand, or remove it so that a new one is created from the folders"
 
 _STATUSES = {status.value: status for status in StepStatus}
 _TRACKERS = {tracker.value: tracker for tracker in Tracker}
@@ -27,7 +27,7 @@ _CONFLICT = ("\n<<<<<<< ", "\n>>>>>>> ")
 
 
 class Reading(NamedTuple):
-    """A state together with the places of its values."""
+    """A state together with the positions of its values in the text."""
 
     state: StateFile
     place: Place
@@ -43,21 +43,23 @@ def parse_state(text: str, *, vocabulary: Vocabulary = STANDARD, previous: Phase
 
 
 def decode(data: bytes) -> str:
-    """Give the text of a state file's bytes, or raise `UnreadableStateError`."""
+    """Return the text of a state file's bytes, or raise `UnreadableStateError`."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        message = f"byte {error.start} is no UTF-8"
+        message = f"byte {error.start} is not valid UTF-8"
         raise _refusal([Problem(line=line, key="", message=message, hint=HINT)]) from error
     if "\0" in text:
         line = line_number(text, text.index("\0"))
-        raise _refusal([Problem(line=line, key="", message="there are NUL bytes: it is damaged", hint=HINT)])
+        raise _refusal(
+            [Problem(line=line, key="", message="the file is damaged: it contains NUL bytes", hint=HINT)]
+        )
     return text
 
 
 def find_problems(data: bytes, *, vocabulary: Vocabulary = STANDARD) -> tuple[Problem, ...]:
-    """Give all that is wrong with a file; nothing when it may be used as it is."""
+    """Return every problem of a file; empty if it is fine."""
     try:
         return parse_state(decode(data), vocabulary=vocabulary).problems
     except UnreadableStateError as error:
@@ -65,11 +67,11 @@ def find_problems(data: bytes, *, vocabulary: Vocabulary = STANDARD) -> tuple[Pr
 
 
 def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Reading:
-    """Read a state and where its values stand."""
+    """Read a state and the positions of its values."""
     for marker in _CONFLICT:
         if marker in text:
             line = line_number(text, text.index(marker)) + 1
-            message = "there are conflict markers of a merge"
+            message = "the file contains conflict markers of a merge"
             raise _refusal([Problem(line=line, key="", message=message, hint="resolve the merge first")])
     place = find_place(text)
     block = read_block(text, place)
@@ -81,7 +83,7 @@ def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Re
 
 
 def dialect_of(place: Place, block: Block) -> Dialect:
-    """Tell the dialect by what the file holds; keys say more than titles."""
+    """Return the dialect of a file from its content; keys count more than titles."""
     if "cycle" in block.top or any(key.name in {"phase", "detail"} for key in block.nested):
         return Dialect.AUTODEV
     flow, sub_step = block.top.get("flow"), block.top.get("sub_step")
@@ -93,7 +95,7 @@ def dialect_of(place: Place, block: Block) -> Dialect:
 
 
 class _Reader:
-    """One pass over the block's values, noting every problem."""
+    """Reads the block's values in one pass and collects every problem."""
 
     def __init__(self, text: str, place: Place, block: Block, vocabulary: Vocabulary) -> None:
         self.text, self.place, self.block, self.vocabulary = text, place, block, vocabulary
@@ -103,7 +105,7 @@ class _Reader:
         """Read everything; None when a fatal problem was found."""
         dialect = dialect_of(self.place, self.block)
         for key in self.block.repeated:
-            self._note(key.name, key.raw.strip(), f"{key.name} is given twice", line=key.line)
+            self._note(key.name, key.raw.strip(), f"{key.name} appears twice", line=key.line)
         flow = None if dialect is Dialect.RICH else self._flow(dialect)
         step, status = self._step(dialect, flow), self._status()
         name, retries, cycle = self._name(dialect), self._retry_count(), self._cycle(dialect, flow)
@@ -165,14 +167,14 @@ class _Reader:
             return ""
         allowed = RICH_NAMES | self.vocabulary.names
         if dialect is Dialect.RICH and scalar.value not in allowed:
-            message = f"name {shown(scalar.value)} is none of the dialect's step names"
+            message = f"name {shown(scalar.value)} is not a step name of the dialect"
             self._note("name", scalar.value, message, allowed=", ".join(sorted(allowed)), fatal=False)
         return scalar.value
 
     def _retry_count(self) -> int:
         if "retry_count" not in self.block.top:
             self._note(
-                "retry_count", "", "retry_count is missing; it counts as 0", allowed="0 to 3", fatal=False
+                "retry_count", "", "retry_count is missing, so 0 is assumed", allowed="0 to 3", fatal=False
             )
             return 0
         value = self._value("retry_count") or ""
@@ -184,7 +186,7 @@ class _Reader:
         if dialect is not Dialect.AUTODEV:
             return None
         if "cycle" not in self.block.top:
-            self._note("cycle", "", "cycle is missing; it counts as 1", allowed="1 or more", fatal=False)
+            self._note("cycle", "", "cycle is missing, so 1 is assumed", allowed="1 or more", fatal=False)
             return 1
         value = self._value("cycle") or ""
         if not _CYCLE.fullmatch(value):
@@ -215,7 +217,7 @@ class _Reader:
         return found[0]
 
     def _value(self, name: str) -> str | None:
-        """Give the value of a key that must be there; its absence is noted."""
+        """Return the value of a required key; record a problem if it is missing."""
         scalar = self.block.scalar(name)
         if scalar is None:
             near = [key.name for key in self.block.unknown if key.name.lower() == name]

@@ -1,8 +1,8 @@
-"""What may happen to a story's position, as pure functions: a state in, the next state out.
+"""The transitions of a story's position, as pure functions from a state to the next state.
 
-Nothing is written here and no clock is read. What a dialect has no section for is not dropped: it
-comes back as `overflow`, for the journal. A step runs once and is retried three times; after that
-only a person moves it.
+Nothing is written here and no clock is read. What a dialect has no section for is not dropped: it is
+returned as `overflow`, for the journal. A step runs once and is retried three times; after that only the
+user can move it.
 """
 
 from datetime import datetime
@@ -56,10 +56,10 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 def begin_step(state: StateFile, to: StepRef) -> Change:
-    """Start a step, or go on with it; nothing starts while a failed step waits for a person."""
+    """Start or continue a step; nothing starts while a failed step waits for the user."""
     if state.needs_person:
         raise StateError(
-            f"step {state.step} ({state.name}) has failed and waits for a person",
+            f"step {state.step} ({state.name}) has failed and waits for a decision",
             hint="answer its decision: retry, skip or abort",
         )
     if state.step == to.step:
@@ -68,7 +68,7 @@ def begin_step(state: StateFile, to: StepRef) -> Change:
 
 
 def complete_step(state: StateFile, *, at: datetime, outcome: str = "") -> Change:
-    """Mark the current step completed: retries start anew, its retry log and blockers are cleared."""
+    """Mark the current step completed: reset the retries, clear its retry log and blockers."""
     row = _row(state, at, outcome)
     cleared = replace(_cleared(state), status=StepStatus.COMPLETED)
     return _with_row(cleared, row)
@@ -91,7 +91,7 @@ def boundary(state: StateFile, to: StepRef, *, at: datetime, outcome: str = "", 
 
 
 def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
-    """Note a failed attempt: a retry is left, or the step has failed and a person must choose."""
+    """Record a failed attempt: a retry is left, or the step has failed and the user must decide."""
     row = RetryRow(
         attempt=str(min(state.retry_count, MAX_RETRIES) + 1),
         step=state.step,
@@ -119,14 +119,14 @@ def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
 
 
 def retry_by_person(state: StateFile) -> Change:
-    """Give a failed step its retries back, because a person said so."""
+    """Reset the retries of a failed step, because the user decided so."""
     return Change(state=replace(_cleared(state), status=StepStatus.IN_PROGRESS))
 
 
 def skip_by_person(state: StateFile, to: StepRef | None, *, at: datetime, reason: str = "") -> Change:
-    """Leave the current step undone, because a person said so, and stand before the next one.
+    """Skip the current step, because the user decided so, and move to the next one.
 
-    Without a next step the file says `skipped`, until the flow goes on.
+    Without a next step the file says `skipped` until the flow continues.
     """
     outcome = "skipped by a person" + (f": {one_line(reason)}" if reason else "")
     left = replace(_cleared(state), status=StepStatus.SKIPPED)
@@ -142,7 +142,7 @@ def finish(state: StateFile) -> Change:
 
 
 def correct(state: StateFile, to: StepRef, status: StepStatus) -> Change:
-    """Make the file say what the folders show."""
+    """Correct the file to what the folders show."""
     if state.step != to.step:
         return Change(state=_moved(_cleared(state), to, status))
     over = status in {StepStatus.COMPLETED, StepStatus.SKIPPED}
@@ -150,7 +150,7 @@ def correct(state: StateFile, to: StepRef, status: StepStatus) -> Change:
 
 
 def record_decision(state: StateFile, decision: str) -> Change:
-    """Record a person's decision, once."""
+    """Record a decision of the user, once."""
     text = one_line(decision)
     if state.dialect is not Dialect.RICH:
         return Change(state=state, overflow=Overflow(decisions=(text,)))
@@ -160,17 +160,17 @@ def record_decision(state: StateFile, decision: str) -> Change:
 
 
 def roll_back(state: StateFile, to: StepRef) -> Change:
-    """Go back to a step and do it again: it is in progress, and no longer among the completed."""
+    """Return to a step to repeat it: it is in progress, and no longer among the completed ones."""
     moved = _cleared(_moved(_cleared(state), to, StepStatus.IN_PROGRESS))
     rows = tuple(row for row in state.completed if row.step != to.step)
     return Change(state=replace(moved, completed=rows))
 
 
 def enter_again(state: StateFile, to: StepRef) -> Change:
-    """Begin the next feature cycle of a finished existing-code project; the only way a cycle rises."""
+    """Begin the next feature cycle of a finished existing-code project; nothing else increases the cycle."""
     if state.dialect is not Dialect.RICH and state.flow != EXISTING_CODE:
         raise StateError(
-            f"flow '{state.flow}' has no second cycle", hint=f"only {EXISTING_CODE} goes round again"
+            f"flow '{state.flow}' has no second cycle", hint=f"only {EXISTING_CODE} has further cycles"
         )
     moved = _moved(state, to, StepStatus.NOT_STARTED)
     return Change(state=moved if state.cycle is None else replace(moved, cycle=state.cycle + 1))
@@ -189,7 +189,7 @@ def _fresh(state: StateFile) -> SubStep:
 
 
 def _cleared(state: StateFile) -> StateFile:
-    """Forget the retries of the current step and the blocker they ended in."""
+    """Clear the retries of the current step and the blocker that they ended in."""
     start = _blocker_start(state)
     return replace(
         state,

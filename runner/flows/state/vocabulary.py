@@ -1,8 +1,8 @@
 """Which values the dialects allow, and which step comes after which.
 
-Facts of the format, kept in one place: step ranges per dialect and flow, the lettered steps of the
-rich dialect in the order in which a project meets them, and the step names that the dialects fix.
-`quick` is this program's own flow; a user's flows come in as a `Vocabulary`.
+The facts of the format in one place: step ranges per dialect and flow, the lettered steps of the rich
+dialect in the order of a project, and the step names that the dialects fix. `quick` is this program's own
+flow; a user's flows are passed in as a `Vocabulary`.
 """
 
 import re
@@ -49,7 +49,7 @@ RICH_NAMES = frozenset(
         "Verify",
     }
 )
-"""The names of the rich dialect, and `Verify` of our own `quick` flow."""
+"""The names of the rich dialect, and `Verify` of this program's `quick` flow."""
 
 NAMED_STEPS: Mapping[tuple[Dialect, str], Mapping[str, str]] = {
     (Dialect.RICH, "greenfield"): {
@@ -91,7 +91,7 @@ NAMED_STEPS: Mapping[tuple[Dialect, str], Mapping[str, str]] = {
     (Dialect.POINTER, "quick"): {"Implement": "1", "Verify": "2"},
     (Dialect.AUTODEV, "quick"): {"Implement": "1", "Verify": "2"},
 }
-"""Step numbers that are known by name: what a conversion needs to find the same step again."""
+"""Step numbers by name: a conversion needs them to find the same step."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 _STATUS_ORDER = (
@@ -110,16 +110,16 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
     names: frozenset[str] = frozenset()
 
     def last_step(self, dialect: Dialect, flow: str) -> int | None:
-        """Give the number of a flow's last step; None for a flow that the dialect does not know."""
+        """Return the number of a flow's last step; None for a flow that the dialect does not know."""
         own = _FLOWS[dialect].get(flow)
         return self.flows.get(flow) if own is None else own
 
     def flow_names(self, dialect: Dialect) -> tuple[str, ...]:
-        """Give the flows that the dialect may name."""
+        """Return the flows that the dialect may name."""
         return (*_FLOWS[dialect], *(name for name in self.flows if name not in _FLOWS[dialect]))
 
     def allows_step(self, dialect: Dialect, flow: str | None, step: str) -> bool:
-        """Tell whether a file of this dialect and flow may stand at `step`."""
+        """Return whether a file of this dialect and flow may be at `step`."""
         if step == DONE:
             return True
         if dialect is Dialect.RICH:
@@ -128,7 +128,7 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
         return last is not None and _NUMBER.fullmatch(step) is not None and int(step) <= last
 
     def steps_in_words(self, dialect: Dialect, flow: str | None) -> str:
-        """Give the allowed steps as a message shows them."""
+        """Return the allowed steps as text for a message."""
         if dialect is Dialect.RICH:
             letters = ", ".join(step for step in RICH_STEPS if len(step) > 1)
             return f"0 to 6, {letters}, done"
@@ -136,16 +136,16 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
 
 
 STANDARD = Vocabulary()
-"""The dialects' own values and `quick`, nothing of a user's."""
+"""The dialects' own values and `quick`, without any user flows."""
 
 
 def first_step(dialect: Dialect) -> str:
-    """Give the step at which a new file stands."""
+    """Return the step of a new file."""
     return "0" if dialect is Dialect.RICH else "1"
 
 
 def step_order(dialect: Dialect, step: str) -> int:
-    """Give a number that grows along a flow; a step that is none comes before all."""
+    """Return a number that increases along a flow; an unknown step comes before all others."""
     if step == DONE:
         return 1_000_000
     if dialect is Dialect.RICH:
@@ -154,5 +154,5 @@ def step_order(dialect: Dialect, step: str) -> int:
 
 
 def progress(state: StateFile) -> tuple[int, int, int]:
-    """Give how far a state is; of two states of one flow the greater is further."""
+    """Return how far a state is; of two states of one flow, the greater is further along."""
     return state.cycle or 0, step_order(state.dialect, state.step), _STATUS_ORDER.index(state.status)

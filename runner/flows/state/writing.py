@@ -1,7 +1,7 @@
-"""From state to text: only the values that changed, in the text that the state was read from.
+"""Renders a state: changes only the values that differ, in the text that the state was read from.
 
-What is written reads back as exactly the state that was meant, or it is not written. A second
-rendering of what was rendered changes nothing.
+The written text reads back as exactly the intended state, or it is not written. Rendering twice changes
+nothing.
 """
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ def new_state(
     first: StepRef | None = None,
     vocabulary: Vocabulary = STANDARD,
 ) -> StateFile:
-    """Make the state of a story that has none yet: at step 0 (rich) or 1, not started."""
+    """Create the state of a new story: at step 0 (rich) or 1, not started."""
     blank = parse_state(TEMPLATES[dialect])
     start = first or StepRef(step=first_step(dialect), name=blank.name)
     named = None if dialect is Dialect.RICH else flow or blank.flow
@@ -38,7 +38,7 @@ def new_state(
 
 
 def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None) -> str:
-    """Give the file's text; `previous` is the sub-step last written in the same invocation.
+    """Return the file's text; `previous` is the sub-step last written in the same invocation.
 
     Raises `StateError` for a state that the dialect does not allow.
     """
@@ -47,7 +47,8 @@ def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Pha
         reading = read(state.text, vocabulary)
     except UnreadableStateError:
         raise StateError(
-            "a state can only be written into a text that holds one", hint="make a new one from the template"
+            "a state can only be written into a text that contains one",
+            hint="create a new one from the template",
         ) from None
     old = reading.state
     if old.dialect is not state.dialect:
@@ -57,7 +58,9 @@ def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Pha
     if state.dialect is Dialect.RICH:
         text = rich.write_history(text, old, state, find_place)
     if parse_state(text, vocabulary=vocabulary) != state:
-        raise StateError("the state would read back as another", hint="`state check` tells what is unusual")
+        raise StateError(
+            "the written state would read back differently", hint="`state check` shows what is unusual"
+        )
     return text
 
 
@@ -88,7 +91,7 @@ def _require_autodev(state: StateFile, previous: Phase | None) -> None:
     broken = autodev.broken_rule(state.sub_step, previous) if state.sub_step else ""
     if broken:
         raise StateError(
-            f"sub_step {broken}", hint="phase is an integer that never falls, name a kebab-case token"
+            f"sub_step {broken}", hint="phase is an integer that never decreases, name is a kebab-case token"
         )
 
 
@@ -126,7 +129,7 @@ def _sub_step_edits(text: str, block: Block, old: StateFile, new: StateFile) -> 
         before = old.sub_step if isinstance(old.sub_step, Phase) else None
         return autodev.edit_sub_step(text, block, before, wanted)
     if wanted is None:
-        raise StateError("a sub_step that is known cannot become unknown", hint="reset it to its beginning")
+        raise StateError("a known sub_step cannot become unknown", hint="reset it to its beginning")
     if "sub_step" not in block.top:
         return [add_key(text, block, "sub_step", encode_scalar(wanted.text))]
     return pointer.edit_sub_step(text, block, wanted)

@@ -39,7 +39,7 @@ def test_files_are_found_in_order_with_their_states(paths: list[Path], tmp_path:
     assert found[-1].state == EXPECTED["autodev-plan"]
     assert [bool(item.problem) for item in found] == [True, *(False for _ in paths), True, True, False]
     assert "No such file" in found[0].problem
-    assert "no UTF-8" in found[-3].problem
+    assert "not valid UTF-8" in found[-3].problem
     assert not list(tmp_path.glob("*.unreadable*"))
 
 

@@ -267,7 +267,7 @@ def session(docs: Path, make_repository: Callable[..., Path], monkeypatch: pytes
 @pytest.mark.parametrize(
     ("phase", "name", "words"),
     [
-        ("6", "batch-loop", "falls from 7 to 6"),
+        ("6", "batch-loop", "decreases from 7 to 6"),
         ("7.5", "half", "must be a whole number from 0, not '7.5'"),
         ("8", "Not_Kebab", "'Not_Kebab' is not kebab-case"),
         ("8", "awaiting-invocation", "reserved"),

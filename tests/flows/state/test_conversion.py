@@ -73,7 +73,7 @@ def test_the_same_dialect_is_itself() -> None:
 def test_what_cannot_be_told_is_refused() -> None:
     """A rich file without a flow, a flow the target has not, a step whose name says nothing."""
     rich, meta = parse_state(text_of("rich-plan")), parse_state(text_of("autodev-config-review"))
-    with pytest.raises(StateError, match="does not say its flow") as caught:
+    with pytest.raises(StateError, match="does not name its flow") as caught:
         convert_state(rich, Dialect.POINTER)
     assert "greenfield, existing-code" in caught.value.hint
     with pytest.raises(StateError, match="flow 'meta-repo' is not allowed in pointer"):

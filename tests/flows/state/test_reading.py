@@ -109,7 +109,7 @@ def test_every_status_is_read(status: StepStatus) -> None:
         ("step: 1", "Step: 1", ["step is missing", "'Step' is not read"]),
         ("flow: greenfield\n", "", ["flow is missing"]),
         ("status: not_started\n", "", ["status is missing"]),
-        ("step: 1", "step: 1\nstep: 2", ["line 6", "step is given twice"]),
+        ("step: 1", "step: 1\nstep: 2", ["line 6", "step appears twice"]),
         ("## Current", "<<<<<<< ours\n## Current", ["line 3", "conflict markers"]),
         ("## Current Step", "## Current Step\nx\n## Current Step", ["line 5", "which one counts"]),
         ("## Current Step", "## Now", ["no `## Current Step`"]),
@@ -208,7 +208,7 @@ def test_acceptance_56_a_phase_that_fell_is_not_trusted() -> None:
     assert parse_state(text, previous=Phase(phase=7, name="batch-loop")).problems == ()
     fallen = parse_state(text, previous=Phase(phase=8, name="report"))
     assert fallen.sub_step is None
-    assert "falls from 8 to 7" in fallen.problems[0].message
+    assert "decreases from 8 to 7" in fallen.problems[0].message
     assert parse_state(AUTODEV, previous=Phase(phase=8, name="report")).sub_step == AWAITING
 
 
@@ -271,7 +271,9 @@ def test_trackers_are_read_in_every_dialect() -> None:
             assert parse_state(template.replace("retry", f"tracker: {tracker}\nretry")).tracker is tracker
 
 
-@pytest.mark.parametrize(("data", "words"), [(b"step: \xff", "byte 6 is no UTF-8"), (b"a\nstep: \0", "NUL")])
+@pytest.mark.parametrize(
+    ("data", "words"), [(b"step: \xff", "byte 6 is not valid UTF-8"), (b"a\nstep: \0", "NUL")]
+)
 def test_bytes_that_are_no_text_are_refused(data: bytes, words: str) -> None:
     """Other encodings and zero-filled files are damage."""
     with pytest.raises(UnreadableStateError, match=words):

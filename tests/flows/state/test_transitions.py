@@ -81,7 +81,7 @@ def test_acceptance_51_one_run_and_three_retries_then_failed(state: StateFile) -
         f"Step {state.step} ({state.name}) failed at sub-step {state.sub_step} after 3 retries"
     )
     assert blocker.endswith("no 4")
-    with pytest.raises(StateError, match="waits for a person"):
+    with pytest.raises(StateError, match="waits for a decision"):
         begin_step(state, StepRef(step=state.step, name=state.name))
 
 

@@ -57,7 +57,7 @@ def test_a_new_file_names_its_flow_and_first_step() -> None:
         (Phase(phase=1, name="trailing-"), None, "not kebab-case"),
         (Phase(phase=1, name=""), None, "not kebab-case"),
         (Phase(phase=1, name="awaiting-invocation"), None, "reserved"),
-        (Phase(phase=2, name="x"), Phase(phase=3, name="y"), "falls from 3 to 2"),
+        (Phase(phase=2, name="x"), Phase(phase=3, name="y"), "decreases from 3 to 2"),
     ],
 )
 def test_acceptance_56_a_sub_step_against_the_rules_is_not_written(
@@ -90,12 +90,12 @@ def test_a_sub_step_may_stay_rise_or_begin_anew() -> None:
         (Dialect.RICH, {"sub_step": AWAITING}, "does not fit into rich"),
         (Dialect.AUTODEV, {"sub_step": None}, "cannot become unknown"),
         (Dialect.POINTER, {"sub_step": None}, "cannot become unknown"),
-        (Dialect.AUTODEV, {"text": "nothing"}, "a text that holds one"),
+        (Dialect.AUTODEV, {"text": "nothing"}, "a text that contains one"),
         (Dialect.AUTODEV, {"text": TEMPLATES[Dialect.RICH]}, "a rich file cannot take"),
         (
             Dialect.RICH,
             {"completed": (CompletedRow(step="-", name="", completed="", outcome=""),)},
-            "read back as another",
+            "read back differently",
         ),
     ],
 )

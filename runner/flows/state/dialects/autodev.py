@@ -1,7 +1,7 @@
 """The autodev dialect: a flow, a structured `sub_step`, a cycle.
 
-`sub_step` belongs to the sub-skill that runs. Its rules hold whenever it is written. When a file breaks
-them, the place is not guessed: the sub-step is unknown, and the folders are asked.
+`sub_step` belongs to the running sub-skill. Its rules hold whenever it is written. If a file breaks them,
+the position is not guessed: the sub-step is unknown, and the folders decide.
 """
 
 import re
@@ -32,11 +32,11 @@ _INTEGER = re.compile(r"0|[1-9][0-9]{0,8}")
 _KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _INLINE = re.compile(r"\{[ \t]*phase:([^,{}]*),[ \t]*name:([^,{}]*)(?:,[ \t]*detail:(.*))?\}")
 _ALLOWED = "phase: an integer from 0, name: kebab-case, detail: any text"
-_HINT = "the folders tell the place instead; the sub-skill writes the field at its next save point"
+_HINT = "the folders decide the position instead; the sub-skill writes the field at its next save point"
 
 
 def broken_rule(phase: Phase, previous: Phase | None = None) -> str:
-    """Say which rule a sub-step breaks, given the one before it in the same invocation; '' for none."""
+    """Return the rule that a sub-step breaks, given the previous one in the same invocation; '' for none."""
     if not _INTEGER.fullmatch(str(phase.phase)):
         return f"phase {phase.phase} is not an integer from 0"
     if not _KEBAB.fullmatch(phase.name):
@@ -44,14 +44,14 @@ def broken_rule(phase: Phase, previous: Phase | None = None) -> str:
     if phase.name == RESERVED_NAME:
         return f"'{RESERVED_NAME}' is reserved for phase 0" if phase.phase else ""
     if previous is not None and phase.phase < previous.phase:
-        return f"phase falls from {previous.phase} to {phase.phase} within one invocation"
+        return f"phase decreases from {previous.phase} to {phase.phase} within one invocation"
     return ""
 
 
 def read_sub_step(
     text: str, block: Block, previous: Phase | None = None
 ) -> tuple[Phase | None, Problem | None]:
-    """Read the structured sub-step, or say why it cannot be trusted."""
+    """Read the structured sub-step, or return why it cannot be trusted."""
     key = block.top.get("sub_step")
     if key is None:
         return None, _problem(line_number(text, block.start), "", "sub_step is missing")
@@ -105,7 +105,7 @@ def _problem(line: int, value: str, message: str) -> Problem:
 
 
 def edit_sub_step(text: str, block: Block, old: Phase | None, new: Phase) -> list[Edit]:
-    """Change the parts that differ; a sub-step that could not be read is written anew."""
+    """Change the parts that differ; a sub-step that could not be read is rewritten."""
     key = block.top["sub_step"]
     parts = {line.name: line for line in block.nested if line.name in PARTS}
     if old is None or len(parts) < len(PARTS):
@@ -127,14 +127,14 @@ def _rewrite(text: str, block: Block, key: Key, new: Phase) -> list[Edit]:
     removed = [remove_line(text, line.line) for line in block.nested if line.name in PARTS]
     pad = " " * block.indent
     fresh = insert_after(text, key.line, [pad + line for line in fresh_lines(new)[1:]])
-    # The new lines and the emptied value meet at one place, so they are one edit.
+    # The new lines and the removed value touch at one offset, so they must be one edit.
     remark = text[key.start + scalar.length : fresh.start].strip(" \t")
     colon = text.rindex(":", key.line, key.start) + 1
     return [Edit(colon, fresh.end, (f" {remark}" if remark else "") + fresh.text), *removed]
 
 
 def fresh_lines(phase: Phase) -> list[str]:
-    """Give a sub-step's lines."""
+    """Return a sub-step's lines."""
     return [
         "sub_step:",
         f"  phase: {phase.phase}",

@@ -1,6 +1,6 @@
-"""The pointer dialect: a flow and the current step, with a sub-step in words.
+"""The pointer dialect: a flow and the current step, with a sub-step as plain text.
 
-The rich dialect has the same sub-step, so both use what stands here.
+The rich dialect has the same sub-step and uses these functions too.
 """
 
 from runner.flows.state.model import Position, Problem
@@ -23,7 +23,7 @@ retry_count: 0
 
 
 def read_sub_step(text: str, block: Block) -> tuple[Position | None, Problem | None]:
-    """Read the sub-step; a missing one is allowed, the template's own words are not."""
+    """Read the sub-step; it may be missing, but it must not be the template's placeholder."""
     key = block.top.get("sub_step")
     if key is None:
         return None, None

@@ -1,4 +1,4 @@
-"""The rich dialect: no flow, lettered steps, and five sections of history behind the current step."""
+"""The rich dialect: no flow, lettered steps, and five sections of history after the current step."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -80,7 +80,7 @@ class History(NamedTuple):
 
 
 def read_history(text: str, place: Place) -> History:
-    """Read the sections that are there."""
+    """Read the sections that exist."""
     known = place.sections
     session = _session_keys(text, place) if SESSION in known else {}
     return History(
@@ -93,13 +93,13 @@ def read_history(text: str, place: Place) -> History:
 
 
 def section_problems(text: str, place: Place) -> list[Problem]:
-    """Name sections that are there twice: only the first is read."""
+    """Return a problem for each repeated section: only the first one is read."""
     return [
         Problem(
             line=line_number(text, section.start),
             key=section.title,
             message=f"a second section '{SECTIONS[section.title]}'; only the first one is read",
-            hint="join the two",
+            hint="merge the two",
             fatal=False,
         )
         for section in place.repeated
@@ -122,13 +122,13 @@ def _bullets(text: str, place: Place, title: str) -> tuple[str, ...]:
 
 
 def completed_row(cells: tuple[str, ...]) -> CompletedRow:
-    """Give a row its meaning; missing cells are empty, further ones stay in the text only."""
+    """Turn cells into a row; missing cells are empty, extra ones stay in the text only."""
     step, name, completed, outcome = _fitted(cells, COMPLETED)
     return CompletedRow(step=step, name=name, completed=completed, outcome=outcome)
 
 
 def retry_row(cells: tuple[str, ...]) -> RetryRow:
-    """Give a row its meaning, as above."""
+    """Turn cells into a row, as above."""
     attempt, step, name, sub_step, reason, timestamp = _fitted(cells, RETRIES)
     return RetryRow(
         attempt=attempt, step=step, name=name, sub_step=sub_step, reason=reason, timestamp=timestamp
@@ -159,7 +159,7 @@ def _last_session(found: dict[str, Key]) -> LastSession | None:
 
 
 def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str], Place]) -> str:
-    """Change the sections whose values differ; `find` gives the places in each version of the text."""
+    """Change the sections whose values differ; `find` locates the sections in each version of the text."""
     if old.completed != new.completed:
         rows = [(row.step, row.name, row.completed, row.outcome) for row in new.completed]
         text = _write_table(text, find(text), COMPLETED, rows)
@@ -192,7 +192,7 @@ def _write_table(text: str, place: Place, title: str, rows: Sequence[tuple[str, 
 
 
 def table_head(title: str) -> list[str]:
-    """Give the lines above a table's rows."""
+    """Return the lines above a table's rows."""
     header = HEADERS[title]
     return [encode_row(header), "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"]
 
@@ -235,7 +235,7 @@ def _write_session(text: str, place: Place, new: LastSession) -> str:
 
 
 def _new_section(text: str, place: Place, title: str, lines: Sequence[str]) -> Edit:
-    """Put a missing section behind the nearest of those that usually stand before it."""
+    """Insert a missing section after the nearest one that usually precedes it."""
     order = ["current step", *SECTIONS]
     before: list[Section] = [
         place.sections[name] for name in order[: order.index(title)] if name in place.sections

@@ -1,7 +1,6 @@
-"""Many state files at once, wherever they lie: what each holds, or what is wrong with it.
+"""Reads many state files, wherever they are: what each holds, or what is wrong with it.
 
-Reading only: nothing is set aside or corrected. With a cache a file that has not changed since it was
-last read is not read again.
+Read-only: nothing is copied or corrected. With a cache, a file that has not changed is not read again.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""State files on disk: read, joined with what others wrote meanwhile, replaced whole; never deleted.
+"""State files on disk: read, merged with what others wrote meanwhile, replaced as a whole, never deleted.
 
-The runner's writes go one at a time under a lock file in an ignored folder. An agent that knows
-nothing of the lock loses nothing either: what it wrote is seen when the file is put in place, and
-joined. A file that cannot be read is copied beside itself and left alone.
+The runner's writes are serialized by a lock file in an ignored folder. An agent that does not know the lock
+loses nothing either: replacing the file reveals what it wrote, and that is merged. A file that cannot be
+read is copied next to itself and left unchanged.
 """
 
 import os
@@ -25,10 +25,10 @@ from runner.flows.state.vocabulary import STANDARD, Vocabulary
 from runner.flows.state.writing import render, require_writable
 
 PATIENCE = 10.0
-"""Seconds to wait for the lock, or for one who rewrites the file all the time: a write takes milliseconds."""
+"""Seconds to wait for the lock, or for a process that keeps rewriting it; a write takes milliseconds."""
 
 LOCK_NAME = "state.lock"
-"""What the lock is called in the folder of a story's exchange."""
+"""The name of the lock in a story's exchange folder."""
 
 _PAUSE = 0.005
 
@@ -36,9 +36,9 @@ _PAUSE = 0.005
 def load_state(
     path: Path, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None
 ) -> StateFile | None:
-    """Read a state file; None when there is none.
+    """Read a state file; None if it does not exist.
 
-    An unreadable one is copied aside, and the error names the copy; the original stays. `previous` is
+    An unreadable one is copied, and the error names the copy; the original stays. `previous` is
     the sub-step last seen in the same invocation.
     """
     data = _settled(path, vocabulary)
@@ -47,7 +47,7 @@ def load_state(
     try:
         return parse_state(decode(data), vocabulary=vocabulary, previous=previous)
     except UnreadableStateError as error:
-        raise _told(path, error, set_aside(path, data)) from None
+        raise _with_copy(path, error, set_aside(path, data)) from None
 
 
 def save_state(
@@ -60,11 +60,11 @@ def save_state(
     previous: Phase | None = None,
     replace_unreadable: bool = False,
 ) -> StateFile:
-    """Write the runner's state, joined with what was written since it was `expected`; give the result.
+    """Write the runner's state, merged with what was written since `expected`; return the result.
 
     `expected` is what the runner loaded, None when it found no file. `lock` is a file in an ignored
     folder of the same workspace. A file that cannot be read is refused, or with `replace_unreadable`
-    replaced once its bytes are safe beside it.
+    replaced after its bytes are copied next to it.
     """
     require_writable(state, vocabulary=vocabulary, previous=previous)
 
@@ -84,11 +84,13 @@ def save_state(
 def save_sub_step(
     path: Path, sub_step: Phase | Position, *, lock: Path, vocabulary: Vocabulary = STANDARD
 ) -> StateFile:
-    """Write a sub-skill's progress and nothing else; in autodev its phase never falls."""
+    """Write a sub-skill's progress and nothing else; in autodev its phase never decreases."""
 
     def progressed(on_disk: StateFile | None) -> StateFile:
         if on_disk is None:
-            raise StateError(f"{path.name} does not exist", hint="the runner makes it when the story starts")
+            raise StateError(
+                f"{path.name} does not exist", hint="the runner creates it when the story starts"
+            )
         goal = replace(on_disk, sub_step=sub_step)
         before = on_disk.sub_step if isinstance(on_disk.sub_step, Phase) else None
         require_writable(goal, vocabulary=vocabulary, previous=before)
@@ -98,7 +100,7 @@ def save_sub_step(
 
 
 def set_aside(path: Path, data: bytes) -> Path:
-    """Keep bytes beside the file that held them; the same bytes are kept only once."""
+    """Copy bytes next to the file that held them; the same bytes are kept only once."""
     for number in count(1):
         copy = path.with_name(f"{path.name}.unreadable-{number}")
         try:
@@ -145,9 +147,11 @@ def _write(
                 continue
             if displaced == seen:
                 return last
-            # Another writer came between. Ours is in place, theirs is in hand: join them once more.
+            # Another process wrote in between. Our text is in place, theirs was displaced: merge once more.
             seen, source = data, displaced
-    raise StateBusyError(f"{path} is rewritten without end", hint="see what else writes it, then run again")
+    raise StateBusyError(
+        f"{path} is being rewritten continuously", hint="find out which process writes it and run again"
+    )
 
 
 def _put(path: Path, staging: Path, vocabulary: Vocabulary, data: bytes, seen: bytes | None) -> bytes | None:
@@ -155,7 +159,7 @@ def _put(path: Path, staging: Path, vocabulary: Vocabulary, data: bytes, seen: b
 
 
 def _understood(path: Path, data: bytes | None, vocabulary: Vocabulary, *, keep: bool) -> StateFile | None:
-    """Parse what was on disk; unreadable bytes are kept beside it, and with `keep` count as no file."""
+    """Parse what was on disk; unreadable bytes are copied, and with `keep` count as no file."""
     if data is None:
         return None
     try:
@@ -164,11 +168,11 @@ def _understood(path: Path, data: bytes | None, vocabulary: Vocabulary, *, keep:
         copy = set_aside(path, data)
         if keep:
             return None
-        raise _told(path, error, copy) from None
+        raise _with_copy(path, error, copy) from None
 
 
 def _settled(path: Path, vocabulary: Vocabulary) -> bytes | None:
-    """Read a file, or give None; one that a writer is in the midst of is awaited."""
+    """Read a file, or return None; wait for a writer that is in the middle of writing it."""
     try:
         return read_settled(path, lambda data: _readable(data, vocabulary))
     except FileNotFoundError:
@@ -183,11 +187,11 @@ def _readable(data: bytes, vocabulary: Vocabulary) -> bool:
     return True
 
 
-def _told(path: Path, error: UnreadableStateError, copy: Path) -> UnreadableStateError:
+def _with_copy(path: Path, error: UnreadableStateError, copy: Path) -> UnreadableStateError:
     return UnreadableStateError(
         f"{path} cannot be read: {error.message}",
         problems=error.problems,
-        hint=f"its bytes are also in {copy.name}; correct the file, or remove it to start from the folders",
+        hint=f"its bytes are also in {copy.name}; fix the file, or remove it to start from the folders",
     )
 
 
@@ -199,7 +203,7 @@ def _locked(lock: Path) -> Iterator[None]:
         if time.monotonic() > deadline:
             raise StateBusyError(
                 f"{lock} has been locked for {PATIENCE:g} seconds",
-                hint="see which process holds it, then run again",
+                hint="find out which process holds it and run again",
             )
         time.sleep(_PAUSE)
     with held:

@@ -1,8 +1,8 @@
-"""Putting a new file in another's place, and getting back exactly what stood there.
+"""Replaces a file and returns exactly what it held at that moment.
 
-A plain rename forgets what another process wrote an instant before. Where the kernel can exchange two
-names in one act, nothing is forgotten: the old content is in hand afterwards and can be compared.
-Readers, and a crash, see the old file or the new one, never a part and never none.
+A plain rename loses what another process wrote an instant before. Where the kernel can exchange two names
+atomically, nothing is lost: the old content is available afterwards and can be compared. Readers, and a
+crash, see the old file or the new one, never a part and never nothing.
 """
 
 import ctypes
@@ -30,11 +30,11 @@ class Changed(Exception):  # noqa: N818  a finding, not a fault
 def put(
     path: Path, data: bytes, *, seen: bytes | None, staging: Path, whole: Callable[[bytes], bool]
 ) -> bytes | None:
-    """Make `path` hold `data`, and give what it held at that instant.
+    """Replace the content of `path` with `data`, and return what it held at that moment.
 
-    `seen` is what the caller knows to be there, None for no file. Raises `Changed` instead of
-    writing over something else where the two cannot be exchanged. What was displaced and is not
-    `whole` may still be in the hands of its writer, who is given the time to finish.
+    `seen` is the content that the caller knows, None for no file. Raises `Changed` rather than overwrite
+    other content on systems that cannot exchange files. Displaced content that is not `whole` may still be
+    being written, so its writer gets time to finish.
     """
     folder = staging if _same_device(staging, path.parent) else path.parent
     temporary = folder / f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
@@ -48,7 +48,7 @@ def put(
 
 
 def read_settled(path: Path, whole: Callable[[bytes], bool]) -> bytes:
-    """Read a file; one that is not whole but was written a moment ago is read again until it is."""
+    """Read a file; an incomplete one that was just written is read again until it is complete."""
     while True:
         data = path.read_bytes()
         if whole(data) or abs(time.time() - path.stat().st_mtime) > SETTLING:
@@ -76,7 +76,7 @@ def _place(temporary: Path, path: Path, seen: bytes | None, whole: Callable[[byt
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one act; False where the system cannot."""
+    """Exchange two names atomically; return False if the system cannot."""
     rename = _renameat2()
     if rename is None:
         return False

@@ -1,6 +1,6 @@
-"""The Current Step block: finding the one that counts, its keys, and changing their values.
+"""The Current Step block: finds it, reads its keys, and changes their values.
 
-A text has one such block or no state at all: two are ambiguous and refused, never chosen between.
+A text has one such block or no state at all: two are ambiguous and refused.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ WORDS = frozenset(ORDER) - {"name", "sub_step"}
 
 
 class Place(NamedTuple):
-    """Where the state stands: its region, its sections by title, and the spans of the block's lines."""
+    """The location of the state: its region, its sections by title, and the spans of the block's lines."""
 
     region: Span
     sections: dict[str, Section]
@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
 
 def find_place(text: str) -> Place:
-    """Find the one region that holds a state, or say why there is none."""
+    """Find the one region that holds a state, or raise with the reason."""
     marks = outline(text)
     here = [heading for heading in marks.headings if heading.title == CURRENT_STEP]
     if len(here) > 1:
@@ -89,7 +89,7 @@ def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: t
     current = known[CURRENT_STEP]
     block = tuple(visible(current.body, hidden)) if hidden else (current.body,)
     if hidden and not _is_block(text, block):
-        # People fence the keys below the heading; only then are fenced lines the block.
+        # Some users fence the keys below the heading; only then are fenced lines the block.
         block = (current.body,)
     return Place(region, known, tuple(repeated), hidden, block, _says_autodev(headings))
 
@@ -119,15 +119,15 @@ def _headless(text: str, marks: Outline) -> Place:
             Problem(
                 line=1,
                 key="step",
-                message="there is no `## Current Step` with `step:` and `status:`",
-                hint="write that section, or take the file away and let it be made anew",
+                message="no `## Current Step` section with `step:` and `status:`",
+                hint="write that section, or remove the file so that it is created again",
             )
         ],
     )
 
 
 def _preamble(fence: Fence) -> Span:
-    """Give a block's lines before its first section; a title may stand above them."""
+    """Return a block's lines before its first section; a title may precede them."""
     below = [heading.start for heading in fence.headings if heading.title not in TITLES]
     return Span(fence.inside.start, below[0] if below else fence.inside.end)
 
@@ -145,14 +145,14 @@ def _ambiguous(text: str, offset: int, what: str) -> UnreadableStateError:
     problem = Problem(
         line=line_number(text, offset),
         key="step",
-        message=f"{what}: which one counts cannot be told",
-        hint="keep the one that is true and remove the other",
+        message=f"{what}: it is ambiguous which one counts",
+        hint="keep the correct one and remove the other",
     )
-    return UnreadableStateError("the state is there twice", problems=[problem])
+    return UnreadableStateError("the file contains two states", problems=[problem])
 
 
 def read_block(text: str, place: Place) -> Block:
-    """Sort the block's key lines into what they are."""
+    """Sort the block's key lines by what they are."""
     top: dict[str, Key] = {}
     nested: list[Key] = []
     repeated: list[Key] = []
@@ -162,7 +162,7 @@ def read_block(text: str, place: Place) -> Block:
         for key in keys(text, span):
             base = key.indent if base < 0 else base
             deeper = key.indent > base
-            # Lines that lost their indent are still recognised as the sub-step's, and then refused.
+            # Lines that lost their indent are still recognized as the sub-step's, and then refused.
             loose = below and not deeper and (key.name == "phase" or (loose and key.name in PARTS))
             if below and (deeper or loose):
                 nested.append(key)
@@ -177,13 +177,13 @@ def read_block(text: str, place: Place) -> Block:
 
 
 def set_value(text: str, key: Key, scalar: Scalar, encoded: str) -> Edit:
-    """Replace a key's value; a remark behind it stays."""
+    """Replace a key's value; a remark after it stays."""
     lead = " " if encoded and text[key.start - 1] == ":" else ""
     return Edit(key.start, key.start + scalar.length, lead + encoded)
 
 
 def add_key(text: str, block: Block, name: str, encoded: str) -> Edit:
-    """Add a missing key behind the ones that usually stand before it."""
+    """Add a missing key after the ones that usually precede it."""
     place = ORDER.index(name)
     lines = [block.top[known].line for known in ORDER[:place] if known in block.top]
     if place > ORDER.index("sub_step"):

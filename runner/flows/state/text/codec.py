@@ -1,8 +1,8 @@
-"""How values stand in the text: scalars behind a key, bullets of a list, cells of a table.
+"""How values are written in the text: scalars after a key, bullets of a list, cells of a table.
 
-For every value `decode(encode(value)) == value`. Blanks are space and tab only: whatever else
-Unicode counts as white space belongs to the value. Quotes are needed only where the plain text would
-be read as something else: a comment, a placeholder of the template, outer blanks, a line break.
+For every value `decode(encode(value)) == value`. Blanks are space and tab only: other
+Unicode whitespace belongs to the value. Quotes are needed only where the plain text would be read as
+something else: a comment, a placeholder of the template, surrounding blanks, a line break.
 """
 
 import re
@@ -37,10 +37,10 @@ class Scalar(NamedTuple):
     placeholder: bool = False
 
 
-# Files of one project repeat the same values; the caches save most of the time that a thousand of them take.
+# Files of one project repeat the same values; the caches make reading a thousand of them faster.
 @lru_cache(maxsize=2048)
 def decode_scalar(raw: str, *, word: bool) -> Scalar:
-    """Read what stands behind a key; a `word` may be followed by a `#` remark, free text may hold one."""
+    """Read the value after a key; a `word` may be followed by a `#` remark, free text may contain one."""
     if raw[:1] in {'"', "'"}:
         quoted = _QUOTED.fullmatch(raw)
         if quoted:
@@ -54,7 +54,7 @@ def decode_scalar(raw: str, *, word: bool) -> Scalar:
 
 
 def encode_scalar(value: str) -> str:
-    """Give free text as it stands behind a key."""
+    """Return free text as it is written after a key."""
     plain = decode_scalar(value, word=True)
     if plain.value == value and not plain.quoted and not _needs_quotes(value):
         return value
@@ -62,17 +62,17 @@ def encode_scalar(value: str) -> str:
 
 
 def quote(value: str) -> str:
-    """Give a value in double quotes."""
+    """Return a value in double quotes."""
     return '"' + "".join(_ESCAPES.get(character, character) for character in value) + '"'
 
 
 def is_placeholder(value: str) -> bool:
-    """Tell whether a plain value is the template's own: brackets around a description."""
+    """Return whether a plain value is the template's own: a description in brackets."""
     return value.startswith("[") and value.endswith("]")
 
 
 def decode_bullet(raw: str) -> str | None:
-    """Read a bullet's text; None when it only says that there is nothing."""
+    """Read a bullet's text; None if it only says that the list is empty."""
     text = _BREAK.sub(" ", raw).strip(BLANKS) if "\n" in raw else raw.strip(BLANKS)
     if text[:1].isalpha() and len(text) > _LONGEST_NOTHING:
         return text
@@ -84,7 +84,7 @@ def decode_bullet(raw: str) -> str | None:
 
 
 def encode_bullet(value: str) -> str:
-    """Give a bullet's line."""
+    """Return a bullet's line."""
     if decode_bullet(value) == value and "\n" not in value and "\r" not in value:
         return f"- {value}"
     return f"- {quote(value)}"
@@ -92,7 +92,7 @@ def encode_bullet(value: str) -> str:
 
 @lru_cache(maxsize=2048)
 def decode_row(raw: str) -> tuple[str, ...]:
-    """Split a table's line behind its first border into cells."""
+    """Split a table's line, without its first border, into cells."""
     if raw[:1] == " " and raw[-2:] == " |" and "  " not in raw and "\\" not in raw and "\t" not in raw:
         tight = raw[1:-2].split(" | ")
         if raw.count("|") == len(tight):
@@ -107,12 +107,12 @@ def decode_row(raw: str) -> tuple[str, ...]:
 
 
 def encode_row(cells: tuple[str, ...]) -> str:
-    """Give a table's line."""
+    """Return a table's line."""
     return "| " + " | ".join(fold(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def fold(text: str) -> str:
-    """Give text as one line without outer blanks, as a cell needs it."""
+    """Return text as one line without surrounding blanks, as a cell needs it."""
     return _BREAK.sub(" ", text).strip(BLANKS)
 
 

@@ -1,8 +1,8 @@
-"""Where things stand in a text: its headings, fenced blocks, and the region that holds the state.
+"""The layout of a text: its headings, fenced blocks, and the region that holds the state.
 
-Nothing is copied or normalised: everything is a span of the text as it is, so that an edit replaces
-a span and leaves every other byte alone. A state may be a whole file or one fenced block in a larger
-document; a section that stands outside of fences wins over those inside.
+Nothing is copied or normalized: everything is a span of the original text, so that an edit replaces a span
+and leaves every other byte alone. A state may be a whole file or one fenced block in a larger document; a
+section outside of fences wins over those inside.
 """
 
 import re
@@ -35,7 +35,7 @@ class Heading(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """A fenced block: the whole, its inside, and the headings in there."""
+    """A fenced block: all of it, its inside, and the headings inside."""
 
     whole: Span
     inside: Span
@@ -43,7 +43,7 @@ class Fence(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """The marks of a text: headings outside of fences, the fences, and comments over several lines."""
+    """The marks of a text: headings outside of fences, the fences, and HTML comments."""
 
     headings: tuple[Heading, ...]
     fences: tuple[Fence, ...]
@@ -60,7 +60,7 @@ class Section(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A `key: value` line. Offsets are computed when asked: reading a value needs none of them."""
+    """A `key: value` line. Offsets are computed on demand: reading a value does not need them."""
 
     name: str
     indent: int
@@ -141,7 +141,7 @@ def keys(text: str, span: Span) -> list[Key]:
 
 
 def visible(span: Span, hidden: tuple[Span, ...]) -> list[Span]:
-    """Give the parts of a span that lie outside of the hidden ones."""
+    """Return the parts of a span outside of the hidden ones."""
     parts, start = [], span.start
     for cover in hidden:
         if cover.end <= start or cover.start >= span.end:
@@ -153,5 +153,5 @@ def visible(span: Span, hidden: tuple[Span, ...]) -> list[Span]:
 
 
 def line_number(text: str, offset: int) -> int:
-    """Give the number of the line that holds a character, counted from 1."""
+    """Return the number of the line that contains an offset, counted from 1."""
     return text.count("\n", 0, offset) + 1

@@ -1,7 +1,7 @@
-"""Bullets and tables of a section: read with their places, and changed item by item.
+"""Bullets and tables of a section: read with their positions, and changed item by item.
 
-Only lines of items that came or went are touched; what stands between them, header and alignment
-rows included, stays.
+Only lines of added or removed items are touched; everything between them, including header and alignment
+rows, stays.
 """
 
 import re
@@ -45,7 +45,7 @@ class Item(NamedTuple, Generic[_Value]):
 
 
 class Listing(NamedTuple, Generic[_Value]):
-    """The items of a section, lines that only hold their place, and the line that items follow."""
+    """The items of a section, placeholder lines, and the line after which items are inserted."""
 
     items: list[Item[_Value]]
     fillers: list[Span]
@@ -54,7 +54,7 @@ class Listing(NamedTuple, Generic[_Value]):
 
 
 def row_kind(cells: tuple[str, ...], first: str, *, headed: bool) -> RowKind:
-    """Tell what a table's line is; `headed` when a header or a row came before."""
+    """Return what a table's line is; `headed`: a header or a row came before."""
     lead = cells[0]
     if lead[:1].isdigit():
         return RowKind.VALUE
@@ -85,7 +85,7 @@ def read_table(text: str, section: Section, hidden: tuple[Span, ...], first: str
 
 
 def read_bullets(text: str, section: Section, hidden: tuple[Span, ...]) -> Listing[str]:
-    """Read a list's bullets; one that says `none` or holds the template's words is no item."""
+    """Read a list's bullets; one that says `none` or holds the template's placeholder is not an item."""
     items: list[Item[str]] = []
     fillers: list[Span] = []
     for span in visible(section.body, hidden) if hidden else (section.body,):
@@ -101,7 +101,7 @@ def read_bullets(text: str, section: Section, hidden: tuple[Span, ...]) -> Listi
 def change(
     text: str, listing: Listing[_Value], new: Sequence[_Value], lines: Sequence[str], *, empty: str
 ) -> list[Edit]:
-    """Make the items `new`, written as `lines`; `empty` stands for a list that has lost its last item."""
+    """Change the items to `new`, written as `lines`; `empty` is the line of a list without items."""
     if not listing.items:
         return _fill(text, listing, lines)
     spans: list[Span] = [item.span for item in listing.items]
