@@ -1,6 +1,6 @@
-"""What a CI system shows beside the code: annotations of GitHub, code quality of GitLab.
+"""What a CI system shows next to the code: GitHub annotations, a GitLab code quality report.
 
-Both name the file of the story. Nothing that an agent wrote can end a command or begin another.
+Both name the file of the story. Text from agents is escaped, so it cannot inject workflow commands.
 """
 
 import hashlib
@@ -21,26 +21,30 @@ _SEVERITIES = {"error": "major", "warning": "minor", "notice": "info"}
 
 
 def github(data: ReportData) -> str:
-    """Give workflow commands, the worst first; what would not be shown is summed up in the last."""
-    told: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
+    """Return workflow commands, worst first; the last one sums up what GitHub would not show."""
+    commands_by_kind: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     if data.in_progress:
-        told["notice"].append(_command("notice", "autopilot-multi", "", "the run is still in progress"))
-    told["error"] += [_command("error", "autopilot-multi", "", problem) for problem in data.problems]
+        commands_by_kind["notice"].append(
+            _command("notice", "autopilot-multi", "", "the run is still in progress")
+        )
+    commands_by_kind["error"] += [
+        _command("error", "autopilot-multi", "", problem) for problem in data.problems
+    ]
     for story, kind in _noted(data):
         title = f"{story.id}: {label(story.status)}"
-        told[kind].append(_command(kind, title, data.sources.get(story.id, ""), _reason(story)))
+        commands_by_kind[kind].append(_command(kind, title, data.sources.get(story.id, ""), _reason(story)))
     lines = []
-    for kind, commands in told.items():
+    for kind, commands in commands_by_kind.items():
         shown = commands if len(commands) <= MOST else commands[: MOST - 1]
         lines += shown
         if len(shown) < len(commands):
             more = count(len(commands) - len(shown), "more story", "more stories")
-            lines.append(_command(kind, "autopilot-multi", "", f"{more}; the summary has all of them"))
+            lines.append(_command(kind, "autopilot-multi", "", f"{more}; see the summary for all of them"))
     return "".join(f"{line}\n" for line in lines)
 
 
 def gitlab(data: ReportData) -> str:
-    """Give a code quality report: one entry for each story that is not done."""
+    """Return a code quality report: one entry per story that needs attention or was skipped."""
     entries = []
     for story, kind in _noted(data):
         path = data.sources.get(story.id, "")
@@ -64,14 +68,14 @@ def _noted(data: ReportData) -> Iterator[tuple[StorySnapshot, str]]:
 
 
 def _reason(story: StorySnapshot) -> str:
-    then = f"; next: {neutral(story.next)}" if story.next else ""
-    return shorten(neutral(story.reason), _LONGEST) + then
+    following = f"; next: {neutral(story.next)}" if story.next else ""
+    return shorten(neutral(story.reason), _LONGEST) + following
 
 
 def _command(kind: str, title: str, file: str, message: str) -> str:
     properties = {"title": title, **({"file": file} if file else {})}
-    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{kind} {told}::{_data(message)}"
+    shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{kind} {shown}::{_data(message)}"
 
 
 def _data(text: str) -> str:

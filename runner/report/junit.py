@@ -1,7 +1,7 @@
-"""A run as JUnit XML: a suite a story, a case a session, and one more for the verdict.
+"""A run as JUnit XML: one suite per story, one case per session, and one for the result.
 
-A session that failed and was made good by a later one is no failure of the story, so its case passes
-and says so in its output.
+A failed session that a later one made up for is not a failure of the story, so its case passes and its
+output says so.
 """
 
 import re
@@ -20,10 +20,10 @@ _FORGIVEN = frozenset({Status.DONE, Status.NO_WORK})
 
 
 def junit(data: ReportData) -> str:
-    """Give the whole document."""
+    """Return the whole document."""
     root = ET.Element("testsuites", name="autopilot-multi")
     suites = [_suite(data, story) for story in data.run.stories.values()]
-    for name in ("tests", "failures", "errors"):  # the common schema knows no sum of the skipped
+    for name in ("tests", "failures", "errors"):  # the common schema has no total for skipped
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     root.set("time", f"{seconds(data.run.started_at, data.until):.3f}")
     root.extend(suites)
@@ -40,9 +40,9 @@ def _suite(data: ReportData, story: StorySnapshot) -> ET.Element:
         suite.set(name, str(sum(1 for case in cases if case.find(tag) is not None)))
     suite.set("time", f"{data.duration(story):.3f}")
     suite.set("timestamp", iso(story.started_at or data.run.started_at).removesuffix("Z"))
-    told = {"title": story.title, "branch": story.branch, "commit": story.commit}
+    facts = {"title": story.title, "branch": story.branch, "commit": story.commit}
     properties = ET.SubElement(suite, "properties")
-    for name, value in told.items():
+    for name, value in facts.items():
         if value:
             ET.SubElement(properties, "property", name=name, value=_clean(value))
     suite.extend(cases)
@@ -60,7 +60,7 @@ def _session(data: ReportData, story: StorySnapshot, number: int, session: Sessi
         outcome = data.outcome(story, session)
         said = f"{outcome}: {session.detail}" if session.detail else outcome
         if story.status in _FORGIVEN:
-            tail = f"{said} (made good by a later session)\n{tail}"
+            tail = f"{said} (a later session succeeded)\n{tail}"
         else:
             tag = "failure" if session.outcome in {Outcome.FAILED, Outcome.STUCK} else "error"
             found = ET.SubElement(case, tag, message=_clean(said), type=_clean(outcome))

@@ -1,7 +1,7 @@
-"""A run as a page of Markdown, as a job's summary or a comment shows it.
+"""A run as a Markdown page, for the summary of a CI job or a comment.
 
-Whatever agents wrote is escaped, or stands in a fence that it cannot close. The page stays below what
-GitHub takes as a summary.
+Text from agents is escaped, or is in a fence that it cannot close. The page stays below the size limit of
+a GitHub summary.
 """
 
 import re
@@ -19,11 +19,11 @@ _REASON = 300
 
 
 def markdown(data: ReportData) -> str:
-    """Give the page: what became of it, the table, then what needs a look."""
+    """Return the page: the result, the table, then what needs attention."""
     run = data.run
     took = span(seconds(run.started_at, data.until))
     lines = [
-        f"## {tally(run)}, going on for {took}" if data.in_progress else f"## {tally(run)} in {took}",
+        f"## {tally(run)}, in progress for {took}" if data.in_progress else f"## {tally(run)} in {took}",
         "",
     ]
     facts = [f"run `{run.run_id}`", iso(run.started_at), f"base `{run.base[:12]}`", total_usage(run.usage)]
@@ -31,7 +31,7 @@ def markdown(data: ReportData) -> str:
     if run.kill_switch:
         lines += [f"**Ended by {escaped(run.kill_switch.name)}**: {escaped(run.kill_switch.detail)}", ""]
     lines += [f"> {escaped(problem)}" for problem in data.problems]
-    lines += ["", "| | story | verdict | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
+    lines += ["", "| | story | result | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
     lines += [_row(data, story) for story in run.stories.values()]
     page = "\n".join(lines) + "\n"
     for story in run.stories.values():
@@ -42,13 +42,13 @@ def markdown(data: ReportData) -> str:
 
 
 def escaped(text: str) -> str:
-    """Give text of unknown origin as one line that Markdown shows as it is."""
+    """Return text of unknown origin as one line that Markdown shows literally."""
     return _SPECIAL.sub(r"\\\1", neutral(text))
 
 
 def _row(data: ReportData, story: StorySnapshot) -> str:
-    told = story.reason and story.status is not Status.DONE
-    reason = f": {escaped(shorten(story.reason, _REASON))}" if told else ""
+    explained = story.reason and story.status is not Status.DONE
+    reason = f": {escaped(shorten(story.reason, _REASON))}" if explained else ""
     cells = (
         SYMBOLS[story.status],
         f"**{escaped(story.id)}** {escaped(story.title)}",
@@ -62,7 +62,7 @@ def _row(data: ReportData, story: StorySnapshot) -> str:
 
 
 def _part(data: ReportData, story: StorySnapshot) -> str:
-    """Explain one story that needs a look."""
+    """Explain one story that needs attention."""
     lines = ["", f"### {SYMBOLS[story.status]} {escaped(story.id)}: {label(story.status)}", ""]
     lines += [escaped(story.reason), ""]
     if story.next:
@@ -71,7 +71,7 @@ def _part(data: ReportData, story: StorySnapshot) -> str:
     tail = data.tail(session, TAIL) if session else ""
     if session and tail:
         number = story.sessions.index(session) + 1
-        summary = f"The end of session {number} of {count(len(story.sessions), 'session')}"
+        summary = f"End of the output of session {number} of {count(len(story.sessions), 'session')}"
         fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", tail)), default=0))
         lines += [
             "<details><summary>" + summary + "</summary>",

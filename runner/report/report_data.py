@@ -28,7 +28,7 @@ def _no_log(_session: SessionRecord) -> bytes:
 class ReportData(Struct, frozen=True, kw_only=True):
     """A run with everything a report needs. `log` returns the last bytes that a session printed.
 
-    `now` is the time of the look while the run is in progress; None when nothing changes any more.
+    `now` is the current time while the run is in progress; None when nothing changes any more.
     """
 
     run: RunSnapshot
@@ -46,7 +46,7 @@ class ReportData(Struct, frozen=True, kw_only=True):
 
     @property
     def in_progress(self) -> bool:
-        """Whether a coordinator was still carrying the run when it was read."""
+        """Whether a coordinator was still working on the run when it was read."""
         return self.now is not None and not self.run.ended
 
     def duration(self, story: StorySnapshot) -> float:

@@ -108,11 +108,11 @@ def test_a_run_that_goes_on_is_reported_up_to_now(repo: Path) -> None:
     assert told["state"] == "running"
     assert all(f"run {RUN} is still active" in one.stderr for one in shown.values())
     page, summary, junit = (shown[name].stdout for name in ("html", "markdown", "junit"))
-    assert re.search(r"<dt>going on for</dt><dd>2 h 0\d min</dd>", page)
+    assert re.search(r"<dt>in progress for</dt><dd>2 h 0\d min</dd>", page)
     assert "The run is still in progress." in page
     assert "still running" in page
     assert "never" not in page
-    assert "waiting, going on for 2 h 0" in summary.splitlines()[0]
+    assert "waiting, in progress for 2 h 0" in summary.splitlines()[0]
     assert re.search(r"\*\*docs\\?-2\*\*.*\| running \| [12] h \d\d min \|", summary)
     root = ET.fromstring(junit)  # noqa: S314  written a moment ago
     assert float(root.get("time", "0")) >= 7200

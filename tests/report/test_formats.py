@@ -91,7 +91,7 @@ class TestHtml:
         told = " ".join(Page(html(data)).texts)
         for text in (
             "10 of 20 stories done",
-            "The end of what session 3 printed",
+            "End of the output of session 3",
             "FAILED test_retry.py::test_timeout - TimeoutError",
             "retry: 1 Implement, attempt 1",
             "waits for a decision",
@@ -100,7 +100,7 @@ class TestHtml:
             "services/payments/client.py",
             "git merge autopilot/done-0",
             "12.9k tokens, $0.21",
-            "tier degraded, window 2: 3.0 GB free",
+            "tier degraded, 2 slots: 3.0 GB free",
             "exit code",
         ):
             assert text in told, text
@@ -184,7 +184,7 @@ class TestJunit:
         assert suites["failed-2"].get("failures") == "4"
         assert suites["retried-5"].get("failures") == "0"
         output = "".join(node.text or "" for node in suites["retried-5"].iter("system-out"))
-        assert "made good by a later session" in output
+        assert "a later session succeeded" in output
         assert suites["skipped-4"].get("skipped") == "1"
         assert suites["stopped-8"].get("errors") == "1"
         assert suites["parked-6"].get("skipped") == "1"

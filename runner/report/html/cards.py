@@ -1,4 +1,4 @@
-"""One story as a card of the HTML report: verdict, sessions, retries, decisions, changes, last words."""
+"""One story as a card of the HTML report: result, sessions, retries, decisions, changes, last output."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -18,7 +18,7 @@ _TONES: Mapping[Outcome | None, str] = {Outcome.OK: "ok", Outcome.PARTIAL: "ok",
 
 
 def card(data: ReportData, story: StorySnapshot, *, most_tail: int) -> str:
-    """Give the card, open where a person should look."""
+    """Return the card, expanded if the story needs attention."""
     status = story.status
     more = [
         span(data.duration(story)) if story.started_at else "",
@@ -61,7 +61,7 @@ def _body(data: ReportData, story: StorySnapshot, most_tail: int) -> Iterable[st
     tail = data.tail(session, most_tail) if session else ""
     if session and tail:
         number = story.sessions.index(session) + 1
-        yield f"<h3>The end of what session {number} printed</h3>\n<pre>{_last_lines(tail, most_tail)}</pre>"
+        yield f"<h3>End of the output of session {number}</h3>\n<pre>{_last_lines(tail, most_tail)}</pre>"
 
 
 def _last_lines(tail: str, most: int) -> str:
@@ -110,10 +110,10 @@ def _session(data: ReportData, story: StorySnapshot, number: int, session: Sessi
 
 
 def _memories(story: StorySnapshot) -> str:
-    told = [memory for memory in story.memories if memory.topic in {"retry", "blocker"}]
-    if not told:
+    relevant = [memory for memory in story.memories if memory.topic in {"retry", "blocker"}]
+    if not relevant:
         return ""
-    items = "".join(f"<li>{_t(memory.topic)}: {_t(memory.text)}</li>" for memory in told)
+    items = "".join(f"<li>{_t(memory.topic)}: {_t(memory.text)}</li>" for memory in relevant)
     return f"<h3>Retries and blockers</h3><ul>{items}</ul>"
 
 

@@ -1,7 +1,7 @@
-"""A run as one page that needs nothing else: no network, no script, light and dark.
+"""A run as one self-contained page: no network, no script, light and dark.
 
-First what became of it and what needs a person, then the whole over time, then a card a story. Every
-text of unknown origin goes through `_t`, and what sessions printed is cut so that the page stays small.
+First the result and what needs attention, then the timeline, then one card per story. Every text of unknown
+origin goes through `_t`, and the output of sessions is truncated so that the page stays small.
 """
 
 from collections.abc import Iterable
@@ -18,18 +18,18 @@ from runner.report.html.timeline import timeline
 from runner.report.report_data import ReportData, seconds, total_usage
 
 TAILS = 1_000_000
-"""How many bytes what sessions printed may take in a page, all together."""
+"""How many bytes the output of all sessions together may take in a page."""
 
 MOST_TAIL = 12_000
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _LEGEND = (
     ("work", "work session"),
     ("verify", "verify session"),
-    ("bad", "session that did not end well ✗"),
+    ("bad", "session that failed ✗"),
     ("run", "stories running"),
 )
 _MACHINE = (
-    ("window", "window"),
+    ("window", "slots"),
     ("green", "tier green"),
     ("warn", "warn"),
     ("degraded", "degraded"),
@@ -47,7 +47,7 @@ _CODES = {
 
 
 def html(data: ReportData) -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     run = data.run
     style = resources.files("runner").joinpath("data", "templates", "report.css").read_text(encoding="utf-8")
     tail = min(MOST_TAIL, TAILS // max(1, len(run.stories)))
@@ -90,7 +90,7 @@ def _head(data: ReportData) -> Iterable[str]:
     facts = {
         "run": f"<code>{_t(run.run_id)}</code>",
         "started": _t(iso(run.started_at).replace("T", " ").split(".")[0]),
-        "going on for" if data.in_progress else "took": _t(span(seconds(run.started_at, data.until))),
+        "in progress for" if data.in_progress else "took": _t(span(seconds(run.started_at, data.until))),
         "base": f"<code>{_t(run.base[:12])}</code>" if run.base else "",
         "spent": _t(total_usage(run.usage)),
         "exit code": _t(code),
@@ -121,10 +121,10 @@ def _notices(data: ReportData) -> Iterable[str]:
         title = _t(str(story.decision.question.get("title", ""))) if story.decision else ""
         command = f"<code>autopilot-multi decide {_t(story.id)}</code>"
         yield f'<p class="notice ask"><b>{_t(story.id)}</b> waits for a decision: {title} {command}</p>'
-    told: dict[str, set[str]] = {}
+    notes: dict[str, set[str]] = {}
     for note in run.notes:
-        told.setdefault(note.message, set()).add(note.story_id or "")
-    for message, names in told.items():
+        notes.setdefault(note.message, set()).add(note.story_id or "")
+    for message, names in notes.items():
         about = ", ".join(sorted(name for name in names if name))
         yield f'<p class="notice">{f"<b>{_t(about)}</b>: " if about else ""}{_t(message)}</p>'
 
@@ -137,7 +137,7 @@ def _legend(data: ReportData) -> str:
 
 
 def _by_urgency(run: RunSnapshot) -> list[StorySnapshot]:
-    """Put what needs a look first; within that the order of the run."""
+    """Put what needs attention first; otherwise keep the order of the run."""
     order = [Status.FAILED, Status.PARKED, Status.STOPPED, Status.RUNNING, Status.SKIPPED]
     rank = {status: place for place, status in enumerate(order)}
     return sorted(run.stories.values(), key=lambda story: rank.get(story.status, len(order)))

@@ -1,6 +1,6 @@
-"""A run drawn over time: what ran when, what the machine allowed, and each story's sessions.
+"""The timeline of a run: what ran when, what the machine allowed, and each story's sessions.
 
-SVG as text, for a page that has the colors; readable without them: every mark has a title and a sign.
+SVG as text; the page has the colors. It is readable without them: every mark has a title and a symbol.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ _LABEL_OF_ALL = "Stories and sessions over time"
 
 
 class _Scale:
-    """Turns instants into places on the drawing."""
+    """Turns instants into x coordinates."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start = start
@@ -35,7 +35,7 @@ class _Scale:
 
 
 def timeline(data: ReportData) -> str:
-    """Give the whole drawing as one `svg` element."""
+    """Return the whole drawing as one `svg` element."""
     run = data.run
     scale = _Scale(run.started_at, data.until)
     stories = list(run.stories.values())
@@ -69,7 +69,7 @@ def _tick(seconds_: float) -> str:
 
 
 def _machine(data: ReportData, scale: _Scale) -> Iterable[str]:
-    """Draw how many stories ran, how many might have, and what the machine could bear."""
+    """Draw how many stories ran, how many slots there were, and the tier of the machine."""
     running = _running(data)
     windows = [(event.at, event.body) for event in data.events if isinstance(event.body, WindowChanged)]
     most = max([1, *(number for _, number in running), *(body.window for _, body in windows)])
@@ -78,7 +78,7 @@ def _machine(data: ReportData, scale: _Scale) -> Iterable[str]:
     def y(number: int) -> float:
         return round(floor - number / most * (floor - roof), 1)
 
-    yield f'<text class="label" x="0" y="{roof + 10}">running at once</text>'
+    yield f'<text class="label" x="0" y="{roof + 10}">running in parallel</text>'
     yield f'<text class="small" x="0" y="{roof + 24}">{_range(running, windows)}</text>'
     yield f'<text class="small" x="{LEFT - 6}" y="{y(most) + 4}" text-anchor="end">{most}</text>'
     yield f'<text class="small" x="{LEFT - 6}" y="{floor + 2}" text-anchor="end">0</text>'
@@ -87,7 +87,7 @@ def _machine(data: ReportData, scale: _Scale) -> Iterable[str]:
     yield f'<path class="running" d="M{LEFT},{floor} {area} V{floor} Z"><title>stories running</title></path>'
     if windows:
         line = _stairs([(scale.x(at), y(body.window)) for at, body in windows], scale.x(data.until))
-        yield f'<path class="window" d="M{line[1:]}"><title>window</title></path>'
+        yield f'<path class="window" d="M{line[1:]}"><title>slots</title></path>'
 
 
 def _range(running: Sequence[tuple[float, int]], windows: Sequence[tuple[float, WindowChanged]]) -> str:
@@ -95,7 +95,7 @@ def _range(running: Sequence[tuple[float, int]], windows: Sequence[tuple[float, 
     if not windows:
         return most
     low, high = (pick(body.window for _, body in windows) for pick in (min, max))
-    return f"{most}; window {low}" + (f" to {high}" if high > low else "")
+    return f"{most}; slots {low}" + (f" to {high}" if high > low else "")
 
 
 def _tiers(
@@ -105,7 +105,7 @@ def _tiers(
     for (at, body), end in zip(windows, ends, strict=True):
         tier = Tier(body.tier)
         x, width = scale.x(at), max(1.0, round(scale.x(end) - scale.x(at), 1))
-        title = escape(neutral(f"tier {tier}, window {body.window}: {body.reason}"))
+        title = escape(neutral(f"tier {tier}, {body.window} slots: {body.reason}"))
         yield (
             f'<rect class="tier {tier}" x="{x}" y="{floor + 2}" width="{width}" height="5">'
             f"<title>{title}</title></rect>"
@@ -113,7 +113,7 @@ def _tiers(
 
 
 def _running(data: ReportData) -> list[tuple[float, int]]:
-    """Count the stories that run, at every instant at which that changes."""
+    """Count the running stories at every instant at which the count changes."""
     changes: dict[float, int] = {data.run.started_at: 0}
     for story in data.run.stories.values():
         if story.started_at is not None:
@@ -128,7 +128,7 @@ def _running(data: ReportData) -> list[tuple[float, int]]:
 
 
 def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
-    """Give a path along points whose value holds until the next one."""
+    """Return a step path: each point's value holds until the next one."""
     path = f"L{points[0][0]},{points[0][1]}"
     for x, y in points[1:]:
         path += f" H{x} V{y}"
@@ -151,7 +151,7 @@ def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int) -> Itera
             yield f'<line class="waits" x1="{LEFT}" y1="{middle}" x2="{x}" y2="{middle}"/>'
         yield f'<line class="life" x1="{x}" y1="{middle}" x2="{max(end, x + 2)}" y2="{middle}"/>'
     else:
-        said = label(story.status) if data.in_progress else f"{label(story.status)}, never started here"
+        said = label(story.status) if data.in_progress else f"{label(story.status)}, never started"
         yield f'<text class="small" x="{LEFT + 6}" y="{middle + 4}">{escape(said)}</text>'
     for number in range(1, 1 + len(story.sessions)):
         yield from _session(data, story, number, scale, middle)
@@ -169,10 +169,10 @@ def _session(
     kind = ("verify" if session.kind is SessionKind.VERIFY else "work") if good else "bad"
     outcome = data.outcome(story, session)
     took = span(seconds(session.started_at, data.until if running else session.ended_at))
-    told = f"session {number}, {session.step.name}, attempt {session.attempt}: {outcome} after {took}"
+    title = f"session {number}, {session.step.name}, attempt {session.attempt}: {outcome} after {took}"
     yield (
         f'<rect class="session {kind}" x="{x}" y="{middle - BAR // 2}" width="{width}" height="{BAR}" rx="2">'
-        f"<title>{escape(neutral(told))}</title></rect>"
+        f"<title>{escape(neutral(title))}</title></rect>"
     )
     if not good and width >= _SIGN_FROM:
         yield f'<text class="mark" x="{x + width / 2}" y="{middle + 4}" text-anchor="middle">✗</text>'
