@@ -187,8 +187,8 @@ async def test_the_foot_tells_of_the_next_level_at_every_level() -> None:
     wanted = (
         "let running sessions end",
         "ask the running sessions to end",
-        "at once",
-        "all sessions are ended",
+        "immediately",
+        "all sessions are being ended",
     )
     assert [words in line for words, line in zip(wanted, told, strict=True)] == [True] * 4
     assert ["Ctrl-C: " in line for line in told] == [True, True, True, False]
