@@ -137,7 +137,7 @@ class TerminalDialog:
             self._write(_elsewhere(run.snapshot(), asked))
         elif line is None:
             self._closed = True
-            self._write("the terminal was closed; answer later with `autopilot-multi decide`\n")
+            self._write("end of input; answer later with `autopilot-multi decide`\n")
             run.postponed()
         return line
 

@@ -1,4 +1,4 @@
-"""`--` ends the options of every command, as everywhere."""
+"""The parser: `--` ends the options of every command, and common flags may come first."""
 
 from pathlib import Path
 
@@ -21,38 +21,38 @@ from runner.cli.parser import CommandLineError, parse
         (["a", "--"], ["a"]),
     ],
 )
-def test_what_follows_the_two_dashes_is_no_option(argv: list[str], sources: list[str]) -> None:
-    """It reaches the command as typed, wherever else its arguments stand."""
+def test_arguments_after_two_dashes_are_not_options(argv: list[str], sources: list[str]) -> None:
+    """They reach the command as typed, no matter where its other arguments are."""
     arguments = parse("plan", plan, argv)
     assert arguments.sources == sources
     assert not arguments.json
     assert arguments.only == (["x"] if "--only" in argv else [])
 
 
-def test_the_two_dashes_are_no_value() -> None:
-    """A flag that wants one must not take what stands behind them."""
+def test_two_dashes_are_not_a_value() -> None:
+    """A flag that needs a value must not take the argument after them."""
     with pytest.raises(CommandLineError, match="--verify: expected one argument"):
         parse("plan", plan, ["--verify", "--", "x"])
 
 
-def test_choices_still_count_behind_the_two_dashes() -> None:
-    """An argument is judged as if they were not there."""
+def test_choices_are_checked_after_two_dashes() -> None:
+    """An argument is checked as if they were not there."""
     assert parse("completion", completion, ["--", "bash"]).shell == "bash"
     with pytest.raises(CommandLineError, match="invalid choice: '--bash'"):
         parse("completion", completion, ["--", "--bash"])
 
 
-def test_an_argument_too_many_is_named_as_it_was_typed() -> None:
-    """Also behind the two dashes; they alone are never too many."""
+def test_an_extra_argument_is_named_as_typed() -> None:
+    """Also after two dashes; the dashes alone are not an extra argument."""
     with pytest.raises(CommandLineError, match="unknown argument '--more'"):
         parse("status", status, ["--", "-run", "--more"])
     assert not parse("history", history, ["--"]).json
 
 
-def test_a_switch_behind_the_two_dashes_does_not_choose_the_output(
+def test_a_flag_after_two_dashes_does_not_change_the_output(
     capsys: pytest.CaptureFixture[str], repo: Path
 ) -> None:
-    """Acceptance 7: what is printed is JSON only when that was asked for."""
+    """Acceptance 7: the output is JSON only if requested."""
     assert run_program(["plan", "-C", str(repo), "--", "--json"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -69,8 +69,6 @@ def test_a_switch_behind_the_two_dashes_does_not_choose_the_output(
         (["--", "status"], "run", ["--", "status"]),
     ],
 )
-def test_flags_of_all_commands_may_stand_before_the_command(
-    typed: list[str], name: str, rest: list[str]
-) -> None:
-    """As with git, `-C DIR` may come first; its folder is never taken for the command."""
+def test_common_flags_may_come_before_the_command(typed: list[str], name: str, rest: list[str]) -> None:
+    """As in git, `-C DIR` may come first; its folder is never read as the command."""
     assert _command(typed) == (name, rest)
