@@ -106,7 +106,7 @@ def _failed(error: Exception, output: "Output") -> int:
     output.error(
         code="bug",
         message=f"internal error: {type(bug).__name__}: {bug}",
-        hint=f"please report it with {where}. To continue a run, use `autopilot-multi resume`.",
+        hint=f"details are in {where}; please report them. Continue a run with `autopilot-multi resume`.",
     )
     return EXIT_SYSTEM
 

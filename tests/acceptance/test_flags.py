@@ -228,5 +228,5 @@ class TestExitCodes:
         """`-C` with a typing error is no leave to run in the repository around it."""
         ran = run(backlog, "-C", "vendor/libb")
         assert ran.code == 1
-        assert "no folder 'vendor/libb'" in ran.err
+        assert "no such folder: 'vendor/libb'" in ran.err
         assert not (backlog / ".git" / "autopilot").exists()
