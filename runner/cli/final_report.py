@@ -17,6 +17,7 @@ def print_final_report(ended: Ended, output: Output, *, no_color: bool, silent: 
             output.document(run_document(ended.run), success=ended.exit_code == 0)
             output.answer(report(ended.run, look=look_for(sys.stdout, no_color=no_color)))
     except OSError as error:
+        # Python flushes stdout at exit; without this, that would fail and change the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             output.warn(f"cannot write the report ({error.strerror}); see it with `autopilot-multi status`")

@@ -11,7 +11,7 @@ def narrate(line: str) -> None:
     try:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
-    except OSError:
+    except OSError:  # a full disk, or the reader of the pipe has exited
         pass
 
 

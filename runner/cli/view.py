@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.25
 
 
-class _Still:
+class _StaticView:
     """A view that is never redrawn, so that it has nothing to pause."""
 
     def pause(self) -> None:
@@ -36,7 +36,7 @@ class _Still:
         await trio.sleep_forever()
 
 
-class PlainView(_Still):
+class PlainView(_StaticView):
     """Prints one line per event to stderr."""
 
     def __init__(self, output: Output, *, verbose: bool) -> None:
@@ -133,7 +133,7 @@ class LiveView:
                 dashboard.__exit__(None, None, None)
 
 
-class EventView(_Still):
+class EventView(_StaticView):
     """Prints every durable event as one JSON line to stdout; a failed write never ends the run."""
 
     def __init__(self) -> None:
@@ -144,6 +144,7 @@ class EventView(_Still):
         if isinstance(event.body, OutputSeen) or not self._read:
             return
         kind, data = encode(event.body)
+        # The line has its own `kind`; a session's kind must not overwrite it.
         if "kind" in data:
             data["session_kind"] = data.pop("kind")
         line = {"run_id": event.run_id, "at": event.at, "kind": kind, **data}

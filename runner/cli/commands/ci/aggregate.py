@@ -122,6 +122,7 @@ def _rows(arguments: argparse.Namespace) -> "list[Row]":
     for path in wanted:
         found = list(_search(path)) if path.is_dir() else [path]
         for one in found:
+            # The same file may be reachable through a link or two overlapping arguments.
             paths.setdefault(os.path.realpath(one), one)
         if not found and arguments.paths:
             empty.append(Found(path=path, problem="folder contains no state file"))

@@ -44,6 +44,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.report.formats import FORMATS
 
     data = _load(arguments)
+    # Logs are redacted when written, but with the environment of that time; keys may have been added since.
     text = Redactor(os.environ).text(FORMATS[arguments.format].write(data))
     summary = {
         "run_id": data.run.run_id,

@@ -156,6 +156,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
 
     def deliver(self, output: Output) -> bool:
         """Get the answer recorded; return whether an active run picked it up."""
+        # Only the active run may append to its own events, because it holds their state in memory.
         if self._is_live() and self._ask_coordinator(output):
             return True
         self._record(output)
@@ -174,6 +175,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
             self._require_unanswered(journal)
             journal.add_request(self.run_id, "answer", self.answer.story_id, data)
             for live in self._poll():
+                # Read the journal even if the run just exited: it may have recorded the answer before.
                 if self._recorded(journal):
                     return True
                 if not live:
@@ -209,6 +211,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
         with acquire(self.common_dir, self.run_id) as lease, self._open() as journal:
             for note in lease.notes:
                 output.say(note)
+            # Check again under the lease: the run may have recorded another answer before it exited.
             answer = answer_event(
                 self._run(journal),
                 self.answer.story_id,

@@ -57,6 +57,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             f"story {story.id} worked directly in the checkout; rollback needs a story with its own worktree",
             hint=f"find its commits with `git log {branch}` and restore files with `git restore --source`",
         )
+    # The lease keeps a run from starting on this branch until the journal knows about the new commit.
     with acquire(repository.common_dir, f"rollback-{run.run_id}"):
         repository.exclude("/.orchestrator/")
         with _worktree(repository, run, story, output) as worktree:
@@ -197,6 +198,8 @@ def _apply(repository: "Repository", worktree: Path, plan: "Rollback") -> dict[s
     from runner.flows.rollback import carry_out, events
     from runner.records.journal import Journal
 
+    # Branch first, journal second: after a crash in between, the state file on the branch still tells the
+    # position, while the opposite order would record a commit that does not exist.
     at = time.time()
     commit = carry_out(repository, worktree, plan, at=at)
     commits = repository.count_commits(plan.story.base or plan.before, commit)

@@ -39,6 +39,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
             "no run is active in this repository", hint="`autopilot-multi status` shows the latest run."
         )
     with Journal.open_existing(journal_path(common_dir)) as journal:
+        # The active run may be a resumed, older one, so the newest run is only a fallback.
         holder = read_holder(common_dir)
         run_id = journal.find_run(holder.run_id) if holder else journal.newest_run()
         known = fold(run_id, journal.events(run_id)).stories

@@ -118,6 +118,7 @@ class _GrowingLog:
                 sys.stdout.buffer.write(chunk)
                 continue
             *lines, self._held = (self._held + chunk).split(b"\n")
+            # A session may print megabytes without a line break.
             if len(self._held) > CHUNK_BYTES:
                 lines, self._held = [*lines, self._held], b""
             for line in lines:
@@ -134,7 +135,7 @@ class _GrowingLog:
                 while chunk := log.read(CHUNK_BYTES):
                     self._offset += len(chunk)
                     yield chunk
-        except FileNotFoundError:
+        except FileNotFoundError:  # the session has started, but has not printed anything
             return
 
 
