@@ -15,6 +15,8 @@ from runner.core.model import (
     SessionRecord,
     Status,
     Step,
+    StepHistory,
+    StepProgress,
     Story,
     StoryId,
     StorySnapshot,
@@ -45,10 +47,23 @@ def ended(outcome: Outcome, **fields: Any) -> SessionVerdict:
     return SessionVerdict(outcome=outcome, **given)
 
 
-def facts(*, story: Story = STORY, spirals: int = 0, aborted: bool = False, **now: Any) -> EndFacts:
-    """Return what is known at the end of a first session."""
-    state = {"attempt": 1, "sessions": (SESSION,), **now}
-    snapshot = StorySnapshot(id=story.id, title=story.title, flow="quick", status=Status.RUNNING, **state)
+def facts(
+    *,
+    story: Story = STORY,
+    spirals: int = 0,
+    aborted: bool = False,
+    attempt: int = 1,
+    failures: tuple[str, ...] = (),
+) -> EndFacts:
+    """Return what is known at the end of a session, by default the first."""
+    snapshot = StorySnapshot(
+        id=story.id,
+        title=story.title,
+        status=Status.RUNNING,
+        sessions=(SESSION,),
+        progress=StepProgress(attempt=attempt),
+        step_history=StepHistory(failures=failures),
+    )
     return EndFacts(
         story=story, now=snapshot, agent="x", cohort_spirals=spirals, aborted=aborted, at=100.0, chance=0.5
     )
