@@ -74,6 +74,7 @@ async def open_workspace(
         async with _open_shared(repository, request, claim, resumed=resumed) as shared:
             yield shared
         return
+    # Before anything is created: a bad setting leaves no worktree behind.
     require_inside(symlink_directories)
     workspace, undo = await create_undoable(repository, request, limiter, interrupted=interrupted)
 
@@ -89,6 +90,7 @@ async def open_workspace(
         yield opened
     except BaseException:
         if not opened.begun:
+            # Nothing has run there yet, so the worktree holds no work and can be removed again.
             with trio.move_on_after(_GRACE, shield=True):
                 await offload(undo)
         opened.closing = Closing(removed=False, reason="story not finished")
@@ -120,5 +122,6 @@ async def _open_shared(
         yield opened
     finally:
         if not opened.finished:
+            # Best effort: without this record the next run refuses to begin over what is left.
             with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError):
                 await offload(record_leftovers, repository, request, claim)

@@ -121,6 +121,7 @@ class Proof:
         return min(found, key=lambda overlap: (len(overlap.path), overlap.path), default=None)
 
     def _within_budget(self, one: _Grant, another: _Grant, *, folding: bool) -> str | None:
+        # A pair gets only its part, so that one hard pair does not use up the budget of all others.
         granted = min(STEPS_A_PAIR, self._budget.left)
         search = _Search(one=one, another=another, budget=Budget(granted), known=self._known, folding=folding)
         try:
@@ -147,6 +148,7 @@ class _Search:
     ) -> None:
         self.budget = budget
         self._one, self._another = one.pattern.parts, another.pattern.parts
+        # An exclusion that cannot match what both globs match would only cost steps.
         self._excluded = tuple(
             pattern
             for pattern in (*one.excluded, *another.excluded)
@@ -164,6 +166,7 @@ class _Search:
         queue: list[tuple[int, int, _State, _PathSoFar | None]] = [(0, next(number), start, None)]
         seen: set[_State] = set()
         self.budget.spend(_COST + self._weight)
+        # Shortest first, as in Dijkstra's algorithm: the first shared path is a shortest one.
         while queue:
             length, _, state, path_so_far = heapq.heappop(queue)
             if state in seen:
@@ -238,6 +241,7 @@ def _names(path_so_far: _PathSoFar | None) -> list[str]:
 def _step(parts: Sequence[Component], position: int) -> tuple[Name, int]:
     """Return which names match next, and the position after them."""
     part = parts[position]
+    # `**` matches any name and stays where it is.
     return (_ANY_NAME, position) if isinstance(part, AnyDepth) else (part, position + 1)
 
 

@@ -18,6 +18,7 @@ _LAST_THAT_FOLDS = 0x2FFFF
 
 def fold(text: str) -> str:
     """Return the text that all spellings of the same name share."""
+    # Case folding can decompose characters, so its result is composed once more.
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 

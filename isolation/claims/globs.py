@@ -117,7 +117,7 @@ class Claim(Struct, frozen=True, kw_only=True):
         components = (fold(path) if self.folding else path).split("/")
         if any(component in {"", ".", ".."} for component in components):
             return False
-        for glob in reversed(self.globs):
+        for glob in reversed(self.globs):  # the last one that matches decides
             if glob.matches(components):
                 return not glob.negated
         return False

@@ -61,7 +61,7 @@ def common_names(
         if fitting.isdisjoint(_NO_NAMES) and not any(less <= fitting for _, less in found):
             found.append((text, fitting))
             if not fitting:
-                break
+                break  # a name that matches no other pattern is the best answer
     return [
         (text, fitting)
         for text, fitting in found
@@ -102,7 +102,7 @@ def _walk(patterns: Sequence[Name], *, budget: Budget, folding: bool) -> Iterato
             for character, hits in choices:
                 for after in _single(tuple(map(Automaton.step, automata, state, hits))):
                     if after in seen:
-                        continue
+                        continue  # a text that is no longer has led here already
                     seen.add(after)
                     following.append((text + character, after))
                     ended = [

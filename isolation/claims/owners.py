@@ -73,6 +73,7 @@ class Owners:
         rooted = (
             story_id for prefix in (path, *ancestors(path)) for story_id in self._rooted.get(prefix, ())
         )
+        # Claims are disjoint, so the first match is the only one.
         asked = (*rooted, *self._anywhere)
         return next((story_id for story_id in asked if self._claims[story_id].owns(path)), None)
 

@@ -71,6 +71,7 @@ def fast_forward(repository: Repository, branch: str, tip: str, base: str) -> st
 def move_on(repository: Repository, branch: str, tip: str, to: str) -> None:
     """Move a branch that is checked out nowhere to a commit that has its tip in its history."""
     if tip != to:
+        # Naming the old tip makes it a compare-and-swap.
         repository.run("update-ref", "-m", "autopilot-multi: new base", f"refs/heads/{branch}", to, tip)
 
 
@@ -84,5 +85,6 @@ def start_of(repository: Repository, base: str, tip: str) -> str:
 
 def delete_branch(repository: Repository, branch: str, value: str) -> None:
     """Delete a branch that this call made, only while it points where it was made."""
+    # The value makes it a compare-and-swap: a branch that has moved since stays.
     with_value = ("update-ref", "-d", f"refs/heads/{branch}", value)
     repository.run(*with_value, check=False)

@@ -45,12 +45,13 @@ def read_bundle(repository: Repository, path: Path, tips: Mapping[str, str]) -> 
             )
         raise failure(args, output)
     with metadata_lock(repository.common_dir):
+        # All branches are checked before the first one moves.
         moves = {}
         for branch, tip in tips.items():
             here = repository.branch_tip(branch)
             if here is not None and not repository.is_ancestor(here, tip):
                 if repository.is_ancestor(tip, here):
-                    continue
+                    continue  # it is ahead and has everything already
                 raise RepositoryError(
                     f"branch {branch} is at {here[:12]} here, and at {tip[:12]} in {path}",
                     hint=f"rename yours, then try again: git branch -m {branch} <another-name>",

@@ -112,6 +112,7 @@ def _commit_index(repository: Repository, cwd: Path, message: str, date: float) 
         env=_signature(repository, date),
         stdin=message.encode(errors="surrogateescape"),
     )
+    # Exit code 1 without an error message means that there was nothing to commit.
     if output.returncode not in {0, 1} or (output.returncode == 1 and output.stderr):
         raise failure(args, output)
     return output.returncode == 0
@@ -162,6 +163,7 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
     merged = tips[0]
     for number, tip in enumerate(tips[1:], start=2):
         tree = _merge_tree(repository, merged, tip)
+        # Not the current time: the same parents must give the same commit.
         date = max(_committed_at(repository, commit) for commit in (merged, tip))
         subject = message if number == len(tips) else f"{message} ({number} of {len(tips)})"
         merged = commit_tree(repository, tree, (merged, tip), subject, date)
@@ -286,7 +288,7 @@ def _signature(repository: Repository, date: float) -> dict[str, str]:
 
 def _independent(repository: Repository, parents: Sequence[str]) -> list[str]:
     if len(parents) == 1 and _COMMIT.fullmatch(parents[0]):
-        return list(parents)
+        return list(parents)  # the usual case, without a git process
     tips = list(dict.fromkeys(repository.resolve(parent) for parent in parents))
     if len(tips) < 2:  # noqa: PLR2004  one tip needs no comparison
         return tips

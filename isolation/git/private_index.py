@@ -32,11 +32,13 @@ def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, clai
     Ignored files stay out, unless they are tracked. `index` is a file for this call alone.
     """
     index.parent.mkdir(parents=True, exist_ok=True)
+    # A killed run may have left both. The file belongs to one story's branch, so no other process uses it.
     for left in (index, index.with_name(f"{index.name}.lock")):
         left.unlink(missing_ok=True)
     env = {"GIT_INDEX_FILE": str(index)}
     repository.run("read-tree", tip, cwd=cwd, env=env)
     present, gone = _owned(repository, cwd, env, claim)
+    # Removals first, so that a folder can take the place of a file.
     if gone:
         _update(repository, cwd, env, ("--force-remove",), gone)
     if present:
@@ -72,6 +74,7 @@ def _owned(
         if not claim.owns(path):
             continue
         if words.startswith(_GITLINK):
+            # A submodule that is not checked out has an empty folder; its recorded commit stays.
             present += [path] if (cwd / path / ".git").exists() else []
         else:
             (present if _is_entry(cwd, path) else gone).append(path)

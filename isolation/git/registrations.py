@@ -79,6 +79,7 @@ def clear_missing(repository: Repository, path: Path) -> None:
     """
     if os.path.lexists(path / ".git"):
         raise RepositoryError(f"{path} still exists", hint="it is kept; run again")
+    # Not `git worktree prune`, which would remove every entry whose folder is missing.
     entry = admin_dir_of_missing(repository, path)
     if entry is None:
         return

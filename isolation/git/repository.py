@@ -179,7 +179,7 @@ class Repository:
                 env=surroundings,
                 with_extended_output=True,
                 with_exceptions=False,
-                stdout_as_string=False,
+                stdout_as_string=False,  # file names need not be UTF-8
                 strip_newline_in_stdout=False,
             )
         output = GitOutput(
@@ -193,7 +193,7 @@ class Repository:
 
     def resolve(self, ref: str) -> str:
         """Return the commit that `ref` names now."""
-        if not ref.startswith("-"):
+        if not ref.startswith("-"):  # git would take it for an option
             found = self.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}", check=False)
             if found.returncode == 0:
                 return found.stdout.strip()
@@ -222,6 +222,7 @@ class Repository:
     def _may_have(self, *refs: str) -> bool:
         """Return, without a process, whether git may have one of these refs; False is certain."""
         common = self.common_dir
+        # A ref is a file of its own, or a line in packed-refs; a reftable can only be read by git.
         if (common / "reftable").exists() or any((common / ref).exists() for ref in refs):
             return True
         try:
@@ -281,7 +282,7 @@ class Repository:
         if line in _lines(path):
             return
         with metadata_lock(self.common_dir):
-            lines = _lines(path)
+            lines = _lines(path)  # again, since another run may have added it meanwhile
             if line not in lines:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 mode = path.stat().st_mode & 0o777 if path.exists() else 0o644

@@ -44,6 +44,7 @@ class ForkServer:
         channel.setblocking(False)
         self._channel, self._greeted = channel, False
         try:
+            # Shielded: a cancellation in between would leave a server without an owner.
             with theirs, trio.CancelScope(shield=True):
                 self._process = await _start(theirs.fileno(), self._alive_lock)
         except KeeperError:
@@ -61,6 +62,7 @@ class ForkServer:
         async with self._lock:
             if await self._send(descriptors):
                 return
+            # A failed send delivered nothing, so a second one cannot start a session twice.
             await self.close()
             if not await self._send(descriptors):
                 raise server_gone()
@@ -124,6 +126,7 @@ async def _start(descriptor: int, alive_lock: Path) -> trio.Process:
 def _command(descriptor: int, alive_lock: Path) -> list[str]:
     root = Path(keeper_server.__file__).parent.parent.parent
     arguments = [str(root), str(descriptor), str(alive_lock.absolute()), kill_level()]
+    # Isolated and without site packages: it starts fast, and no PYTHON* variable or .pth file changes it.
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 
 

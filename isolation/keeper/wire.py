@@ -34,6 +34,7 @@ def encode(spec: SessionSpec) -> bytes:
     entries = [f"{name}={value}" for name, value in spec.env.items()]
     texts = [str(spec.cwd.absolute()), *spec.argv, *entries]
     names_valid = all(name and "=" not in name for name in spec.env)
+    # NUL separates the texts of a request, and no argument of a program can hold it anyway.
     if not spec.argv or not names_valid or any("\0" in text for text in texts):
         raise KeeperError(
             f"cannot start {' '.join(spec.argv[:1]) or 'a session'}: no program, a NUL character in an "
@@ -74,6 +75,7 @@ def read_report(line: str, pid: int) -> Exit:
     """Return how a session ended, from a keeper's last line (empty: it exited without one)."""
     match line.split():
         case ["exit", code, stopped, *rest]:
+            # Survivors come first, then what the witness saw; no pid is the word `tried`.
             pids = rest[: rest.index(TRIED)] if TRIED in rest else rest
             return Exit(
                 returncode=int(code),
@@ -120,7 +122,7 @@ class Lines:
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._source)
                 continue
-            except ConnectionResetError:
+            except ConnectionResetError:  # it died with unread orders: an end of file like any other
                 data = b""
             if not data:
                 return None

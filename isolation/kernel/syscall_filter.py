@@ -148,6 +148,7 @@ def program(machine: str, *, attributes: bool) -> bytes:
     allow = 4 + 4 * len(opening) + len(plain)
     report = allow + 1
     code = [
+        # The architecture first: on another one the same numbers mean other calls.
         _load(_ARCHITECTURE_AT),
         _jump(_EQUAL, _AUDIT_NAME[machine], 0, allow - 2),
         _load(_NUMBER_AT),

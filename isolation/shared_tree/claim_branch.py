@@ -60,6 +60,7 @@ def _open_claim(
     _require_dependencies(repository, request, base)
     _require_checked_out(repository, request.path, claim)
     if not resumed:
+        # A branch without commits of its own may be older than the base, so then the base counts.
         begun = before is not None and not repository.is_ancestor(before, base)
         _require_clean(repository, request, claim, before if before and begun else base)
     # Only the branch is made under the lock: building the claim's tree above reads every file of it.

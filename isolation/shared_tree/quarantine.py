@@ -184,6 +184,7 @@ def _stored(
 ) -> tuple[ForeignChange, ...]:
     written = {change.path: change.after for change in changes if change.needs_content and change.after}
     blobs = store(repository, source, [path for path, fingerprint in written.items() if fingerprint.is_file])
+    # Links are stored as their target: `git hash-object` would read the file that they lead to.
     targets = {
         path: _read(source / path, fingerprint)
         for path, fingerprint in written.items()
@@ -284,6 +285,7 @@ def _is_same(now: Fingerprint, after: Fingerprint | None, removed_links: Counter
 def _restore(top: Path, change: ForeignChange, belongs: bytes | None, removed_links: Counter[int]) -> bool:
     """Undo one change, unless the path has changed again; `belongs` is the original content, if needed."""
     place, before = top / change.path, change.before
+    # Through a link among its folders the write could leave the tree.
     if before is None or Path(os.path.realpath(place.parent)) != place.parent:
         return False
     now = fingerprint_of(place)
@@ -326,6 +328,7 @@ def _restore_attributes_or_folder(
 
 def _write(top: Path, place: Path, before: Fingerprint, belongs: bytes, *, free: bool) -> None:
     """Write the original content of a path in one step; if it was `free`, only while it still is."""
+    # Written aside on the same file system, then moved: a crash leaves the old file or the new one.
     aside = top / EXCHANGE / f"back-{os.getpid()}"
     for folder in (aside.parent, place.parent):
         folder.mkdir(parents=True, exist_ok=True)

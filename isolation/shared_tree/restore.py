@@ -65,7 +65,7 @@ def apply(repository: Repository, quarantine: Quarantine) -> tuple[str, ...]:
             hint="commit or stash them, or write the files to a folder with --to",
         )
     for path in there:
-        (top / path).unlink()
+        (top / path).unlink()  # unchanged since the commit, so git has it
     return _write(repository, kept, top)
 
 
@@ -81,6 +81,7 @@ def _write(repository: Repository, kept: Sequence[ForeignChange], into: Path) ->
     for path, data in read_blobs(repository, blobs):
         change, place = changes[path], into / path
         place.parent.mkdir(parents=True, exist_ok=True)
+        # A link among its folders could lead the write elsewhere.
         if not Path(os.path.realpath(place.parent)).is_relative_to(os.path.realpath(into)):
             raise WorkspaceError(f"{place} leads out of {into}", hint="name an empty folder with --to")
         if data is None:

@@ -139,6 +139,7 @@ class TreeWatch:
             try:
                 yield watched
             finally:
+                # Shielded, since a cancelled session may have changed files as well.
                 with trio.move_on_after(_GRACE, shield=True) as patience:
                     async with self._lock:
                         await offload(self._compare, span)
@@ -154,6 +155,7 @@ class TreeWatch:
 
     def _compare(self, span: _Span) -> None:
         """Find what changed since the last comparison, and settle all that can be settled now."""
+        # Before the snapshot, so that a change during it falls into the next comparison.
         began = span.ended = file_system_time(self._own)
         now = self._take()
         running = {each.story_id for each in self._spans if each.ended is None}

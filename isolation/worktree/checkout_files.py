@@ -47,6 +47,7 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
     missing, changed = _differences(repository, path)
     if all(_is_partial_write(repository, path, name) for name in changed):
         return populate(repository, path, branch)
+    # A changed file may be the user's work, so only missing ones are written.
     names = "".join(f"{name}\0" for name in missing).encode(errors="surrogateescape")
     return repository.run("checkout-index", "-z", "--stdin", cwd=path, check=False, stdin=names)
 
@@ -135,6 +136,7 @@ def _wait_for_index_lock(git_dir: Path, path: Path) -> None:
                 f"a git command seems to be running in {path}: {lock} exists",
                 hint="if none runs there, remove the lock file, then run again",
             )
+        # No process and no index: the checkout was killed, and nothing will ever release its lock.
         if occupied is False and not (git_dir / "index").exists():
             lock.unlink(missing_ok=True)
             return

@@ -46,6 +46,7 @@ def survey_root(repository: Repository, root: Path) -> tuple[Finding, ...]:
     known = {entry.path for entry in (main, *ours)}
     registered = {entry.path: entry for entry in entries}
     if root.is_dir():
+        # Listed although they are never removed, so that the user sees why they stay.
         strays = (path for path in root.iterdir() if path not in known and path.name != TRASH)
         findings += [_foreign(path, registered.get(path)) for path in strays]
     return tuple(sorted(findings, key=lambda finding: finding.path))
@@ -87,6 +88,7 @@ def _foreign(path: Path, entry: Registration | None) -> Finding:
 def _remove(repository: Repository, finding: Finding) -> Closing:
     if not finding.removable:
         return Closing(removed=False, reason=finding.reason)
+    # A run may have begun to use it since the survey.
     if finding.run_id is not None and finding.run_id == _live_run(repository):
         return Closing(removed=False, reason=f"run {finding.run_id} is using it")
     return close_path(repository, finding.path, finding.branch)

@@ -124,6 +124,7 @@ def require_there(repository: Repository, path: Path) -> None:
 
 def _register(repository: Repository, request: WorkspaceRequest, interrupted: bool) -> _Registered:  # noqa: FBT001  threads take positions
     _require_sane(repository, request)
+    # The merge makes only objects, so it needs no lock, however long it takes.
     base = merge_parents(repository, request.parents, _merge_message(request))
     with metadata_lock(repository.common_dir):
         entries = load_registrations(repository)
@@ -215,6 +216,7 @@ def _adopt(
             hint=f"`git switch {request.branch}` there, or move it away with `git worktree move`",
         )
     reason = lock_reason(request.run_id, request.story_id)
+    # The reason names the new run, so that `gc` knows that the worktree is in use.
     if here.lock_reason != reason:
         if here.lock_reason is not None:
             repository.run("worktree", "unlock", str(here.path))

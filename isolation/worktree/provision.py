@@ -73,6 +73,7 @@ def _included(repository: Repository, main: Path, worktree: Path, skipped: list[
         return []
     listing = ("ls-files", "-z", "--others", "--ignored", f"--exclude-from={patterns}")
     matching = [name for name in repository.run(*listing, cwd=main).fields() if not name.endswith("/")]
+    # Asked twice: the story's branch may have another .gitignore than the main checkout.
     ignored = _ignored(repository, main, matching)
     safe = _ignored(repository, worktree, ignored)
     reasons = {"git does not ignore it": set(matching) - set(ignored)}
@@ -123,6 +124,7 @@ def _copy_file(source: Path, target: Path) -> None:
     """Copy bytes and mode; the copy is never readable for more users than the original."""
     with source.open("rb") as reader:
         mode = stat.S_IMODE(os.fstat(reader.fileno()).st_mode) & 0o777
+        # Private until the content is complete, and never over an existing file.
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as writer:
             shutil.copyfileobj(reader, writer)

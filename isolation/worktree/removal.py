@@ -67,9 +67,10 @@ def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
     """Remove a worktree without checking its content; return why if it had to stay."""
     trash = path.parent / TRASH
     aside = trash / f"{path.name}-{secrets.token_hex(6)}"
+    # Rename and clearing are one step for other runs, which would else see a registered path without a tree.
     with metadata_lock(repository.common_dir):
         try:
-            if trash.is_symlink():
+            if trash.is_symlink():  # the deletion would follow it to a folder that is not ours
                 return f"{trash} is a symbolic link"
             trash.mkdir(exist_ok=True)
             path.rename(aside)
@@ -78,9 +79,10 @@ def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
         try:
             clear_missing(repository, path)
         except RepositoryError as error:
+            # Git still has the entry, so the tree must be at its path again.
             aside.rename(path)
             return error.message
-    if sweep:
+    if sweep:  # outside the lock, since the deletion of a large tree takes seconds
         sweep_trash(path.parent, only=aside)
     return ""
 
