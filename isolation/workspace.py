@@ -1,8 +1,8 @@
 """`open_workspace()`: the only way to open where a story works: a worktree, or its claim in the shared tree.
 
-Whoever opens a workspace says before leaving whether the story is finished. Only then may the
-worktree go, and only if nothing would be lost; after an error or a cancellation it always stays. The
-shared tree is the user's and never goes.
+The caller says before leaving the block whether the story is finished. Only then may the
+worktree be removed, and only if nothing would be lost; after an error or a cancellation it always stays. The
+shared tree is the user's and is never removed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ _GRACE = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class OpenWorkspace:
-    """A story's workspace while it is open; `closing` tells afterwards what became of it.
+    """A story's workspace while it is open; `closing` says afterwards what happened to it.
 
     Until `begin` it is only prepared: an error or a cancellation before that undoes what was made for it.
     """

@@ -35,7 +35,7 @@ _GRACE = 120.0
 class Diversion:
     """The overlays of one run over one tree, with one folder in `overlays` for each story.
 
-    `byproducts` is what agents leave behind by themselves: it is no work, so it is deleted with the overlay.
+    `byproducts` is what agents leave behind by themselves: it is not work, so it is deleted with the overlay.
     """
 
     def __init__(

@@ -53,8 +53,8 @@ class SharedTree:
 
     `writable` is what the settings open to every story; `open_to_all` adds what this program and agents
     write there themselves. `folders` are the existing folders that `writable` owns. `byproducts` is what
-    agents leave at the top: it is no work, so it goes with an overlay. `overlays` is the folder in which each
-    story's overlay is kept, outside the tree.
+    agents leave at the top: it is not work, so it is deleted with an overlay. `overlays` is the folder in
+    which each story's overlay is kept, outside the tree.
     """
 
     repository: Repository

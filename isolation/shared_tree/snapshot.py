@@ -225,7 +225,7 @@ def store(repository: Repository, top: Path, paths: Iterable[str]) -> dict[str, 
         blobs = dict(zip(plain, answer.stdout.split(), strict=True))
     for path in before.keys() - blobs.keys():
         blobs[path] = repository.run(*hashing, "--", str(top / path)).stdout.strip()
-    # A file that changed while git read it is not kept: nobody knows which state was stored.
+    # A file that changed while git read it is not kept: it is unknown which state was stored.
     return {path: blob for path, blob in blobs.items() if fingerprint_of(top / path) == before[path]}
 
 

@@ -127,7 +127,7 @@ def _filled(command: str, places: dict[str, Path]) -> str:
 
 
 async def in_claims(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
-    """Run one command for each story of a shared tree, all at once; story N owns `packN`."""
+    """Run one command for each story of a shared tree, all at the same time; story N owns `packN`."""
     root = make_repository(folder)
     level = EnforcementLevel(wish["level"])
     results: dict[str, Outcome] = {}

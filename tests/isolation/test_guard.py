@@ -75,7 +75,7 @@ OWN = {
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Give a folder that any user may use."""
+    """Return a folder that any user may use."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         yield Path(os.path.realpath(name))
@@ -83,21 +83,21 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(params=USERS, ids=["me", "nobody"][: len(USERS)])
 def user(request: pytest.FixtureRequest) -> int | None:
-    """Give every user that the tests can be."""
+    """Return every user that the tests can be."""
     found: int | None = request.param
     return found
 
 
 @pytest.fixture(params=list(Means))
 def means(request: pytest.FixtureRequest) -> Means:
-    """Give every means that this machine has."""
+    """Return every means that this machine has."""
     wanted: Means = request.param
     require(EnforcementLevel.DENY, wanted)
     return wanted
 
 
 def state(folder: Path) -> dict[str, object]:
-    """Look at all that a story must not change: two checkouts, other branches, config, hooks."""
+    """Return all that a story must not change: two checkouts, other branches, config, hooks."""
     main = folder / "repo"
     trusting = ("-c", f"safe.directory={main}")
     listed = git(main, *trusting, "for-each-ref", "--format=%(refname)", "refs/heads/main", "refs/tags")
@@ -113,7 +113,7 @@ def state(folder: Path) -> dict[str, object]:
 
 
 def untouched() -> dict[str, object]:
-    """Give the state that every scene begins with."""
+    """Return the state that every scene begins with."""
     files = {name: f"{name}\n" for name in FILES} | {".gitignore": "node_modules/\n", "first": "work"}
     config = ["core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates"]
     return {

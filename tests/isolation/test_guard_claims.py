@@ -64,7 +64,7 @@ def changes(folder: Path, story: str) -> dict[str, OverlayChange]:
 
 @STORIES
 def test_diverted_writes_are_kept_with_their_story(open_folder: Path, user: int | None, stories: int) -> None:
-    """Open cases 1, 2 and 4 at `divert`: all go through, none reaches the tree, each is in its own layer."""
+    """Open cases 1, 2 and 4 at `divert`: all succeed, none reaches the tree, each is in its own overlay."""
     require(EnforcementLevel.DIVERT, Means.MOUNTS)
     commands = {f"{number}": script((*FOREIGN, f"echo {number} > whose")) for number in range(stories)}
     ended = play("claim", open_folder, user, level="divert", commands=commands)
@@ -112,7 +112,7 @@ def test_denied_writes_reach_nothing(open_folder: Path, user: int | None, means:
 def test_there_is_no_way_to_the_real_tree(
     open_folder: Path, user: int | None, level: str, means: Means
 ) -> None:
-    """Neither remounting, nor further namespaces, nor the keeper's own view lead past a layer or a denial."""
+    """Remounts, more namespaces and the keeper's view do not lead around an overlay or closed folder."""
     require(EnforcementLevel(level), means)
     commands = {f"{number}": act for number, act in enumerate(ESCAPES.values())}
     play("claim", open_folder, user, level=level, means=means, commands=commands)
@@ -131,7 +131,7 @@ def test_a_commit_in_a_shared_tree_fails_cleanly(open_folder: Path, user: int | 
 
 
 def test_folders_that_are_not_there_yet(tmp_path: Path, repo: Path) -> None:
-    """At `deny` an owned folder is made, since nobody else could; at `divert` it comes with the layer."""
+    """At `deny` an owned folder is made, since the session cannot; at `divert` the overlay has it."""
     require(EnforcementLevel.DIVERT, Means.MOUNTS)
     (tmp_path / "scratch").mkdir()
     diverted = LEVELS[EnforcementLevel.DIVERT].confine(repo, ["new/pack"], tmp_path / "scratch")

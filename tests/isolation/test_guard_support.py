@@ -95,7 +95,7 @@ def test_a_checkout_around_the_home_is_not_guarded(tmp_path: Path, monkeypatch: 
 def test_landlock_is_not_taken_for_a_repository_among_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There it would let nobody make a temporary file."""
+    """There it would prevent all temporary files."""
     found = guard.Support(
         level=EnforcementLevel.DENY, available=True, means=Means.LANDLOCK, reason="Landlock"
     )

@@ -49,7 +49,7 @@ def test_a_bare_repository_is_its_own_top(repo: Path, tmp_path: Path) -> None:
 
 
 def test_a_checkout_is_found_that_its_git_directory_does_not_name(repo: Path, tmp_path: Path) -> None:
-    """From the checkout it is known; from a linked worktree of it, nobody can tell."""
+    """From the checkout it is known; from a linked worktree of it, it is unknown."""
     git(repo, "init", "-q", "--separate-git-dir", str(tmp_path / "store"))
     git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
     assert layout.find_repository(repo).main_checkout == repo
@@ -71,7 +71,7 @@ def test_a_submodule_is_a_repository_of_its_own(repo: Path) -> None:
 
 
 def test_the_branch_of_a_checkout_is_read_without_git(repo: Path) -> None:
-    """On a branch, also with a slash, in a linked worktree, detached, and where there is no checkout."""
+    """On a branch, also with a slash, in a linked worktree, detached, and without a checkout."""
     assert layout.current_branch(repo) == "main"
     git(repo, "worktree", "add", "-q", "-b", "team/topic", "../linked")
     assert layout.current_branch(repo.parent / "linked") == "team/topic"

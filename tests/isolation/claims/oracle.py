@@ -32,17 +32,17 @@ claim_texts = st.builds(lambda first, rest: [first, *rest], plain_globs, st.list
 
 @cache
 def automaton(expression: str) -> DFA:
-    """Give the automaton of a regular expression."""
+    """Return the automaton of a regular expression."""
     return DFA.from_nfa(NFA.from_regex(expression, input_symbols=set(SYMBOLS)), minify=True)
 
 
 def paths() -> DFA:
-    """Give all paths that can exist."""
+    """Return all paths that can exist."""
     return automaton(f"({COMPONENT}s)({COMPONENT}s)*")
 
 
 def owned(listed: Iterable[str]) -> DFA:
-    """Give the paths of a claim: each glob adds or takes back, in order."""
+    """Return the paths of a claim: each glob adds or excludes, in order."""
     claim = DFA.empty_language(set(SYMBOLS))
     for glob in listed:
         matched = automaton(_expression(glob.removeprefix("!")))
@@ -51,7 +51,7 @@ def owned(listed: Iterable[str]) -> DFA:
 
 
 def length(language: DFA) -> int | None:
-    """Give the length of a shortest path, or None when there is no path."""
+    """Return the length of a shortest path, or None without any path."""
     return None if language.isempty() else language.minimum_word_length() - 1
 
 

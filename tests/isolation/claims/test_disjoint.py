@@ -13,7 +13,7 @@ SHORT_PATHS = oracle.short_paths()
 
 
 def shared(first: list[str], second: list[str], *, folding: bool = False) -> str | None:
-    """Give the witness, after checking that both claims really own it."""
+    """Return the witness, after checking that both claims really own it."""
     one, another = claims.compile(first, folding=folding), claims.compile(second, folding=folding)
     found = Proof().overlap(one, another)
     if found is None:
@@ -28,7 +28,7 @@ def shared(first: list[str], second: list[str], *, folding: bool = False) -> str
 
 
 def stray(claim: list[str], fence: list[str]) -> str | None:
-    """Give what lies outside of the fence, after checking that it does."""
+    """Return what lies outside of the fence, after checking that it does."""
     one, around = claims.compile(claim), claims.compile(fence)
     found = Proof().outside(one, around)
     if found is None:

@@ -175,7 +175,7 @@ def test_a_glob_that_cannot_be_used_is_named(glob: str, problem: str) -> None:
 
 
 def test_a_claim_that_only_takes_back_is_refused() -> None:
-    """Negations alone can own nothing, which nobody means."""
+    """Exclusions alone can own nothing, which is never intended."""
     with pytest.raises(ClaimError, match="owns nothing: '!a'"):
         claims.compile(["!a", "!b"])
 

@@ -143,7 +143,7 @@ def test_looking_creates_nothing(common: Path) -> None:
 
 
 def test_a_look_is_not_taken_for_a_coordinator_by_another(common: Path) -> None:
-    """Two people ask for the status at once, and no run is going on."""
+    """Two users ask for the status at the same time, and no run is active."""
     layout.autopilot_dir(common).mkdir()
     with LockFile.attempt(layout.lease_lock_path(common), shared=True) or pytest.fail("not locked"):
         assert not lease.holder_is_alive(common)
@@ -153,7 +153,7 @@ def test_a_look_is_not_taken_for_a_coordinator_by_another(common: Path) -> None:
 def test_a_look_at_a_killed_run_does_not_make_it_the_holder(
     common: Path, monkeypatch: pytest.MonkeyPatch, stale: dict[str, object]
 ) -> None:
-    """Acceptance 70: somebody looks while the file still names a killed holder whose pid is in use again."""
+    """Acceptance 70: `status` reads while the file still names a killed holder whose pid is in use again."""
     with lease.acquire(common, "run-1"):
         record = json.loads(layout.lease_path(common).read_text())
     layout.lease_path(common).write_text(json.dumps(record | stale))

@@ -17,7 +17,7 @@ def repository(repo: Path) -> Repository:
     return Repository.open(repo)
 
 
-def test_a_branch_that_somebody_moved_is_neither_moved_nor_deleted(repository: Repository) -> None:
+def test_a_branch_that_was_moved_meanwhile_is_neither_moved_nor_deleted(repository: Repository) -> None:
     """Another process committed to it between the look and the act: that commit stays its tip."""
     seen = repository.resolve("autopilot/one")
     git(repository.top, "switch", "-q", "autopilot/one")

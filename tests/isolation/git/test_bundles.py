@@ -13,7 +13,7 @@ from tests.conftest import git
 
 @pytest.fixture
 def origin(repo: Path) -> Path:
-    """Give a repository with more than one commit."""
+    """Return a repository with more than one commit."""
     commit(repo, "second.txt")
     return repo
 

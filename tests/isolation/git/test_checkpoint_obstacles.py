@@ -14,7 +14,7 @@ from tests.isolation.worktree.worktrees import checkpoint_of_main, commit
 
 @pytest.mark.parametrize("obstacle", ["blobs", "trees", "branch"])
 def test_a_checkpoint_that_git_cannot_make_is_an_error(repository: Repository, obstacle: str) -> None:
-    """Acceptance 72: content, tree or branch cannot be written; nobody takes that for nothing to commit."""
+    """Acceptance 72: content, tree or branch cannot be written; that is not taken for nothing to commit."""
     top, before = repository.top, repository.head()
     (top / "new").write_text("something new\n" if obstacle == "blobs" else "hello\n")  # git has this already
     objects = top / ".git" / "objects"
@@ -32,7 +32,7 @@ def test_a_checkpoint_that_git_cannot_make_is_an_error(repository: Repository, o
     assert "new" in git(top, "ls-tree", "--name-only", checkpoint_of_main(repository, "work", 5)).split()
 
 
-def test_somebodys_commit_in_the_middle_of_a_checkpoint_is_noticed(
+def test_a_foreign_commit_in_the_middle_of_a_checkpoint_is_noticed(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit that came between the look and ours was not there to be judged."""

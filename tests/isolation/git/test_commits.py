@@ -94,7 +94,7 @@ def test_a_log_is_not_asked_when_nothing_was_committed(repository: Repository) -
 
 
 @pytest.mark.parametrize("earlier", [0, 1], ids=["its first commit", "a later one"])
-def test_somebody_elses_commit_during_a_checkpoint_is_an_error(
+def test_a_foreign_commit_during_a_checkpoint_is_an_error(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, earlier: int
 ) -> None:
     """Nothing is told of a branch that another process moves at the same time."""
@@ -114,7 +114,7 @@ def test_somebody_elses_commit_during_a_checkpoint_is_an_error(
 
 
 def test_a_checkpoint_counts_what_the_session_changed(repository: Repository) -> None:
-    """New, changed and deleted paths count once each, whoever committed them, and again after a repeat."""
+    """New, changed and deleted paths count once each, whatever committed them, and again after a repeat."""
     top, before = repository.top, repository.resolve("HEAD")
 
     def files(since: str) -> int | None:
@@ -127,14 +127,14 @@ def test_a_checkpoint_counts_what_the_session_changed(repository: Repository) ->
     for name in ("one", "two"):
         (top / "new" / name).write_text("x")
     assert files(before) == 3
-    assert files(before) == 3, "torn after its commit and done again"
+    assert files(before) == 3, "interrupted after its commit and repeated"
     between = repository.resolve("HEAD")
     assert files(between) == 0
     commit(top, "own", "x")
     (top / "own").write_text("y")
     (top / "more").write_text("x")
     assert files(between) == 2, "one that it committed itself and changed again, one that it left"
-    assert files("0" * 40) is None, "a beginning that is gone is no reason to fail"
+    assert files("0" * 40) is None, "a start commit that is gone does not fail the checkpoint"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_lock_that_a_dead_git_left_on_the_branch_is_named(repository: Reposito
 
 
 def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository) -> None:
-    """Conflict markers are never committed as somebody's work."""
+    """Conflict markers are never committed as work."""
     top = repository.top
     git(top, "switch", "-q", "-c", "other")
     commit(top, "README.md", "theirs\n")

@@ -115,7 +115,7 @@ def shape_spec(folder: Path, shape: str, token: str) -> SessionSpec:
 
 
 def living(token: str) -> list[int]:
-    """Find the processes with the token on their command line, whoever their parent is now."""
+    """Find the processes with the token on their command line, whatever their parent is now."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():

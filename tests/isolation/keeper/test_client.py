@@ -21,7 +21,7 @@ MEBIBYTE = 1 << 20
 
 @pytest.fixture
 async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
-    """Give the keeper of a run."""
+    """Return the keeper of a run."""
     with trio.fail_after(60):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
             yield keeper
@@ -52,7 +52,7 @@ async def test_session_reports_output_and_exit_code(keeper: Keeper, tmp_path: Pa
 
 
 async def test_death_by_signal_is_a_negative_code(keeper: Keeper, tmp_path: Path) -> None:
-    """As in `subprocess`; and nobody asked for it."""
+    """As in `subprocess`; and no stop was requested."""
     _, end = await run(keeper, shell(tmp_path, "kill -SEGV $$"))
     assert end == Exit(returncode=-signal.SIGSEGV, stopped=False)
 
@@ -113,7 +113,7 @@ async def test_session_inherits_three_descriptors(keeper: Keeper, tmp_path: Path
 async def test_program_that_cannot_start_is_an_error(
     keeper: Keeper, tmp_path: Path, argv: tuple[str, ...], folder: str, message: str
 ) -> None:
-    """The error names program, folder and reason, and is no exit code."""
+    """The error names program, folder and reason, and is not an exit code."""
     (tmp_path / "plain").touch(mode=0o644)
     order = spec(tmp_path, *argv)
     order = SessionSpec(argv=argv, cwd=tmp_path / folder, env=order.env, prompt=order.prompt)
@@ -257,7 +257,7 @@ async def test_usage_counts_members_that_ended(keeper: Keeper, tmp_path: Path) -
 
 
 async def test_lock_is_free_only_when_all_keepers_are_gone(tmp_path: Path) -> None:
-    """A file that nobody made counts as free; a living server holds it."""
+    """A missing file counts as free; a living server holds it."""
     lock = tmp_path / "alive.lock"
     with trio.fail_after(20):
         assert await wait_for_old_keepers(lock)

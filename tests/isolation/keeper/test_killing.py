@@ -26,7 +26,7 @@ USERS = [None, NOBODY] if os.getuid() == 0 else [None]
 
 @pytest.fixture
 async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
-    """Give the keeper of a run."""
+    """Return the keeper of a run."""
     with trio.fail_after(60):
         async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
             yield keeper
@@ -34,7 +34,7 @@ async def keeper(tmp_path: Path) -> AsyncIterator[Keeper]:
 
 @pytest.fixture
 def token() -> Iterator[str]:
-    """Give a mark for a tree, and leave nothing of it to later tests."""
+    """Return a mark for a tree, and leave nothing of it to later tests."""
     mark = uuid.uuid4().hex
     yield mark
     for pid in living(mark):
@@ -43,7 +43,7 @@ def token() -> Iterator[str]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Give a folder that any user may use."""
+    """Return a folder that any user may use."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         yield Path(name)
@@ -55,7 +55,7 @@ async def chunks(session: Session) -> AsyncIterator[bytes]:
 
 
 def never_again(token: str) -> bool:
-    """Look often, since something that forks all the time may hide from one look."""
+    """Search several times, since something that forks all the time may escape one search."""
     return not any(living(token) for _ in range(20))
 
 
@@ -196,7 +196,7 @@ async def test_killed_keeper_takes_only_its_own_session(keeper: Keeper, tmp_path
 
 
 async def test_a_later_stop_never_lengthens_the_grace(keeper: Keeper, tmp_path: Path, token: str) -> None:
-    """Acceptance 39: whoever asked for a quick end gets it, whatever is asked afterwards."""
+    """Acceptance 39: a short grace stays short, whatever is requested afterwards."""
     async with keeper.start(shape_spec(tmp_path, "deaf", token)) as session:
         await ready(session)
         session.stop(grace=0.1)
@@ -382,5 +382,5 @@ async def test_every_way_to_list_a_tree_agrees(
 async def _agree(tree: process_tree.Tree, token: str) -> None:
     """Wait until a tree lists exactly its living members; one just started or ended may be missing."""
     with trio.fail_after(10):
-        while sorted(living(token)) != sorted(tree.members()):  # noqa: ASYNC110  nobody tells of such a moment
+        while sorted(living(token)) != sorted(tree.members()):  # noqa: ASYNC110  no event reports that moment
             await trio.sleep(0.01)

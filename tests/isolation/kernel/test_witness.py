@@ -1,4 +1,4 @@
-"""The witness names what a session tries in vain, whoever of it tries and by whatever call."""
+"""The witness reports every refused write of a session, from any of its processes and by any call."""
 
 import json
 import os

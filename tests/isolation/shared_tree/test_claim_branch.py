@@ -16,7 +16,7 @@ from tests.isolation.shared_tree.trees import PACKAGES, claim, committed, entere
 
 @pytest.fixture
 def shared(make_repository: Callable[..., Path]) -> Repository:
-    """Give a checkout with three packages, something staged and something untracked of the user's."""
+    """Return a checkout with three packages, something staged and something untracked of the user's."""
     top = make_repository(files={**PACKAGES, "other.txt": "other\n"})
     (top / "README.md").write_text("staged\n")
     git(top, "add", "README.md")
@@ -26,7 +26,7 @@ def shared(make_repository: Callable[..., Path]) -> Repository:
 
 
 def _users(top: Path) -> tuple[bytes, str, str, str]:
-    """Look at what is the user's: index, HEAD, and the files outside all claims."""
+    """Return what is the user's: index, HEAD, and the files outside all claims."""
     return (
         (top / ".git" / "index").read_bytes(),
         git(top, "rev-parse", "HEAD", "main"),
@@ -55,14 +55,14 @@ def test_commits_hold_the_claim_and_the_checkout_stays_as_it_is(shared: Reposito
 
 
 def test_a_repeated_commit_is_the_same_commit(shared: Repository) -> None:
-    """Acceptance 68: a checkpoint that was torn is done again and gives the same commit, once."""
+    """Acceptance 68: an interrupted checkpoint is repeated and gives the same commit, once."""
     workspace = entered(shared)
     (shared.top / "packages/a/x").write_text("changed\n")
     first = committed(shared, workspace)
     again = committed(shared, workspace)
     git(shared.top, "update-ref", "refs/heads/autopilot/a", workspace.head)
-    torn = committed(shared, workspace)
-    assert first == again == torn
+    repeated = committed(shared, workspace)
+    assert first == again == repeated
 
 
 def test_every_kind_of_change_is_committed(shared: Repository) -> None:
@@ -157,7 +157,7 @@ def test_a_resumed_story_goes_on_with_what_lies_there(shared: Repository) -> Non
 
 
 def test_what_a_story_left_is_told_from_what_others_changed(shared: Repository) -> None:
-    """A failed story takes its own work up again in a later run; a further edit is somebody else's."""
+    """A failed story continues with its own work in a later run; a further edit is not its own."""
     entered(shared)
     (shared.top / "packages/a/x").write_text("half done\n")
     record_leftovers(shared, request(shared), claim("a"))
@@ -242,7 +242,7 @@ def test_a_repository_inside_the_claim_is_named(shared: Repository) -> None:
 
 
 def test_a_branch_that_moved_is_never_overwritten(shared: Repository) -> None:
-    """The branch moves by compare-and-swap: a commit that somebody makes meanwhile stays."""
+    """The branch moves by compare-and-swap: a commit that is made meanwhile stays."""
     workspace = entered(shared)
     (shared.top / "packages/a/x").write_text("changed\n")
     intruder = git(shared.top, "commit-tree", "-p", "main", "-m", "intruder", "main^{tree}").strip()

@@ -26,7 +26,7 @@ OWNERS = {
 
 @pytest.fixture
 def tree(make_repository: Callable[..., Path]) -> Path:
-    """Give a checkout with files of several owners, and some of nobody."""
+    """Return a checkout with files of several owners, and some without."""
     require(EnforcementLevel.DIVERT, Means.MOUNTS)
     files = ("one.txt", "two.txt", "src/s.py", "src/keep/k.py", "src/deep/d.py", "lib/l.py", "lib/doc.md")
     return make_repository(files={**PACKAGES, **{name: f"{name}\n" for name in files}})
@@ -71,7 +71,7 @@ async def _paths(
 
 
 async def test_what_a_story_owns_reaches_the_tree_by_glob(tree: Path, tmp_path: Path) -> None:
-    """Acceptance 18: created, edited, deleted, renamed, linked, in a claim that is no folder."""
+    """Acceptance 18: created, edited, deleted, renamed, linked, in a claim that is not a folder."""
     script = """
     echo new > lib/new.md; echo more >> lib/doc.md; mkdir -p x/y; echo z > x/y/z.md
     mv src/s.py src/t.py; rm -r src/deep; ln -s t.py src/link; chmod 755 src/t.py
@@ -110,7 +110,7 @@ async def test_what_a_story_owns_reaches_the_tree_by_glob(tree: Path, tmp_path: 
 async def test_what_it_does_not_own_never_does(
     tree: Path, tmp_path: Path, script: str, found: dict[str, str]
 ) -> None:
-    """Acceptance 18, open cases 1 to 4: it succeeds for the story, is kept as its own, and nobody sees it."""
+    """Acceptance 18, open cases 1 to 4: it succeeds, is kept as the story's own, and others never see it."""
     assert await _paths(tree, tmp_path, "a", f"{script}; echo own > packages/a/x") == found
     assert _status(tree) == {" M packages/a/x"}
     assert [one.story_ids for one in load_all(Repository.open(tree))] == ([("a",)] if found else [])

@@ -28,7 +28,7 @@ ODD = "odd \n\udcff name"
 
 @pytest.fixture
 def top(make_repository: Callable[..., Path]) -> Path:
-    """Give a checkout to write in."""
+    """Return a checkout to write in."""
     return make_repository(files={"a": "a\n", "dir/b": "b\n"})
 
 
@@ -77,7 +77,7 @@ def test_what_is_kept_can_be_read_back_to_the_byte(top: Path, tmp_path: Path) ->
 
 
 def test_all_who_may_have_done_it_are_named(top: Path) -> None:
-    """What is read back blames nobody more than what was kept."""
+    """What is read back names the same stories as what was kept."""
     contents, before = _known(top)
     (top / "new").write_text("x")
     changes, who = _changes(contents, before), ("one", "two")
@@ -111,7 +111,7 @@ def test_refs_are_made_once_and_never_moved(top: Path) -> None:
 def test_a_ref_that_another_was_faster_to_make_is_left_to_it(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the numbers and the making of the next one somebody takes it: theirs stays."""
+    """Another process takes the next number between its choice and its use: that ref stays."""
     contents, before = _known(top)
     (top / "new").write_text("ours")
     changes = _changes(contents, before)
@@ -171,7 +171,7 @@ def test_what_was_not_kept_is_not_undone(top: Path, name: str) -> None:
 
 
 def test_what_its_owner_writes_at_that_very_moment_stays(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A foreign story deleted a file; its owner makes it anew while it is put back, and keeps it."""
+    """A foreign story deleted a file; its owner writes it again while it is being restored, and keeps it."""
     contents, before = _known(top)
     (top / "dir/b").unlink()
     kept = _keep(contents, _changes(contents, before))

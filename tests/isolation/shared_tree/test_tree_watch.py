@@ -24,7 +24,7 @@ Act = Callable[[Path], object]
 
 @pytest.fixture
 def tree(make_repository: Callable[..., Path]) -> Path:
-    """Give a checkout with everything that git is blind to."""
+    """Return a checkout with everything that git does not show."""
     top = make_repository(
         files={
             **PACKAGES,
@@ -108,7 +108,7 @@ def _through_a_hard_link(top: Path) -> None:
 
 
 def _two_names(name: str, text: str, top: Path) -> None:
-    """Give a file a second name, and write through it."""
+    """Make a hard link to a file, and write through it."""
     (top / name).touch()
     os.link(top / name, top / "second")
     if text:
@@ -206,7 +206,7 @@ async def test_what_is_its_own_or_open_to_all_is_no_finding(tree: Path, act: Act
 
 
 async def test_folders_on_the_way_to_a_claim_may_come_and_go(tree: Path) -> None:
-    """A folder that is made only to hold what a story owns is no foreign change."""
+    """A folder that is made only to hold what a story owns is not a foreign change."""
     owners = {"a": claims.compile(["new/deep/**"]), "b": claims.compile(["**/b.txt"])}
     watching = watch(tree, owners)
     assert not await _session(watching, "a", lambda top: (top / "new/deep/x").mkdir(parents=True), tree)
@@ -216,7 +216,7 @@ async def test_folders_on_the_way_to_a_claim_may_come_and_go(tree: Path) -> None
     assert not await _session(watching, "b", lambda top: shutil.rmtree(top / "some"), tree)
 
 
-async def test_what_the_user_does_while_nobody_works_stays(tree: Path) -> None:
+async def test_what_the_user_does_while_no_story_works_stays(tree: Path) -> None:
     """Between sessions the tree is the user's alone."""
     watching = watch(tree)
     await _session(watching, "a", lambda _: None, tree)
@@ -305,7 +305,7 @@ async def test_where_several_may_have_done_it_all_are_named_and_then_work_alone(
 
 
 async def test_a_running_owner_keeps_what_it_writes(tree: Path) -> None:
-    """A look at one story's end never touches the paths of another that is at work."""
+    """The comparison at one story's end never touches the paths of another that is running."""
     watching = watch(tree)
     with trio.fail_after(60):
         async with watching.session("b") as owner:
@@ -318,7 +318,7 @@ async def test_a_running_owner_keeps_what_it_writes(tree: Path) -> None:
 
 
 async def test_what_an_owner_finished_is_what_is_put_back(tree: Path) -> None:
-    """A finished story's work is put back as that story left it, not as it was at the start."""
+    """A finished story's work is restored as that story left it, not as it was at the start."""
     watching = watch(tree)
     await _session(watching, "b", lambda top: (top / "packages/b/x").write_text("finished\n"), tree)
     findings = await _session(watching, "a", lambda top: (top / "packages/b/x").write_text("spoiled\n"), tree)
@@ -329,7 +329,7 @@ async def test_what_an_owner_finished_is_what_is_put_back(tree: Path) -> None:
 async def test_what_is_too_large_to_be_kept_is_found_and_left(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file whose content was never stored cannot be put back, and the finding says so."""
+    """A file whose content was never stored cannot be restored, and the finding says so."""
     monkeypatch.setattr("isolation.shared_tree.snapshot.LARGEST", 8)
     watching = watch(tree)
     findings = await _session(watching, "a", lambda top: (top / "notes.txt").write_text("theirs"), tree)
@@ -345,7 +345,7 @@ async def test_what_changes_again_while_it_is_put_back_is_found_by_the_next_look
     tree: Path, text: str
 ) -> None:
     """Open case 4: another story's change of the same path, made in the middle of a look, is not lost."""
-    # A filter runs while the content is compared, and while it is read to be put back.
+    # A filter runs while the content is compared, and while it is read to be restored.
     (tree / ".git/info/attributes").write_text("root.txt filter=meanwhile\n")
     git(tree, "config", "filter.meanwhile.smudge", "chmod 600 notes.txt tool; cat")
     watching = watch(tree)
@@ -376,7 +376,7 @@ async def test_a_cancelled_session_is_looked_at_all_the_same(tree: Path) -> None
 
 @pytest.fixture
 def filtered(make_repository: Callable[..., Path]) -> Path:
-    """Give a checkout whose text files have other line ends than git's copies of them."""
+    """Return a checkout whose text files have other line ends than git's copies of them."""
     top = make_repository(
         files={**PACKAGES, ".gitattributes": "*.txt text eol=crlf\n", "a.txt": "one\ntwo\n"}
     )
@@ -387,7 +387,7 @@ def filtered(make_repository: Callable[..., Path]) -> Path:
 
 
 async def test_files_come_back_through_gits_filters(filtered: Path) -> None:
-    """What is put back is what stood there, not what git stores."""
+    """The restored content is what the file held, not what git stores."""
     watching = watch(filtered)
     assert _paths(await _session(watching, "a", lambda top: (top / "a.txt").unlink(), filtered)) == {"a.txt"}
     assert (filtered / "a.txt").read_bytes() == b"one\r\ntwo\r\n"

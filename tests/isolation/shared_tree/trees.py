@@ -36,7 +36,7 @@ def request(
 def entered(
     repository: Repository, story: str = "a", *, resumed: bool = False, run: str = "run-1"
 ) -> Workspace:
-    """Give a story its place."""
+    """Open a story's claim."""
     return open_claim(repository, request(repository, story, run=run), claim(story), resumed=resumed)
 
 

@@ -20,7 +20,7 @@ async def reopen(repository: Repository, base: str, *, needed: bool = False) -> 
 
 
 def contains(workspace: Workspace, revision: str) -> bool:
-    """Tell whether a commit is in the history of what is checked out."""
+    """Return whether a commit is in the history of what is checked out."""
     return revision in git(workspace.path, "rev-list", "HEAD").split()
 
 
@@ -35,7 +35,7 @@ async def test_a_worktree_without_work_moves_on_to_the_new_base(repository: Repo
 
 
 async def test_uncommitted_work_stays_on_the_base_it_began_at(repository: Repository) -> None:
-    """A new base alone is no reason to touch what somebody left in the worktree."""
+    """A new base alone does not touch what was left in the worktree."""
     before = await make(repository, "one")
     (before.path / "left").write_text("mine")
     workspace = await reopen(repository, commit(repository.top, "news"))

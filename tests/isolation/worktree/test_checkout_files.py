@@ -27,7 +27,7 @@ async def test_a_file_that_a_full_disk_cut_off_is_not_taken_for_whole(repository
 
 
 async def test_a_failing_hook_alone_is_no_reason_to_refuse_a_tree(repository: Repository) -> None:
-    """What a hook changes in the files, or a difference in line endings, is no torn write."""
+    """What a hook changes in the files, or a difference in line endings, is not a partial write."""
     commit(repository.top, "page", "one\n")
     (repository.top / ".gitattributes").write_text("page text eol=crlf\n")
     git(repository.top, "config", "core.autocrlf", "true")
@@ -41,7 +41,7 @@ WHOLE = "0123456789" * 1000
 
 
 async def _cut_short(repository: Repository, *, index: bool = False) -> Path:
-    """Give a worktree as a kill during its first checkout leaves it: no README, an index only if asked."""
+    """Return a worktree as a kill during its first checkout leaves it: no README, an index only if asked."""
     commit(repository.top, "big", WHOLE)
     workspace = await make(repository)
     (workspace.path / "README.md").unlink()
@@ -52,7 +52,7 @@ async def _cut_short(repository: Repository, *, index: bool = False) -> Path:
 
 @pytest.mark.parametrize("index", [False, True])
 async def test_a_checkout_that_was_killed_is_completed(repository: Repository, *, index: bool) -> None:
-    """Acceptance 68: what is missing comes, and a file that was half written is written anew."""
+    """Acceptance 68: what is missing is checked out, and a half-written file is written again."""
     tree = await _cut_short(repository, index=index)
     (tree / "big").write_text(WHOLE[:1234])
     await make(repository, interrupted=True)
@@ -75,10 +75,10 @@ def _link(file: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_edit, _lengthen, _link])
-async def test_what_somebody_changed_is_not_completed_away(
+async def test_a_changed_file_is_not_overwritten_by_the_checkout(
     repository: Repository, change: Callable[[Path], None]
 ) -> None:
-    """Acceptance 68: only the beginning of what belongs there is a torn write; anything else is work."""
+    """Acceptance 68: only the beginning of what belongs there is a partial write; anything else is work."""
     tree = await _cut_short(repository)
     change(tree / "big")
     before = (tree / "big").read_bytes(), (tree / "big").is_symlink()
@@ -88,7 +88,7 @@ async def test_what_somebody_changed_is_not_completed_away(
 
 
 async def test_the_lock_of_a_killed_checkout_is_cleared(repository: Repository) -> None:
-    """Nobody is there and no index was ever written: the lock can be nobody's."""
+    """No process is in the tree and no index was ever written: the lock is stale."""
     tree = await _cut_short(repository)
     (git_dir_of(tree) / "index.lock").touch()
     await make(repository, interrupted=True)
@@ -119,7 +119,7 @@ async def test_a_lock_that_may_be_anothers_is_never_cleared(
 async def test_a_checkout_waits_for_the_lock_of_another(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A git command that is just at work in the tree is no reason to give it up."""
+    """A git command that runs in the tree is waited for."""
     tree = await _cut_short(repository)
     lock = git_dir_of(tree) / "index.lock"
     lock.touch()

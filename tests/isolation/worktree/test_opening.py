@@ -1,4 +1,4 @@
-"""Worktrees of stories: made, found again, refused, by many at once."""
+"""Worktrees of stories: made, reused, refused, by many processes in parallel."""
 
 import os
 import shutil
@@ -144,7 +144,7 @@ async def test_an_unknown_folder_in_the_way_is_never_deleted(repository: Reposit
 
 
 @pytest.mark.parametrize("whose", ["another story's", "another repository's", "a killed creation's"])
-async def test_a_folder_with_nothing_but_somebodys_pointer_is_never_emptied(
+async def test_a_folder_with_only_a_foreign_pointer_is_never_emptied(
     repository: Repository, tmp_path: Path, whose: str
 ) -> None:
     """A tree may have had all its files deleted; and beside a file even a dead pointer is left as it is."""
@@ -218,7 +218,7 @@ async def test_a_branch_checked_out_elsewhere_is_refused_with_the_place(reposito
 
 
 async def test_a_deleted_folder_is_made_again(repository: Repository) -> None:
-    """A worktree that somebody deleted by hand comes back on its branch."""
+    """A worktree that was deleted by hand is made again on its branch."""
     first = await make(repository)
     tip = commit(first.path)
     shutil.rmtree(first.path)
@@ -250,7 +250,7 @@ async def test_a_failing_hook_with_a_complete_tree_is_fine(repository: Repositor
 
 
 def crowd(repository: Repository, round_number: int, *, processes: int = 3, each: int = 8) -> None:
-    """Let several processes make several worktrees each at once, and check every one of them."""
+    """Let several processes make several worktrees each in parallel, and check every one of them."""
     stories = [
         [f"r{round_number}p{process}s{number}" for number in range(each)] for process in range(processes)
     ]
@@ -286,7 +286,7 @@ def test_24_worktrees_at_once_from_3_processes(repository: Repository) -> None:
 def test_registration_goes_one_at_a_time_across_processes(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Acceptance 15: no two `git worktree add` ever run at once, whoever asks."""
+    """Acceptance 15: no two `git worktree add` ever run at the same time, in any process."""
     busy, overlaps = tmp_path / "busy", tmp_path / "overlaps"
     fake = tmp_path / "bin" / "git"
     fake.parent.mkdir()

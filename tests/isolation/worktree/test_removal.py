@@ -89,7 +89,7 @@ def _named_stash(path: Path) -> None:
 
 
 def _forgotten_submodule(path: Path) -> None:
-    """Leave what a submodule had, commits of nobody else's included, in the git directory alone."""
+    """Leave what a submodule had, including commits that exist nowhere else, in the git directory alone."""
     git(path, "init", "-q", "-b", "main", "../source")
     commit(path.parent / "source")
     git(path, "submodule", "--quiet", "add", str(path.parent / "source"), "sub")
@@ -150,7 +150,7 @@ async def test_what_would_be_lost_keeps_the_worktree(repository: Repository, nam
 
 
 async def test_a_folder_that_is_gone_leaves_no_registration(repository: Repository) -> None:
-    """Acceptance 14: what somebody deleted is taken off git's list, so that its branch is free."""
+    """Acceptance 14: a deleted worktree is removed from git's list, so that its branch is free."""
     workspace = await make(repository)
     shutil.rmtree(workspace.path)
     assert (await closing.close(repository, workspace)).removed

@@ -1,4 +1,4 @@
-"""Worktrees whose making was killed, failed or undone: taken back, taken up again, or left to a person."""
+"""Worktrees whose creation was killed, failed or undone: removed, completed, or left to the user."""
 
 import os
 from collections.abc import Callable

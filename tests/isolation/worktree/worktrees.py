@@ -57,7 +57,7 @@ def wanted(
 async def make(
     repository: Repository, story: str = "one", *, run: str = "run-1", interrupted: bool = False
 ) -> Workspace:
-    """Give a story its worktree, within bounds."""
+    """Open a story's worktree, with a time limit."""
     with trio.fail_after(60):
         request = wanted(repository, story, run=run)
         return await worktree.create_or_attach(
@@ -74,7 +74,7 @@ def commit(cwd: Path, name: str = "work", text: str = "work") -> str:
 
 
 def branches(top: Path) -> set[str]:
-    """Name all local branches."""
+    """Return all local branches."""
     return set(git(top, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").split())
 
 
@@ -92,7 +92,7 @@ def contents(top: Path) -> dict[str, bytes]:
 
 
 def git_dir_of(checkout: Path) -> Path:
-    """Give the git directory of a checkout that surely has one."""
+    """Return the git directory of a checkout that surely has one."""
     found = own_git_dir(checkout)
     assert found is not None
     return found
