@@ -281,8 +281,8 @@ class Settings:
         str,
         Setting(
             help="how claims in a shared tree are enforced",
-            details="A write outside the story's claim goes into an overlay of the story's own (`divert`), is "
-            "refused and named (`deny`), or is found afterwards (`detect`). At each level it fails the "
+            details="A write outside the story's claim goes into an overlay of the story's own (`divert`), "
+            "is refused and named (`deny`), or is found afterwards (`detect`). At each level it fails the "
             "session. `auto` takes the best level that the machine offers; where that is only `detect`, "
             "several stories in parallel need `detect` explicitly. See "
             "[three levels](../explanation/one-shared-tree.md#three-levels).",
