@@ -45,7 +45,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
 
 def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | None = None) -> Matrix:
     """Distribute the unfinished stories over jobs, balanced by how long they took before."""
-    done = {name for name, told in backlog.other_jobs.items() if told.verdict == Status.DONE}
+    done = {name for name, result in backlog.other_jobs.items() if result.verdict == Status.DONE}
     todo = [story for story in backlog.stories if story.id not in backlog.finished and story.id not in done]
     settings = backlog.settings
     return Matrix(

@@ -28,14 +28,14 @@ _NO_SECTION = 128
 _UNSET = 1
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class Answer(Struct, frozen=True, kw_only=True):
     """What a command prints: text, and values for the JSON document."""
 
     text: str
     data: dict[str, Any]
 
 
-def execute(action: str, directory: Path) -> Told:
+def execute(action: str, directory: Path) -> Answer:
     """Carry out one of `ACTIONS` for the repository around a folder."""
     repository = Repository.open(directory)
     before = is_installed(repository)
@@ -48,7 +48,9 @@ def execute(action: str, directory: Path) -> Told:
         text = "removed the merge driver: git merges state files in this repository like any other file"
         same = "the merge driver is not installed in this repository"
     after = is_installed(repository)
-    return Told(text=same if before == after else text, data={"installed": after, "changed": before != after})
+    return Answer(
+        text=same if before == after else text, data={"installed": after, "changed": before != after}
+    )
 
 
 def is_installed(repository: Repository) -> bool:

@@ -278,8 +278,8 @@ def _tree(repository: Repository, worktree: Path, plan: Rollback) -> str:
         gone = "0" * len(plan.tip)
         lines = {path: f"0 {gone}\t{path}" for path in now} | then | _state_entry(repository, worktree, plan)
         if lines:
-            told = "".join(f"{line}\0" for line in lines.values()).encode(errors="surrogateescape")
-            repository.run("update-index", "-z", "--index-info", cwd=worktree, env=env, stdin=told)
+            entries = "".join(f"{line}\0" for line in lines.values()).encode(errors="surrogateescape")
+            repository.run("update-index", "-z", "--index-info", cwd=worktree, env=env, stdin=entries)
         return repository.run("write-tree", cwd=worktree, env=env).stdout.strip()
 
 

@@ -34,8 +34,8 @@ from runner.flows.state.transitions import (
     fail_attempt,
     finish,
     record_decision,
-    retry_by_person,
-    skip_by_person,
+    retry_by_user,
+    skip_by_user,
 )
 from runner.flows.state.vocabulary import Vocabulary
 from runner.flows.state.writing import new_state
@@ -96,7 +96,7 @@ class StoryState:
             here = _step(entry.number, entry.name)
             self._change(lambda now: enter_again(now, _ref(here)))
         question = None
-        if state is not None and state.needs_person and place.correction is None:
+        if state is not None and state.needs_decision and place.correction is None:
             question = _failure_question(state, failure)
         elif place.confidence < threshold:
             candidates = [f"{here.number} ({here.name})"] if here is not FLOW_DONE else []
@@ -123,8 +123,8 @@ class StoryState:
         def begun(state: StateFile) -> Change:
             if state.step != place.number:
                 state = correct(state, _ref(place), StepStatus.NOT_STARTED).state
-            if state.needs_person:
-                state = retry_by_person(state).state
+            if state.needs_decision:
+                state = retry_by_user(state).state
             begun = begin_step(state, _ref(place))
             return replace(begun, state=replace(begun.state, retry_count=retries))
 
@@ -152,11 +152,11 @@ class StoryState:
     def skipped(self, following: Step) -> Overflow:
         """Skip the step, because the user decided so."""
         to = None if following.number == DONE else _ref(following)
-        return self._change(lambda state: skip_by_person(state, to, at=_now()))
+        return self._change(lambda state: skip_by_user(state, to, at=_now()))
 
     def retried(self) -> Overflow:
         """Reset the step's retries, because the user decided so."""
-        return self._change(retry_by_person)
+        return self._change(retry_by_user)
 
     def decided(self, text: str) -> Overflow:
         """Record a decision, once."""

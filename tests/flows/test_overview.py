@@ -30,7 +30,7 @@ while not stop.exists():
 
 
 def opened(story: str, path: Path) -> list[ev.Event]:
-    """Give a story its workspace."""
+    """Create a workspace for a story."""
     name = StoryId(story)
     place = ev.WorkspaceOpened(
         story_id=name, branch=f"autopilot/{story}", path=str(path), base=BASE, head=BASE
@@ -74,7 +74,7 @@ def by_story(rows: list[Row]) -> dict[str, Row]:
 
 @pytest.fixture
 def three(tmp_path: Path) -> RunSnapshot:
-    """Give a run of three stories in three dialects, and one that has no file."""
+    """Return a run of three stories in three dialects, and one that has no file."""
     rich = with_file(tmp_path / "w" / "rich", "rich-failed")
     pointer = with_file(tmp_path / "w" / "pointer", "pointer-plan")
     autodev = with_file(tmp_path / "w" / "autodev", "autodev-implement", "_autodev_state.md")

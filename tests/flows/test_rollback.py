@@ -18,7 +18,7 @@ DOCUMENT = "_docs/02_document/architecture.md"
 
 @pytest.fixture
 def branch(repo: Path) -> Branch:
-    """Give a story that has been through one step of documents, of a user who lets git stash by itself."""
+    """Return a story that has been through one step of documents, of a user who lets git stash by itself."""
     made = Branch(repo)
     made.commit(PLAN, {DOCUMENT: "boxes\n"})
     git(repo, "config", "merge.autoStash", "true")

@@ -101,7 +101,7 @@ def _story(number: int, kind: str, start: float) -> list[ev.Event]:
 
 
 def sample_report(stories: int = 12, *, log: bytes = b"", kinds: Sequence[str] = KINDS) -> ReportData:
-    """Give a run of many stories, four at a time, on a machine that gets short of memory."""
+    """Return a run of many stories, four at a time, on a machine that gets short of memory."""
     chosen = [(number, kinds[number % len(kinds)]) for number in range(stories)]
     entries = tuple(
         {

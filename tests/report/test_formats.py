@@ -55,7 +55,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def data() -> ReportData:
-    """Give a run with every verdict and hostile text everywhere."""
+    """Return a run with every verdict and hostile text everywhere."""
     return sample_report(20)
 
 
@@ -149,7 +149,7 @@ class TestJunit:
 
     @pytest.fixture
     def root(self, data: ReportData) -> ET.Element:
-        """Give the parsed document."""
+        """Return the parsed document."""
         return ET.fromstring(junit(data))  # noqa: S314  our own
 
     def test_the_structure_is_the_common_one(self, root: ET.Element) -> None:

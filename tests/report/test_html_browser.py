@@ -32,7 +32,7 @@ def browse(page: Path, home: Path, *flags: str) -> "subprocess.CompletedProcess[
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """Give the report of a run with everything in it."""
+    """Return the report of a run with everything in it."""
     path = tmp_path / "report.html"
     path.write_text(html(sample_report(12)))
     return path

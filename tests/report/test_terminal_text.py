@@ -279,7 +279,7 @@ def test_plan_tells_order_waves_and_why() -> None:
         "2 of 3 slots · tier warn, 5.1 GB free · isolation worktree, enforcement none",
         "",
         "#  WAVE  STORY  AGENT    STARTS",
-        "1     1  api-3  claude   at once",
+        "1     1  api-3  claude   immediately",
         "    on the critical path: 12 min 30 s to the end",
         "    branch autopilot/api-3 from main",
         "2     2  web-1  command  after api-3, from its commits",

@@ -94,7 +94,7 @@ def _step(state: StateFile, to: Dialect, flow: str, steps: Mapping[str, str]) ->
     known = {**NAMED_STEPS.get((to, flow), {}), **steps}
     number = known.get(_name(state.name, to))
     if number is None:
-        raise StateError(f"which step of {to} is '{state.name}' cannot be told", hint="name it with --step")
+        raise StateError(f"it is ambiguous which step of {to} '{state.name}' is", hint="name it with --step")
     return number
 
 

@@ -190,6 +190,6 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
         return self.step == DONE
 
     @property
-    def needs_person(self) -> bool:
+    def needs_decision(self) -> bool:
         """Whether the step is out of retries: nothing may run before the user decides."""
         return self.status is StepStatus.FAILED

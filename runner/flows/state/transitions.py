@@ -57,7 +57,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 def begin_step(state: StateFile, to: StepRef) -> Change:
     """Start or continue a step; nothing starts while a failed step waits for the user."""
-    if state.needs_person:
+    if state.needs_decision:
         raise StateError(
             f"step {state.step} ({state.name}) has failed and waits for a decision",
             hint="answer its decision: retry, skip or abort",
@@ -118,17 +118,17 @@ def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
     )
 
 
-def retry_by_person(state: StateFile) -> Change:
+def retry_by_user(state: StateFile) -> Change:
     """Reset the retries of a failed step, because the user decided so."""
     return Change(state=replace(_cleared(state), status=StepStatus.IN_PROGRESS))
 
 
-def skip_by_person(state: StateFile, to: StepRef | None, *, at: datetime, reason: str = "") -> Change:
+def skip_by_user(state: StateFile, to: StepRef | None, *, at: datetime, reason: str = "") -> Change:
     """Skip the current step, because the user decided so, and move to the next one.
 
     Without a next step the file says `skipped` until the flow continues.
     """
-    outcome = "skipped by a person" + (f": {one_line(reason)}" if reason else "")
+    outcome = "skipped by the user" + (f": {one_line(reason)}" if reason else "")
     left = replace(_cleared(state), status=StepStatus.SKIPPED)
     noted = _with_row(left, _row(state, at, outcome))
     if to is None:

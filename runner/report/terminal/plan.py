@@ -100,7 +100,7 @@ def _claims(plan: PlanView) -> str:
 
 
 def _row(row: PlanRow, *, titled: bool) -> list[Cell]:
-    starts = f"after {', '.join(row.waits_for)}" if row.waits_for else "at once"
+    starts = f"after {', '.join(row.waits_for)}" if row.waits_for else "immediately"
     return [
         Cell(text=str(row.position), color="dim"),
         Cell(text=str(row.wave)),

@@ -26,7 +26,7 @@ AT = datetime(2026, 4, 23, 3, 6, 32, tzinfo=UTC)
 
 
 def text_of(name: str) -> str:
-    """Give a fixture's text, line endings as they are."""
+    """Return a fixture's text, line endings as they are."""
     return (FIXTURES / f"{name}.md").read_bytes().decode()
 
 

@@ -66,7 +66,7 @@ def test_a_cache_spares_files_that_did_not_change(paths: list[Path], monkeypatch
 
 
 def row(name: str, **extra: object) -> Row:
-    """Give a sample as a story."""
+    """Return a sample as a story."""
     found = Found(path=Path(f"{name}.md"), state=parse_state(text_of(name)))
     return Row(story=name, found=found, **extra)  # type: ignore[arg-type]  # keys are the tests' own
 

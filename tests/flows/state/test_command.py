@@ -25,7 +25,7 @@ def run(*argv: str, as_json: bool = False) -> int:
 
 @pytest.fixture
 def docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a project with files of all dialects in their usual places."""
+    """Return a project with files of all dialects in their usual places."""
     monkeypatch.chdir(tmp_path)
     for path, name in (
         ("_docs/_autodev_state.md", "autodev-implement"),

@@ -79,7 +79,7 @@ def test_what_cannot_be_told_is_refused() -> None:
     with pytest.raises(StateError, match="flow 'meta-repo' is not allowed in pointer"):
         convert_state(meta, Dialect.POINTER)
     odd = replace(rich, name="Research")
-    with pytest.raises(StateError, match="which step of autodev is 'Research'"):
+    with pytest.raises(StateError, match="which step of autodev 'Research' is"):
         convert_state(odd, Dialect.AUTODEV, flow="greenfield")
     assert convert_state(odd, Dialect.AUTODEV, flow="greenfield", step="2").state.step == "2"
     assert convert_state(odd, Dialect.AUTODEV, flow="greenfield", steps={"Research": "2"}).state.step == "2"

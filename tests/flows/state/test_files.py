@@ -28,7 +28,7 @@ from tests.flows.state.samples import text_of
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Give where the state file goes."""
+    """Return where the state file goes."""
     return tmp_path / "_docs" / "_autodev_state.md"
 
 
@@ -40,7 +40,7 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
-    """Give the lock in the ignored folder."""
+    """Return the lock in the ignored folder."""
     return tmp_path / ".orchestrator" / "state.lock"
 
 

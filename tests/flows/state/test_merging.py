@@ -27,7 +27,7 @@ BASE = TEMPLATES[Dialect.AUTODEV]
 
 
 def autodev(**values: object) -> str:
-    """Give an autodev file with some values changed."""
+    """Return an autodev file with some values changed."""
     return render(replace(parse_state(BASE), **values))
 
 

@@ -13,7 +13,7 @@ RICH, POINTER, AUTODEV = (TEMPLATES[dialect] for dialect in (Dialect.RICH, Diale
 
 
 def refused(text: str) -> tuple[Problem, ...]:
-    """Give the problems of a text that must not be read."""
+    """Return the problems of a text that must not be read."""
     with pytest.raises(UnreadableStateError) as caught:
         parse_state(text)
     return caught.value.problems

@@ -30,9 +30,9 @@ from runner.flows.state.transitions import (
     fail_attempt,
     finish,
     record_decision,
-    retry_by_person,
+    retry_by_user,
     roll_back,
-    skip_by_person,
+    skip_by_user,
 )
 from runner.flows.state.writing import render
 from tests.flows.state.samples import AT, states, text_of
@@ -67,7 +67,7 @@ def test_acceptance_51_one_run_and_three_retries_then_failed(state: StateFile) -
     state = written(change)
     rows += change.overflow.retries
     blockers += change.overflow.blockers
-    assert (state.status, state.retry_count, state.needs_person) == (StepStatus.FAILED, 3, True)
+    assert (state.status, state.retry_count, state.needs_decision) == (StepStatus.FAILED, 3, True)
     if state.dialect is Dialect.RICH:
         assert not rows
         rows, blockers = list(state.retry_log), list(state.blockers)
@@ -97,7 +97,7 @@ def test_retry_by_a_person_starts_anew() -> None:
     """Counter 0, in progress, the step's blocker and log gone, other blockers kept."""
     failed = parse_state(text_of("rich-failed"))
     other = replace(failed, blockers=(*failed.blockers, "the licence is missing"))
-    state = written(retry_by_person(other))
+    state = written(retry_by_user(other))
     assert (state.status, state.retry_count, state.retry_log) == (StepStatus.IN_PROGRESS, 0, ())
     assert state.blockers == ("the licence is missing",)
     assert state.sub_step == failed.sub_step
@@ -106,9 +106,7 @@ def test_retry_by_a_person_starts_anew() -> None:
 def test_skip_by_a_person_stands_before_the_next_step() -> None:
     """The skipped step is on record, its blocker gone; without a next step the file says skipped."""
     failed = parse_state(text_of("rich-failed"))
-    state = written(
-        skip_by_person(failed, StepRef(step="2c", name="Decompose Tests"), at=AT, reason="no time")
-    )
+    state = written(skip_by_user(failed, StepRef(step="2c", name="Decompose Tests"), at=AT, reason="no time"))
     assert (state.step, state.status, state.sub_step, state.retry_count) == (
         "2c",
         StepStatus.NOT_STARTED,
@@ -116,12 +114,12 @@ def test_skip_by_a_person_stands_before_the_next_step() -> None:
         0,
     )
     assert state.completed[-1] == CompletedRow(
-        step="2b", name="Blackbox Test Spec", completed="2026-04-23", outcome="skipped by a person: no time"
+        step="2b", name="Blackbox Test Spec", completed="2026-04-23", outcome="skipped by the user: no time"
     )
     assert (state.blockers, state.retry_log) == ((), ())
-    change = skip_by_person(parse_state(text_of("autodev-failed")), None, at=AT)
+    change = skip_by_user(parse_state(text_of("autodev-failed")), None, at=AT)
     assert (written(change).status, change.state.retry_count) == (StepStatus.SKIPPED, 0)
-    assert change.overflow.completed[0].outcome == "skipped by a person"
+    assert change.overflow.completed[0].outcome == "skipped by the user"
 
 
 def test_acceptance_53_success_after_two_retries_resets_and_clears() -> None:
@@ -287,8 +285,8 @@ def test_every_transition_of_every_state_can_be_written(state: StateFile) -> Non
         complete_step(state, at=AT, outcome="a | b"),
         boundary(state, to, at=AT),
         fail_attempt(state, reason="x", at=AT),
-        retry_by_person(state),
-        skip_by_person(state, to, at=AT),
+        retry_by_user(state),
+        skip_by_user(state, to, at=AT),
         finish(state),
         correct(state, to, StepStatus.IN_PROGRESS),
         record_decision(state, "d"),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from runner.flows.state.disk.files import load_state, save_state, save_sub_step
 from runner.flows.state.model import Phase, StateFile
-from runner.flows.state.transitions import fail_attempt, retry_by_person
+from runner.flows.state.transitions import fail_attempt, retry_by_user
 from tests.flows.state.samples import AT
 
 
@@ -22,7 +22,7 @@ def runner(path: Path, lock: Path, count: int) -> StateFile:
     assert state is not None
     for number in range(1, count + 1):
         changed = fail_attempt(state, reason=f"attempt {number}", at=AT).state
-        changed = retry_by_person(changed).state if changed.needs_person else changed
+        changed = retry_by_user(changed).state if changed.needs_decision else changed
         state = save_state(path, replace(changed, name=f"Round {number}"), state, lock=lock)
     return state
 
