@@ -15,7 +15,7 @@ def main() -> None:
 
 
 def _begin_again_in_utf8() -> None:
-    """Start anew in Python's UTF-8 mode, in place of this process.
+    """Restart in Python's UTF-8 mode, in place of this process.
 
     git hands out names as bytes, and stories are UTF-8: in another encoding a name would have two spellings.
     What sessions inherit stays as it is.

@@ -29,8 +29,10 @@ def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
         stories=tuple(to_json(story) for story in plan.stories),
     )
     already = (_done_before(plan, story) for story in plan.stories if story.id in plan.finished)
-    told = (_told(plan.other_jobs[story.id]) for story in plan.stories if story.id in plan.other_jobs)
-    return started, *already, *told
+    elsewhere = (
+        _done_elsewhere(plan.other_jobs[story.id]) for story in plan.stories if story.id in plan.other_jobs
+    )
+    return started, *already, *elsewhere
 
 
 def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
@@ -46,7 +48,7 @@ def _done_before(plan: Plan, story: Story) -> ev.StoryFinished:
     )
 
 
-def _told(verdict: ev.StoryFinished) -> ev.StoryFinished:
+def _done_elsewhere(verdict: ev.StoryFinished) -> ev.StoryFinished:
     return replace(verdict, branch=branch_of(verdict.story_id))
 
 

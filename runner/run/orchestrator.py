@@ -84,7 +84,7 @@ class World(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, eq=False)
 class _Preparing:
-    """A story whose workspace is made: it goes on once it has its slot, or is cancelled before that."""
+    """A story whose workspace is made: it continues once it has its slot, or is cancelled before that."""
 
     slot: trio.Event = field(default_factory=trio.Event)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)

@@ -266,7 +266,7 @@ class Pipeline:
         return None
 
     def _flaw(self, workspace: Workspace, flow: FlowSteps) -> tuple[str, str] | None:
-        """Return why the step is not done, before any command is run, and what its next session is told."""
+        """Return why the step is not done, before any command runs, and the message for its next session."""
         foreign = self._foreign(workspace, flow)
         if foreign:
             words = "These paths lie outside your claim; undo their changes:\n" + "\n".join(foreign)

@@ -1,4 +1,4 @@
-"""A story as JSON, for the journal, and as a digest that tells whether it is still the same work."""
+"""A story as JSON, for the journal, and as a digest that shows whether it is still the same work."""
 
 import hashlib
 import json
