@@ -108,7 +108,7 @@ def vocabulary_of(top: Path) -> Vocabulary:
     """Return the values allowed in a repository's state files: those of the dialects and the user's flows."""
     if not any((top / USER_FOLDER).glob("*.toml")):
         return STANDARD
-    from runner.flows.catalogue import list_flows  # flow files are read only if there are any
+    from runner.flows.catalog import list_flows  # flow files are read only if there are any
 
     own = [flow for listed in list_flows(top) if listed.file for flow in listed.flows]
     last: dict[str, int] = {}

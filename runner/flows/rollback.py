@@ -27,7 +27,7 @@ from runner.core.events import events as ev
 from runner.core.flow import Edition, Flow, FlowStep, artifact_parts, in_cycle
 from runner.core.model import RunSnapshot, StorySnapshot
 from runner.core.text.names import did_you_mean, one_line
-from runner.flows.catalogue import load_flow
+from runner.flows.catalog import load_flow
 from runner.flows.checkpoints import Commit, load_history, others_since, undone_by
 from runner.flows.overview import STATE_FILES, vocabulary_of
 from runner.flows.state.disk.collection import Found, collect

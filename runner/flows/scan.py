@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from isolation.claims import globs as claims
 from runner.core.flow import DetectedPosition, DetectRule, Edition, Flow, artifact_parts, position
-from runner.flows.catalogue import load_flow
+from runner.flows.catalog import load_flow
 
 DETECTION_ORDER = ("meta-repo", "existing-code", "greenfield")
 """The first that matches wins; the last matches everything."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from runner.core import choose
 from runner.core.flow import DONE, Edition, Flow, artifact_parts, in_cycle, locate, re_entry, step
 from runner.core.model import FLOW_DONE, Step
-from runner.flows.catalogue import load_flow
+from runner.flows.catalog import load_flow
 from runner.flows.overview import vocabulary_of
 from runner.flows.scan import is_there, scan
 from runner.flows.skill_state import compare, read_skill_state

@@ -162,7 +162,7 @@ def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
     """Return the story with the flow that it follows, which must exist."""
     if story.flow == QUICK.name:
         return story
-    from runner.flows.catalogue import FlowError, load_flow
+    from runner.flows.catalog import FlowError, load_flow
     from runner.flows.scan import detect_flow
 
     edition = Edition(story.dialect or settings.dialect)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from runner.core.flow import Edition, artifact_parts, step
-from runner.flows.catalogue import load_flow
+from runner.flows.catalog import load_flow
 
 
 def main(flow: str, edition: str, *tricks: str) -> int:

@@ -29,7 +29,7 @@ from runner.core.flow import (
     step,
     transition,
 )
-from runner.flows.catalogue import load_flow
+from runner.flows.catalog import load_flow
 
 REVIEW = Question(
     kind=QuestionKind.BOUNDARY,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.flow import AGREED, CORRECTED, Edition, Flow, cross_check, locate
-from runner.flows.catalogue import load_flow
+from runner.flows.catalog import load_flow
 from runner.flows.scan import detect_flow, is_there, scan
 from runner.flows.skill_state import SkillState, compare, read_skill_state
 

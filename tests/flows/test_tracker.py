@@ -9,7 +9,7 @@ import pytest
 from runner.core.choose import render, tracker_failed
 from runner.core.errors import SettingsError, SystemFaultError
 from runner.core.flow import Edition, FlowStep, step
-from runner.flows.catalogue import load_flow
+from runner.flows.catalog import load_flow
 from runner.flows.tracker import TrackerName, detect, gate, mark_pending
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from runner.core.flow import Edition
 from runner.core.model import SessionKind
-from runner.flows.catalogue import BUILT_IN, FlowError, check_flow, list_flows, load_flow, load_flow_file
+from runner.flows.catalog import BUILT_IN, FlowError, check_flow, list_flows, load_flow, load_flow_file
 
 OWN = """
 summary = "ours"

@@ -22,7 +22,7 @@ def preview(plan: Plan, story_id: StoryId) -> str:
         )
     first, words, judged = IMPLEMENT, "", True
     if story.flow != QUICK.name:
-        from runner.flows.catalogue import load_flow
+        from runner.flows.catalog import load_flow
 
         edition = Edition(story.dialect or plan.settings.dialect)
         step = next(

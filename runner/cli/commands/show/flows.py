@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runner.core.flow import Flow
-    from runner.flows.catalogue import Listed
+    from runner.flows.catalog import Listed
     from runner.report.terminal.table import Look
 
 EXAMPLE = "autopilot-multi flows show existing-code --edition pointer"
@@ -73,7 +73,7 @@ def _top(directory: str) -> Path | None:
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
     from runner.core.text.screen import neutral
-    from runner.flows.catalogue import list_flows
+    from runner.flows.catalog import list_flows
     from runner.report.terminal.table import Cell, Column, layout, look_for
 
     listed = list_flows(_top(arguments.directory))
@@ -118,7 +118,7 @@ def _listed_json(one: "Listed") -> dict[str, Any]:
 
 def _show(arguments: argparse.Namespace, output: Output) -> int:
     from runner.core.flow import Edition
-    from runner.flows.catalogue import list_flows, load_flow
+    from runner.flows.catalog import list_flows, load_flow
     from runner.report.terminal.table import look_for
 
     top = _top(arguments.directory)
@@ -208,7 +208,7 @@ def _flow_json(flow: "Flow") -> dict[str, Any]:
 
 def _check(arguments: argparse.Namespace, output: Output) -> int:
     from runner.core.text.screen import neutral
-    from runner.flows.catalogue import check_flow
+    from runner.flows.catalog import check_flow
 
     problems = check_flow(Path(arguments.directory) / arguments.target)
     rows = [{"where": one.where, "message": one.message, "hint": one.hint} for one in problems]

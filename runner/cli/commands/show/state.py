@@ -105,7 +105,7 @@ def _vocabulary(folder: Path) -> "Vocabulary":
 
     if not any(folder.glob("flows/*.toml")):
         return STANDARD
-    from runner.flows.catalogue import list_flows
+    from runner.flows.catalog import list_flows
 
     own = [flow for listed in list_flows(folder) if listed.file for flow in listed.flows]
     last: dict[str, int] = {}
@@ -228,7 +228,7 @@ def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> st
     Steps are matched by their artifacts, which are the same in every edition; a name may be used twice.
     """
     from runner.core.flow import Edition
-    from runner.flows.catalogue import FlowError, load_flow
+    from runner.flows.catalog import FlowError, load_flow
     from runner.flows.state.errors import StateError
 
     try:

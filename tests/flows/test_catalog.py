@@ -12,7 +12,7 @@ from runner.cli.parser import parse
 from runner.core.errors import UsageError
 from runner.core.flow import Edition, Flow, re_entry, transition
 from runner.core.model import SessionKind
-from runner.flows.catalogue import BUILT_IN, _built_in, list_flows, load_flow
+from runner.flows.catalog import BUILT_IN, _built_in, list_flows, load_flow
 
 RICH_GREENFIELD = {
     "0": "Problem",
