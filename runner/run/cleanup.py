@@ -32,10 +32,10 @@ async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
     await sweep(context.worktree_root, say)
     if context.shared_tree:
         return  # the tree is the user's
-    for story in context.recorder.snapshot.stories.values():
+    for story in context.log.snapshot.stories.values():
         if story.workspace is None or story.status not in {Status.DONE, Status.NO_WORK}:
             continue
         closing = await offload(close_path, context.repository, Path(story.workspace), story.branch)
-        await context.recorder.record(
+        await context.log.record(
             WorkspaceClosed(story_id=story.id, removed=closing.removed, reason=closing.reason)
         )

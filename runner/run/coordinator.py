@@ -286,7 +286,7 @@ async def _orchestrate(
         order=assignment.stories, agents=assignment.agents, context=context, world=world
     )
     live = LiveRun(
-        context.recorder,
+        context.log,
         answer=orchestrator.answer,
         postponed=orchestrator.reconsider,
         pause=interaction.view.pause,

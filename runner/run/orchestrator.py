@@ -107,7 +107,7 @@ class Orchestrator:
 
     async def orchestrate(self) -> None:
         """Run until every story has its result."""
-        self._context.recorder.subscribe(self._notice, *_CHANGES_ADMISSION)
+        self._context.log.subscribe(self._notice, *_CHANGES_ADMISSION)
         keeper = WindowKeeper(context=self._context, sample=self._world.sample)
         window = await keeper.begin()
         async with trio.open_nursery() as watchers:
@@ -126,13 +126,13 @@ class Orchestrator:
         """Start what may start, whenever anything changes, until nothing is left to start."""
         while not self._settled():
             changed = self._changed
-            recorder = self._context.recorder
+            log = self._context.log
             await self._stop_unstarted()
-            statuses = {story.id: story.status for story in recorder.snapshot.stories.values()}
+            statuses = {story.id: story.status for story in log.snapshot.stories.values()}
             decision = decide(
                 self._order,
                 statuses,
-                window=recorder.snapshot.window,
+                window=log.snapshot.window,
                 policy=self._policy,
                 admitting=self._admitting,
                 patient=self._awaiting_answers,
@@ -152,7 +152,7 @@ class Orchestrator:
 
     async def _stop_unstarted(self) -> None:
         """Record the result of stories that the user stopped before they had a slot; no worktree is made."""
-        run, control = self._context.recorder.snapshot, self._context.control
+        run, control = self._context.log.snapshot, self._context.control
         found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         asked = [
             story.id
@@ -163,24 +163,24 @@ class Orchestrator:
             self._withdraw(story_id)
         if asked:
             verdict = (results.stopped(story_id, run.run_id, found) for story_id in asked)
-            await self._context.recorder.record(*verdict)
+            await self._context.log.record(*verdict)
 
     async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
         """Start what may start and prepare what comes next; `bodies` is recorded before either."""
-        recorder = self._context.recorder
+        log = self._context.log
         ready = [story_id for story_id in decision.start if story_id in self._ahead]
         starting = [story_id for story_id in decision.start if story_id not in self._ahead]
         preparing = self._to_prepare(decision)
         new = [story for story in self._order if story.id in starting or story.id in preparing]
-        interrupted = {story.id: recorder.snapshot.stories[story.id].opening for story in new}
+        interrupted = {story.id: log.snapshot.stories[story.id].opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
         bodies += [intent(story, self._context) for story in new]
         self._active.update(story.id for story in new)
         for story_id in ready:
-            recorder.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
+            log.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
             self._ahead.pop(story_id).slot.set()
         if bodies:
-            await recorder.record(*bodies)
+            await log.record(*bodies)
         for story in new:
             preparation = _Preparing()
             if story.id in preparing:
@@ -194,7 +194,7 @@ class Orchestrator:
 
         Stories that run have theirs first, and the disk must have ample room.
         """
-        run = self._context.recorder.snapshot
+        run = self._context.log.snapshot
         room = min(MOST_AHEAD, run.window) - len(self._ahead)
         opening = any(story.status is Status.RUNNING and story.opening for story in run.stories.values())
         if self._context.shared_tree or decision.start or opening or not self._disk_is_ample:
@@ -215,7 +215,7 @@ class Orchestrator:
 
     async def _carry(self, story: Story, interrupted: bool, preparation: _Preparing) -> None:  # noqa: FBT001  nurseries take positions
         """Run one story's pipeline; a bug in it becomes its result."""
-        recorder = self._context.recorder
+        log = self._context.log
         try:
             context = story_context(story, self._agents[story.id], self._context)
             pipeline = Pipeline(context, interrupted=interrupted, slot=preparation.slot)
@@ -225,14 +225,14 @@ class Orchestrator:
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
-            log = await trio.to_thread.run_sync(self._world.write_crash, error)
+            report = await trio.to_thread.run_sync(self._world.write_crash, error)
             reason = f"crashed: {type(error).__name__}: {error}"
             if isinstance(error, OSError):
                 reason = system_message(error)
-            if not recorder.snapshot.stories[story.id].status.final:
-                await recorder.record(results.failed(story.id, reason, next_=f"see {log}"))
+            if not log.snapshot.stories[story.id].status.final:
+                await log.record(results.failed(story.id, reason, next_=f"see {report}"))
             else:
-                await recorder.record(ev.Noted(story_id=story.id, message=f"{reason} (see {log})"))
+                await log.record(ev.Noted(story_id=story.id, message=f"{reason} (see {report})"))
         else:
             # The answer may have come while the pipeline was ending.
             await self._requeue_answered(story.id, leaving=1)
@@ -243,8 +243,8 @@ class Orchestrator:
 
     def _held(self) -> dict[StoryId, str]:
         """Return the stories whose agent is at its limit, each with the reason and until when."""
-        recorder = self._context.recorder
-        now, pauses = recorder.now(), recorder.snapshot.pauses
+        log = self._context.log
+        now, pauses = log.now(), log.snapshot.pauses
         return {
             story_id: f"waits for {agent.name}, which is at its limit until {clock(pauses[agent.name])}"
             for story_id, agent in self._agents.items()
@@ -254,7 +254,7 @@ class Orchestrator:
     @property
     def _admitting(self) -> bool:
         run_level = self._context.control.run_level
-        return run_level is Level.RUN and self._context.recorder.snapshot.kill_switch is None
+        return run_level is Level.RUN and self._context.log.snapshot.kill_switch is None
 
     def _settled(self) -> bool:
         """Return whether nothing more will start."""
@@ -262,34 +262,34 @@ class Orchestrator:
             return True
         if self._awaiting_answers:
             return False
-        stories = self._context.recorder.snapshot.stories.values()
+        stories = self._context.log.snapshot.stories.values()
         return not self._active.total() and all(story.status.final for story in stories)
 
     @property
     def _awaiting_answers(self) -> bool:
         """Whether the user is at the desk and has questions to answer."""
-        return bool(self._context.recorder.snapshot.open_decisions) and self._world.attended()
+        return bool(self._context.log.snapshot.open_decisions) and self._world.attended()
 
     async def answer(self, event: ev.DecisionAnswered) -> None:
         """Record the user's answer; its story continues in this run."""
-        run = self._context.recorder.snapshot
+        run = self._context.log.snapshot
         try:
             checked = answer_event(
                 run, event.story_id, event.letter, decision_id=event.decision_id, by=event.by
             )
         except RunnerError as error:
-            await self._context.recorder.record(ev.Noted(message=f"an answer came too late: {error.message}"))
+            await self._context.log.record(ev.Noted(message=f"an answer came too late: {error.message}"))
             return
-        await self._context.recorder.record(checked)
+        await self._context.log.record(checked)
         await self._requeue_answered(event.story_id)
 
     async def _requeue_answered(self, story_id: StoryId, *, leaving: int = 0) -> None:
         """Requeue a parked story once its question is answered and its pipeline has ended."""
-        story = self._context.recorder.snapshot.stories[story_id]
+        story = self._context.log.snapshot.stories[story_id]
         answered = story.decision is not None and bool(story.decision.letter)
         gone = self._active[story_id] <= leaving
         if story.status is Status.PARKED and answered and gone and self._admitting:
-            await self._context.recorder.record(ev.StoryRequeued(story_id=story_id))
+            await self._context.log.record(ev.StoryRequeued(story_id=story_id))
 
     def reconsider(self) -> None:
         """Decide again what may start, since something outside has changed."""
@@ -297,19 +297,19 @@ class Orchestrator:
 
     async def _close_admission(self) -> None:
         """Record of every story that never started that it was stopped, and by what."""
-        snapshot = self._context.recorder.snapshot
+        snapshot = self._context.log.snapshot
         left = [story for story in snapshot.stories.values() if not story.status.final]
         ended_by = snapshot.kill_switch or Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         if ended_by.name == Switch.SPIRAL:
             ended_by = Switch.COHORT.tripped(f"ended with its cohort: {ended_by.detail}")
         bodies = [results.stopped(story.id, snapshot.run_id, ended_by) for story in left]
         if bodies:
-            await self._context.recorder.record(*bodies)
+            await self._context.log.record(*bodies)
 
     async def _end_admission(self, switch: Switch, detail: str) -> None:
-        if self._context.recorder.snapshot.kill_switch is None:
+        if self._context.log.snapshot.kill_switch is None:
             found = switch.tripped(detail)
-            await self._context.recorder.record(
+            await self._context.log.record(
                 ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint)
             )
 
@@ -354,8 +354,8 @@ class Orchestrator:
         limit = self._context.settings.inactivity_timeout
         while True:
             if (self._awaiting_answers and not self._active.total()) or self._held():
-                self._context.recorder.touch()  # waiting for the user or for a service is not silence
-            quiet_until = self._context.recorder.last_activity + limit
+                self._context.log.touch()  # waiting for the user or for a service is not silence
+            quiet_until = self._context.log.last_activity + limit
             if trio.current_time() < quiet_until:
                 await trio.sleep_until(quiet_until)
                 continue

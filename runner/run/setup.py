@@ -98,7 +98,7 @@ def make_context(
         repository=assignment.repository,
         keeper=keeper,
         meter=MemoryMeter(largest=largest_peak(log.snapshot)),
-        recorder=log,
+        log=log,
         control=control,
         settings=settings,
         worktree_root=assignment.worktree_root,
@@ -115,7 +115,7 @@ def make_context(
 
 def make_world(context: RunContext, journal: Journal, sample: Sampler, interaction: Interaction) -> World:
     """Return the orchestrator's access to the machine, to other terminals and to the user."""
-    run_id = context.recorder.snapshot.run_id
+    run_id = context.log.snapshot.run_id
     crashes = run_dir(context.repository.common_dir, run_id)
 
     def requests(last: int) -> list[StopRequest | AnswerRequest]:
@@ -126,7 +126,7 @@ def make_world(context: RunContext, journal: Journal, sample: Sampler, interacti
         sample=partial(sample, context.worktree_root),
         requests=requests,
         write_crash=lambda error: write_crash_log(error, crashes),
-        attended=lambda: interaction.awaits_answer(context.recorder.snapshot),
+        attended=lambda: interaction.awaits_answer(context.log.snapshot),
     )
 
 

@@ -56,16 +56,16 @@ async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
 
     async def notify() -> None:
         async for story_id in receive:
-            asked = [one for one in open_questions(context.recorder.snapshot) if one.story_id == story_id]
+            asked = [one for one in open_questions(context.log.snapshot) if one.story_id == story_id]
             for question in asked:
                 complaint = await attention(
                     context.settings.notify, question, keeper=context.keeper, cwd=context.repository.top
                 )
                 if complaint is not None:
-                    await context.recorder.record(complaint)
+                    await context.log.record(complaint)
 
     if context.settings.notify and not quiet:
-        context.recorder.subscribe(notice, ev.DecisionAsked)
+        context.log.subscribe(notice, ev.DecisionAsked)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(notify)
         yield
@@ -86,7 +86,7 @@ async def aggregating(context: RunContext) -> AsyncIterator[None]:
             await trio.sleep(AGGREGATE_SECONDS)  # what else happens in this time is written along with it
             await offload(_aggregate, context)
 
-    context.recorder.subscribe(notice, *_CHANGES_THE_AGGREGATE)
+    context.log.subscribe(notice, *_CHANGES_THE_AGGREGATE)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep)
         yield
@@ -97,4 +97,4 @@ async def aggregating(context: RunContext) -> AsyncIterator[None]:
 def _aggregate(context: RunContext) -> None:
     from runner.flows.overview import write_aggregate
 
-    write_aggregate(context.recorder.snapshot, context.repository.top)
+    write_aggregate(context.log.snapshot, context.repository.top)

@@ -30,7 +30,7 @@ class WindowKeeper:
         if settings.window == FIXED:
             fixed = f"fixed number of slots: {settings.max_stories}, regardless of the machine's load"
             bodies.append(ev.Noted(message=fixed))
-        self._context.recorder.defer(*bodies)  # the first stories are recorded right behind it
+        self._context.log.defer(*bodies)  # the first stories are recorded right behind it
         return window
 
     async def keep(self, window: Window) -> None:
@@ -39,7 +39,7 @@ class WindowKeeper:
             await trio.sleep(TICK_SECONDS)
             before, window = window, follow(window, await self._look())
             if (window.stories, window.tier) != (before.stories, before.tier):
-                await self._context.recorder.record(_changed(window))
+                await self._context.log.record(_changed(window))
 
     async def _look(self) -> Limit:
         # First the stories, then the machine: a session that ends in between makes the limit too high for
@@ -56,7 +56,7 @@ class WindowKeeper:
         least = least_need(settings)
         if not least:
             return Needs()
-        stories = self._context.recorder.snapshot.stories.values()
+        stories = self._context.log.snapshot.stories.values()
         return Needs(
             story=max(meter.largest, least),
             in_use=tuple(meter.in_use(story.id) for story in stories if story.status is Status.RUNNING),

@@ -46,7 +46,7 @@ class Others(Enum):
 @asynccontextmanager
 async def visible(run: RunContext) -> AsyncIterator[None]:
     """List the run for others while the block runs; dead entries of the registry are removed first."""
-    registry, log = run.registry, run.recorder
+    registry, log = run.registry, run.log
     run_id = log.snapshot.run_id
     try:
         await offload(registry.sweep, log.now())

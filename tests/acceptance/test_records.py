@@ -179,7 +179,7 @@ Pipeline._work = crash
 COORDINATOR = """
 from runner.run.orchestrator import Orchestrator
 async def crash(self):
-    while self._tools.recorder.snapshot.stories["c"].status != "skipped":
+    while self._context.log.snapshot.stories["c"].status != "skipped":
         await self._changed.wait()
     raise RuntimeError("a bug of ours")
 Orchestrator._watch_requests = crash

@@ -25,13 +25,13 @@ from tests.report.asking import COLOUR, OVERWRITE, answered, asks
 class FakeRun(LiveRun):
     """A run with a real event log and a real journal, which records pauses and postponed questions."""
 
-    def __init__(self, recorder: EventLog) -> None:
-        self.recorder = recorder
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
         self.screen: list[str] = []
         self.postponements = 0
         self.given_up = trio.Event()
         super().__init__(
-            recorder,
+            log,
             answer=self._record,
             postponed=self._postpone,
             pause=lambda: self.screen.append("pause"),
@@ -40,7 +40,7 @@ class FakeRun(LiveRun):
 
     async def _record(self, answer: ev.DecisionAnswered) -> None:
         """Record it and requeue the story, together."""
-        await self.recorder.record(answer, ev.StoryRequeued(story_id=answer.story_id))
+        await self.log.record(answer, ev.StoryRequeued(story_id=answer.story_id))
 
     def _postpone(self) -> None:
         """Count a postponed question."""
@@ -100,7 +100,7 @@ class Scene:
 
     async def record(self, events: list[ev.Event]) -> None:
         """Record events of the run."""
-        await self.live.recorder.record(*(one.body for one in events))
+        await self.live.log.record(*(one.body for one in events))
 
     async def answered(self, name: str) -> str:
         """Wait until a story is answered; return the letter."""

@@ -1,8 +1,8 @@
 """A made-up machine for whole runs under a fake clock: processes, memory, git and threads that cost no time.
 
-Orchestrator, loop, pipeline, sessions, recorder and records are the real ones. Everything random comes from
-one seed; the order in which trio runs its tasks does too, so that a run is replayed by its seed. Each story
-has dice of its own: what its sessions do does not hang on who was quicker.
+Orchestrator, pipeline, kill-switches, sessions, event log and records are the real ones. Everything random
+comes from one seed, and so does the order in which trio runs its tasks, so that a run is replayed by its
+seed. Each story has dice of its own: what its sessions do does not depend on which one was quicker.
 """
 
 import json

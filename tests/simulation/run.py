@@ -149,19 +149,19 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
 ) -> tuple[RunSnapshot, float]:
     began = trio.current_time()
     blank = RunSnapshot(run_id=RunId("simulated"), started_at=0.0)
-    recorder = EventLog(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
+    log = EventLog(store=paper, snapshot=blank, wall_clock=lambda: trio.current_time() - began)
     control = StopControl()
     tools = RunContext(
         repository=cast(Any, repository),
         keeper=cast(Any, keeper),
-        recorder=recorder,
+        log=log,
         control=control,
         settings=settings,
         worktree_root=repository.top,
         populate=trio.CapacityLimiter(2),
         deadline=began + settings.max_hours * SECONDS_AN_HOUR,
         meter=MemoryMeter(),
-        budget=BudgetLedger(settings, lambda: recorder.snapshot),
+        budget=BudgetLedger(settings, lambda: log.snapshot),
         registry=Registry(repository.common_dir),
     )
     started = ev.RunStarted(
@@ -172,7 +172,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
         options=settings_to_json(settings),
         stories=tuple(to_json(story) for story in stories),
     )
-    await recorder.record(started)
+    await log.record(started)
     world = World(sample=_machine(rng, keeper), requests=lambda _last: (), write_crash=_crash)
     agents = {story.id: PaperAgent() for story in stories}
     with trio.fail_after(60 * SECONDS_AN_HOUR):
@@ -180,8 +180,8 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
             nursery.start_soon(_person, rng, control)
             await Orchestrator(order=stories, agents=agents, context=tools, world=world).orchestrate()
             nursery.cancel_scope.cancel()
-    await recorder.record(ev.RunEnded(exit_code=exit_code(recorder.snapshot)))
-    return recorder.snapshot, trio.current_time() - began
+    await log.record(ev.RunEnded(exit_code=exit_code(log.snapshot)))
+    return log.snapshot, trio.current_time() - began
 
 
 def _machine(rng: random.Random, keeper: SimulatedKeeper) -> Any:

@@ -52,16 +52,16 @@ def _tools(repo: Path, *, isolation: str) -> RunContext:
             stories=(to_json(STORY),),
         ),
     )
-    recorder = EventLog(store=Memory(), snapshot=fold(RUN, [begun]))
+    log = EventLog(store=Memory(), snapshot=fold(RUN, [begun]))
     settings = Settings(bg_isolation=isolation)
     return RunContext(
         repository=Repository.open(repo),
         keeper=cast("Any", None),  # nothing is started here
-        recorder=recorder,
+        log=log,
         control=StopControl(),
         settings=settings,
         meter=MemoryMeter(),
-        budget=BudgetLedger(settings, lambda: recorder.snapshot),
+        budget=BudgetLedger(settings, lambda: log.snapshot),
         registry=Registry(find_repository(repo).common_dir),
         worktree_root=repo.parent / "trees",
         populate=trio.CapacityLimiter(1),
@@ -73,7 +73,7 @@ class Person:
     """Remembers what was asked, and answers."""
 
     def __init__(self, tools: RunContext) -> None:
-        self._recorder = tools.recorder
+        self._log = tools.log
         self.asked: list[choose.Question] = []
 
     async def ask(self, question: choose.Question) -> None:
@@ -84,7 +84,7 @@ class Person:
         """Choose for the newest question, as the pipeline records it."""
         name = f"a-{len(self.asked)}"
         form = choose.to_json(self.asked[-1])
-        await self._recorder.record(
+        await self._log.record(
             ev.DecisionAsked(story_id=STORY.id, decision_id=name, question=form),
             ev.DecisionAnswered(story_id=STORY.id, decision_id=name, letter=letter, by="person"),
             ev.DecisionApplied(story_id=STORY.id, decision_id=name),
@@ -159,7 +159,7 @@ async def test_a_story_that_waits_does_not_ask_again_and_obeys_a_stop(
             await trio.testing.wait_all_tasks_blocked()
             tools.control.raise_story(STORY.id, Level.FINISH)
     assert len(person.asked) == 1
-    (note,) = tools.recorder.snapshot.notes
+    (note,) = tools.log.snapshot.notes
     assert note.message.startswith("waits until this has ended: housekeeping session cleanup-1")
 
 
@@ -181,5 +181,5 @@ async def test_a_registry_that_cannot_be_read_is_noted_once_and_blocks_nothing(r
     tools = _tools(repo, isolation="worktree")
     for _ in range(2):
         assert not await held_up(STORY, tools, Person(tools).ask)
-    (note,) = tools.recorder.snapshot.notes
+    (note,) = tools.log.snapshot.notes
     assert note.message.startswith("the registry of sessions cannot be read")

@@ -40,7 +40,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     repository: Repository
     keeper: Keeper
     meter: MemoryMeter
-    recorder: EventLog
+    log: EventLog
     control: StopControl
     settings: Settings
     worktree_root: Path
@@ -112,7 +112,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
 
 def story_context(story: Story, agent: Agent, run: RunContext) -> StoryContext:
     """Return what one story needs of its run."""
-    log, repository = run.recorder, run.repository
+    log, repository = run.log, run.repository
     return StoryContext(
         story=story,
         agent=agent,

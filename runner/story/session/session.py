@@ -107,17 +107,17 @@ class _Reader(Struct, frozen=True, kw_only=True):
 
 async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
-    state, recorder = _State(), run.recorder
-    with SessionLog(order.log, cap=order.log_cap, redactor=recorder.redactor) as log:
+    state, events = _State(), run.log
+    with SessionLog(order.log, cap=order.log_cap, redactor=events.redactor) as log:
         reader = _Reader(log=log, tail=LineTail(), state=state, listener=OutputListener(order.agent))
         try:
             with unwrapped():
                 async with run.keeper.start(order.spec) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(_obey, order, session, run.control, state)
-                    nursery.start_soon(_watch, order, session, reader, recorder)
+                    nursery.start_soon(_watch, order, session, reader, events)
                     nursery.start_soon(_watch_progress, order, session, state)
                     with run.meter.watching(order.story_id, session) as reading:
-                        await _drain(order, session, reader, recorder)
+                        await _drain(order, session, reader, events)
                         ended = await session.wait()
                     state.peak_memory = reading.peak
                     reader.listener.end(trio.current_time())
@@ -127,10 +127,10 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
             ended, complaint = None, error.message
         else:
             complaint = ""
-    return _judge(order, ended, complaint=complaint, reader=reader, at=recorder.now())
+    return _judge(order, ended, complaint=complaint, reader=reader, at=events.now())
 
 
-async def _drain(order: SessionOrder, session: Session, reader: _Reader, recorder: EventLog) -> None:
+async def _drain(order: SessionOrder, session: Session, reader: _Reader, events: EventLog) -> None:
     """Write what the session prints to its log, and show its newest line now and then."""
     shown, next_show, conversation = "", 0.0, order.conversation
     while chunk := await session.receive():
@@ -139,14 +139,14 @@ async def _drain(order: SessionOrder, session: Session, reader: _Reader, recorde
         reader.tail.feed(chunk)
         reader.listener.feed(chunk, now)
         reader.state.printed_at = now
-        recorder.touch()
+        events.touch()
         if now >= next_show and reader.line != shown:
             shown, next_show = reader.line, now + SHOW_EVERY
-            recorder.show(OutputSeen(story_id=order.story_id, line=shown, tools=reader.listener.tally.uses))
+            events.show(OutputSeen(story_id=order.story_id, line=shown, tools=reader.listener.tally.uses))
         named = reader.listener.tally.conversation
         if named and named != conversation and order.session_id:
             conversation = named
-            await recorder.record(
+            await events.record(
                 ConversationSeen(story_id=order.story_id, session_id=order.session_id, conversation=named)
             )
         if reader.listener.hopeless:
@@ -162,7 +162,7 @@ async def _obey(order: SessionOrder, session: Session, control: StopControl, sta
     session.kill()
 
 
-async def _watch(order: SessionOrder, session: Session, reader: _Reader, recorder: EventLog) -> None:
+async def _watch(order: SessionOrder, session: Session, reader: _Reader, events: EventLog) -> None:
     """End the session when it has shown no sign of life for two whole windows."""
     looked_at = alive_at = trio.current_time()
     before, warned = _signs(session, reader), False
@@ -173,12 +173,12 @@ async def _watch(order: SessionOrder, session: Session, reader: _Reader, recorde
         before, looked_at, silent = signs, now, now - alive_at
         if not alive and silent >= order.stall_seconds:
             # Checking every file is expensive, so it comes last.
-            since = recorder.now() - silent
+            since = events.now() - silent
             places = order.places or (order.spec.cwd,)
             alive = await trio.to_thread.run_sync(_any_changed, places, since)
         if alive:
             alive_at, warned = now, False
-            recorder.touch()
+            events.touch()
         elif silent >= 2 * order.stall_seconds:
             reader.state.ended_by = reader.state.ended_by or Outcome.STALLED
             session.stop(grace=order.grace)
@@ -187,7 +187,7 @@ async def _watch(order: SessionOrder, session: Session, reader: _Reader, recorde
             warned = True
             if order.session_id:
                 seen = StallSeen(story_id=order.story_id, session_id=order.session_id, seconds=silent)
-                await recorder.record(seen)
+                await events.record(seen)
 
 
 def _any_changed(places: tuple[Path, ...], since: float) -> bool:

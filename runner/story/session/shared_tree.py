@@ -35,7 +35,7 @@ async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSha
     notes += (UNSEEN,) if witness_lost and verdict.exit_code is not None else ()
     noted = [Noted(story_id=order.story_id, message=words) for words in notes if words]
     if noted:
-        await run.recorder.record(*noted)
+        await run.log.record(*noted)
     return _judged(verdict, watched.findings, refused)
 
 
