@@ -71,6 +71,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
         paths = find_repository(start)
     except IsolationError:
         paths = None
+    # With broken settings the other checks still run, with the defaults.
     settings = Settings()
     try:
         settings = load_settings(top=paths.top if paths else start, flags={}, environ=environ).settings
@@ -324,6 +325,7 @@ def _coordinator(common_dir: Path) -> Iterator[Check]:
         )
     else:
         yield Check(name="coordinator", level=Severity.OK, detail="none")
+    # Every keeper holds this lock as long as it lives, so its holders are what a killed run has left.
     left = _holders_of(keepers_lock_path(common_dir))
     if left:
         pids = " ".join(map(str, left))

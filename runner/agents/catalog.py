@@ -46,6 +46,7 @@ def choose(story: Story, settings: Settings) -> Agent:
     if name == AUTO:
         name = _found(story, settings)
     described = settings.agents.get(name, AgentSettings())
+    # The user's own description wins, even under the name of a known agent.
     if described.argv:
         return TemplateAgent(name, described)
     if name not in KNOWN:
@@ -80,6 +81,7 @@ def _found(story: Story, settings: Settings) -> str:
 def _require_usable(story: Story, agent: KnownAgent, described: AgentSettings) -> None:
     """Raise where a known agent would only refuse to start."""
     name = agent.name
+    # The session will be started with the agent's own variables, so its PATH is the one that counts.
     if shutil.which(name, path=described.env.get("PATH")) is None:
         raise AgentError(
             f"story {story.id}: agent '{name}' is not installed: no program '{name}' on PATH",

@@ -58,6 +58,7 @@ class TemplateAgent:
             "{model}": job.model,
         }
         template = (*(settings.resume if resumes else settings.argv), *settings.args)
+        # Not `str.format`: an argv may contain JSON or shell braces of its own.
         filled = (_PLACEHOLDER.sub(lambda found: values[found[0]], part) for part in template)
         return Launch(argv=tuple(filled), env=settings.env, conversation=conversation)
 

@@ -56,6 +56,7 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         "(?:service|temporarily) unavailable",
     ),
 }
+# The order decides: the first class with a match wins.
 _PATTERNS = {fault: re.compile("|".join(words), re.IGNORECASE) for fault, words in _WORDS.items()}
 _LIMIT, _SERVER = 429, 500
 _PERMANENT = frozenset({400, 401, 402, 403, 404})
@@ -79,6 +80,7 @@ def fault_of(words: str, status: int | None = None) -> Fault | None:
     if status is None:
         found = _STATUS.search(words)
         status = int(found[1]) if found else None
+    # Before the status: a lost conversation may come with a 400 or 404, and yet a new one will work.
     if _PATTERNS[Fault.LOST].search(words):
         return Fault.LOST
     if status is not None:

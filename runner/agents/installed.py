@@ -45,6 +45,7 @@ def find_installed(environ: Mapping[str, str]) -> Iterator[Installed]:
 
 def _version(program: Path, package: str) -> str:
     """Read the version from the package that the program belongs to, or from a folder named after it."""
+    # npm and version managers put a link on PATH; the package is where it points to.
     real = program.resolve()
     for folder in real.parents[:_PARENTS]:
         try:

@@ -8,6 +8,7 @@ _SHOWN = 200
 
 def load(line: bytes) -> dict[str, Any] | None:
     """Read a line that holds one JSON object; None for anything else."""
+    # A cheap test first: agents also print plain text, and some of them a lot.
     if not line.startswith(b"{"):
         return None
     try:
@@ -41,6 +42,7 @@ def whole(found: Any, *keys: str) -> int | None:
 def number(found: Any, *keys: str) -> float | None:
     """Return the amount under these keys, if it is one."""
     value = at(found, *keys)
+    # A bool is an int, and JSON may hold amounts that are negative or absurd.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:  # noqa: PLR2004  no real amount is larger
         return None
     return value

@@ -36,6 +36,7 @@ def load_result(path: Path) -> Result:
         return Result()
     except OSError as error:
         return Result(complaint=f"result file cannot be read: {error.strerror}")
+    # Imported here: most sessions leave no result file, and pydantic is slow to import.
     from runner.agents.result_document import ResultDocument, problem_of
 
     try:

@@ -79,6 +79,7 @@ def _raw(index: int, value: Any) -> _Raw:
     table: Mapping[str, Any] = value if isinstance(value, Mapping) else {"label": value}
     written = _text(table.get("label")) or _text(table.get("text"))
     prefix = _PREFIX.match(written)
+    # Another letter than its own is part of the text, such as "A. Smith's version" as option B.
     if prefix and LETTERS.index(prefix.group(1).upper()) == index:
         written = written[prefix.end() :]
     marked = _MARK.search(written) is not None

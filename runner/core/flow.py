@@ -209,6 +209,7 @@ def position(
         for index, one in enumerate(flow.steps)
         if not done[index] and one.artifacts and not one.optional
     ]
+    # A story cannot be past the first required step that is missing, nor before one that is done.
     until = required[0] if required else len(flow.steps)
     start = max((index + 1 for index in range(until) if done[index]), default=0)
     numbers = [*(one.number for one in flow.steps), DONE]

@@ -54,6 +54,7 @@ class PastRun(Struct, frozen=True, kw_only=True):
     @property
     def kills(self) -> Counter[str]:
         """Count kill-switches: once for the run, and once for each story that another one ended."""
+        # A run's switch also ends its stories; counting it once for each would drown the others.
         own = (story.kill_switch for story in self.stories if story.kill_switch != self.kill_switch)
         return _kills([self.kill_switch, *own])
 

@@ -48,6 +48,7 @@ def _of_procfs(proc: str) -> _ProcessTable | None:
     except OSError:
         return None
     for pid in pids:
+        # A program's name may contain parentheses, so the last one ends it.
         head, closed, tail = _read(f"{proc}/{pid}/stat", _STAT_BYTES).rpartition(b")")
         fields = tail.split(maxsplit=7)
         try:

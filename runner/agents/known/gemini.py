@@ -36,6 +36,7 @@ class GeminiAgent(KnownAgent):
         match event.get("type"):
             case "init":
                 return AgentUpdate(conversation=text(event, "session_id"))
+            # It echoes the prompt as a message of the user.
             case "message" if event.get("role") != "user":
                 return AgentUpdate(message=last_line(text(event, "content")))
             case "tool_use":

@@ -56,6 +56,7 @@ class OpencodeAgent(KnownAgent):
                     cached_tokens=whole(part, "tokens", "cache", "read"),
                     cost_usd=number(part, "cost"),
                 )
+                # Other reasons, such as a tool call, end a step but not the session.
                 final = Final(ok=True) if text(part, "reason") == "stop" else None
                 return AgentUpdate(conversation=conversation, usage=usage, final=final)
             case "error":

@@ -38,6 +38,7 @@ class QwenAgent(KnownAgent):
 
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one event."""
+        # Only the words of such a result show that the service failed.
         seen = self._events.parse(line)
         if seen is None or seen.final is None or not seen.final.message.startswith(_ERROR):
             return seen

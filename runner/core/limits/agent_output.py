@@ -74,6 +74,7 @@ class Tally(Struct):
         self.resets_at = seen.resets_at or self.resets_at
         if seen.usage is not None:
             self.usage = self.usage + seen.usage if self.sums else seen.usage
+        # Any line without an announcement means that the wait is over.
         self._retries_at = at + seen.retry_seconds if seen.retry_seconds else 0.0
         self.final = seen.final or self.final
 

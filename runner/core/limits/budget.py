@@ -32,6 +32,7 @@ def estimate(sessions: Iterable[Usage], fallback: Amount) -> Amount:
     known = [spent(usage) for usage in sessions]
     if not known:
         return fallback
+    # The maximum: with a low estimate, parallel sessions would exceed the budget together.
     tokens = [each.tokens for each in known if each.tokens is not None]
     cost = [each.cost for each in known if each.cost is not None]
     return Amount(tokens=max(tokens, default=0.0), cost=max(cost, default=0.0))
@@ -58,4 +59,5 @@ def _part(
     wanted = left if expected is None else expected
     if wanted <= left - taken:
         return wanted
+    # When no other session holds a part, waiting would never end: it gets what is left.
     return None if taken else left

@@ -53,6 +53,7 @@ def after_outage(facts: OutageFacts) -> Pause | Refusal | None:
         case Fault.PERMANENT:
             return Refusal()
         case Fault.LOST:
+            # Only a resumed conversation can be replaced; a fresh one that is lost would be lost again.
             return Pause(until=facts.at, fresh=True) if facts.resumed else None
         case Fault.TRANSIENT | Fault.LIMIT:
             lasted = 0.0 if facts.since is None else facts.at - facts.since

@@ -33,6 +33,7 @@ def priced(usage: Usage, model: str, own: Mapping[str, Price]) -> Usage:
     price = own.get(model) or PRICES.get(model)
     if usage.cost_usd is not None or price is None or usage.tokens is None:
         return usage
+    # Cached tokens are part of the input; an agent that counts them separately must not make it negative.
     cached = min(usage.cached_tokens or 0, usage.input_tokens or 0)
     fresh = (usage.input_tokens or 0) - cached
     cheap = price.input if price.cached is None else price.cached

@@ -52,6 +52,7 @@ class Written(Struct, frozen=True, kw_only=True):
 
     def again(self, content: str) -> "Written":
         """Return the artifact after one more write; going back to earlier content is not a change."""
+        # Alternating between two versions is no progress, so more than the last content is remembered.
         if content in self.contents:
             return replace(self, repeats=self.repeats + 1)
         return Written(contents=(*self.contents, content)[-_REMEMBERED:])

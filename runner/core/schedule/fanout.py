@@ -86,6 +86,7 @@ def _chains(stories: Sequence[Story]) -> list[tuple[StoryId, ...]]:
         joined = [story.id]
         for name in story.depends_on:
             if name in chain and chain[name] is not joined:
+                # A story may join several chains into one.
                 joined[:0] = [one for one in chain[name] if one not in joined]
         for name in joined:
             chain[name] = joined
@@ -108,6 +109,7 @@ def _balanced(
     weight = {unit: sum(seconds[name] for name in unit) for unit in units}
     groups: list[list[StoryId]] = [[] for _ in range(shards)]
     load = [0.0] * shards
+    # The longest first, or a long one that comes last would make one shard late.
     for unit in sorted(units, key=lambda unit: -weight[unit]):
         least = min(range(shards), key=load.__getitem__)
         groups[least].extend(unit)

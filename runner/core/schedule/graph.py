@@ -144,6 +144,7 @@ def _waiting(stories: Iterable[Story]) -> dict[StoryId, list[StoryId]]:
 def _urgencies(by_id: dict[StoryId, Story]) -> dict[StoryId, int]:
     """Return for each story the highest priority among itself and what waits for it, cycles or not."""
     urgency: dict[StoryId, int] = {}
+    # The most urgent first, so that the first visit sets a story's urgency and none is walked twice.
     for story in sorted(by_id.values(), key=lambda story: -story.priority):
         pending = [story.id]
         while pending:
@@ -170,6 +171,7 @@ def _chains(
 def _topological(by_id: Mapping[StoryId, Story], key: Callable[[StoryId], Any]) -> list[StoryId]:
     """Put dependencies first; among those that could come next, the least `key`."""
     missing = {name: len(set(story.depends_on)) for name, story in by_id.items()}
+    # Sets, since a story may name the same dependency twice.
     waiting = {name: set(items) for name, items in _waiting(by_id.values()).items()}
     ready = [(key(name), name) for name, count in missing.items() if count == 0]
     heapq.heapify(ready)

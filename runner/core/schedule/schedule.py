@@ -99,6 +99,7 @@ class _Round:
         self.window = window
         self.policy = policy
         self.running = [story for story in order if statuses[story.id] is Status.RUNNING]
+        # A story that is leaving has freed its slot, but its hooks may still touch the repository.
         inside = {*(story.id for story in self.running), *leaving}
         self.inside = [story for story in order if story.id in inside]
 
@@ -108,6 +109,7 @@ class _Round:
         skip = self._skips(open_, _BLOCKS)
         left = [story for story in open_ if self.now[story.id] is not Status.SKIPPED]
         ready = [story for story in left if not self._missing(story)]
+        # Nothing runs that could release them, so what waits for a parked or stopped story never starts.
         if not ready and not self.running and not patient:
             skip += self._skips(left, _BLOCKS | _MAY_RETURN)
             left = [story for story in left if self.now[story.id] is not Status.SKIPPED]
@@ -143,6 +145,7 @@ class _Round:
             if runs_alone(story.mode):
                 if not self.inside and not chosen:
                     chosen.append(story.id)
+                # Nothing overtakes it: a steady flow of other stories would keep it waiting forever.
                 break
             chosen.append(story.id)
         return tuple(chosen)
@@ -171,6 +174,7 @@ class _Round:
             if blockers:
                 reason = "depends on " + " and on ".join(self._blame(name) for name in blockers)
                 skips.append(Skip(story_id=story.id, blocked_by=blockers, reason=reason))
+                # The order has dependencies first, so one pass cascades through a whole chain.
                 self.now[story.id] = Status.SKIPPED
         return skips
 

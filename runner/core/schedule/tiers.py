@@ -161,6 +161,7 @@ def _row(threshold: str, value: float, settings: TierSettings) -> int:
     green, warn, degraded = (
         getattr(row, threshold) for row in (settings.green, settings.warn, settings.degraded)
     )
+    # The documented exception: exclusive for the first two rows, inclusive for the third.
     if threshold == "swap_gb":
         holds = [value < green, value < warn, value <= degraded]
     elif threshold in LITTLE_IS_GOOD:

@@ -75,6 +75,7 @@ def first(allowed: Limit) -> Window:
 def follow(window: Window, allowed: Limit) -> Window:
     """Return the window after one more sample."""
     recent = (*window.recent, allowed)[-HOLD:]
+    # The minimum makes it shrink with the newest sample, and grow only when all of them allow it.
     held = min(each.stories for each in recent)
     stories = min(held, window.stories + 1)
     worst = max(recent, key=lambda each: severity(each.tier)).tier
@@ -91,6 +92,7 @@ def _by_memory(available: int | None, needs: Needs, settings: Settings) -> int |
     """
     if available is None or not needs.story:
         return None
+    # What a running story may still grow by is no longer free, although it is not in use yet.
     promised = sum(max(0, needs.story - used) for used in needs.in_use)
     free = available - promised - int(settings.tiers.degraded.memory_gb * GB)
     return max(1, len(needs.in_use) + free // needs.story)

@@ -66,6 +66,7 @@ def one_line(text: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name as a sentence, or nothing when none is near; case does not matter."""
+    # Sorted, so that the same typo always gets the same suggestion.
     folded = {item.casefold(): item for item in sorted(known)}
     close = get_close_matches(name.casefold(), folded, n=1)
     return f"did you mean '{folded[close[0]]}'?" if close else ""
