@@ -7,7 +7,6 @@ have become work items get the line `Tracker: pending`.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from runner.core.choose import Question
 from runner.core.errors import SettingsError, SystemFaultError
 from runner.core.flow import FlowStep
 from runner.core.text.names import did_you_mean, one_line
+from runner.flows.state.model import Tracker
 
 PENDING = "Tracker: pending"
 
@@ -29,18 +29,10 @@ _HEAD = re.compile(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[
 _MARKED = re.compile(r"(?mi)^[\s>*-]*\**tracker\**\s*:")
 
 
-class TrackerName(StrEnum):
-    """The trackers that a state file may record."""
-
-    JIRA = "jira"
-    ADO = "ado"
-    LOCAL = "local"
-
-
-_TITLES: Mapping[TrackerName, str] = {TrackerName.JIRA: "Jira", TrackerName.ADO: "Azure DevOps"}
-_SERVERS: Mapping[str, TrackerName] = {
-    "jira-mcp-server": TrackerName.JIRA,
-    "azuredevops": TrackerName.ADO,
+_TITLES: Mapping[Tracker, str] = {Tracker.JIRA: "Jira", Tracker.ADO: "Azure DevOps"}
+_SERVERS: Mapping[str, Tracker] = {
+    "jira-mcp-server": Tracker.JIRA,
+    "azuredevops": Tracker.ADO,
 }
 """Names of MCP servers, in lower case; a user-defined one has the prefix `user-`."""
 
@@ -51,10 +43,10 @@ class Detection(Struct, frozen=True, kw_only=True):
     `choices` are the meanings of the question's letters. `notes` name files that cannot be read.
     """
 
-    name: TrackerName | None
+    name: Tracker | None
     reason: str
     question: Question | None = None
-    choices: Mapping[str, TrackerName] = field(default_factory=dict)
+    choices: Mapping[str, Tracker] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -63,7 +55,7 @@ def detect(workspace: Path, *, setting: str = "", recorded: str = "") -> Detecti
     for text, origin in ((setting, "the settings"), (recorded, "the state file")):
         if text:
             return Detection(name=_named(text, origin), reason=f"{origin} say so")
-    found: dict[TrackerName, str] = {}
+    found: dict[Tracker, str] = {}
     notes: list[str] = []
     for file in _SERVER_FILES:
         for server in _servers(workspace / file, file, notes):
@@ -74,20 +66,20 @@ def detect(workspace: Path, *, setting: str = "", recorded: str = "") -> Detecti
         return _both(found, notes)
     for name, reason in found.items():
         return Detection(name=name, reason=reason, notes=tuple(notes))
-    return Detection(name=TrackerName.LOCAL, reason="no tracker is configured", notes=tuple(notes))
+    return Detection(name=Tracker.LOCAL, reason="no tracker is configured", notes=tuple(notes))
 
 
-def _named(text: str, origin: str) -> TrackerName:
+def _named(text: str, origin: str) -> Tracker:
     try:
-        return TrackerName(text.strip().lower())
+        return Tracker(text.strip().lower())
     except ValueError:
-        known = [name.value for name in TrackerName]
+        known = [name.value for name in Tracker]
         hint = f"{did_you_mean(text, known)} known trackers: {', '.join(known)}.".strip()
         raise SettingsError(f"{origin} name the tracker '{one_line(text)}'", hint=hint) from None
 
 
-def _both(found: Mapping[TrackerName, str], notes: Iterable[str]) -> Detection:
-    names = [name for name in TrackerName if name in found]
+def _both(found: Mapping[Tracker, str], notes: Iterable[str]) -> Detection:
+    names = [name for name in Tracker if name in found]
     question = choose.decision(
         "Two work item trackers are configured — which one?",
         [f"{_TITLES[name]} ({found[name]})" for name in names],
@@ -117,9 +109,9 @@ def _servers(path: Path, file: str, notes: list[str]) -> list[str]:
     return [str(name) for table in tables if isinstance(table, dict) for name in table]
 
 
-def gate(step: FlowStep, tracker: TrackerName, *, authenticated: bool) -> Question | None:
+def gate(step: FlowStep, tracker: Tracker, *, authenticated: bool) -> Question | None:
     """Return the question before a step that creates work items, if its tracker denies access."""
-    if not step.tracker or tracker is TrackerName.LOCAL or authenticated:
+    if not step.tracker or tracker is Tracker.LOCAL or authenticated:
         return None
     return choose.tracker_failed()
 

@@ -12,8 +12,9 @@ from runner.core import choose
 from runner.core.events.events import Noted
 from runner.core.flow import FlowStep
 from runner.core.model import Decision
+from runner.flows.state.model import Tracker
 from runner.flows.story_state import StoryState
-from runner.flows.tracker import Detection, TrackerName, detect, gate, mark_pending
+from runner.flows.tracker import Detection, detect, gate, mark_pending
 from runner.story.context.context import StoryContext
 from runner.story.session.hooks import run_aside
 
@@ -40,8 +41,8 @@ class TrackerGate:
             return detection.question
         asked = self._newest(choose.QuestionKind.TRACKER)
         if asked is not None and asked.letter == WITHOUT_TRACKER:
-            name = TrackerName.LOCAL
-        entered = name is TrackerName.LOCAL or recorded == name or await self._authenticate()
+            name = Tracker.LOCAL
+        entered = name is Tracker.LOCAL or recorded == name or await self._authenticate()
         question = gate(step, name, authenticated=entered)
         if question is None and recorded != name:
             await offload(self._state.set_tracker, name)
@@ -54,7 +55,7 @@ class TrackerGate:
 
     async def mark(self, files: tuple[Path, ...]) -> None:
         """Mark the items that a step left as pending where no tracker gives them ids."""
-        if await offload(self._state.tracker) == TrackerName.LOCAL:
+        if await offload(self._state.tracker) == Tracker.LOCAL:
             await offload(mark_pending, files)
 
     async def _authenticate(self) -> bool:
@@ -63,7 +64,7 @@ class TrackerGate:
             return False
         return await run_aside("tracker-auth", command, self._context, self._workspace)
 
-    def _chosen(self, detection: Detection) -> TrackerName | None:
+    def _chosen(self, detection: Detection) -> Tracker | None:
         asked = self._newest(
             choose.QuestionKind.DECISION, title=detection.question.title if detection.question else ""
         )

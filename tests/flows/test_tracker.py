@@ -10,7 +10,8 @@ from runner.core.choose import render, tracker_failed
 from runner.core.errors import SettingsError, SystemFaultError
 from runner.core.flow import Edition, FlowStep, step
 from runner.flows.catalog import load_flow
-from runner.flows.tracker import TrackerName, detect, gate, mark_pending
+from runner.flows.state.model import Tracker
+from runner.flows.tracker import detect, gate, mark_pending
 
 
 def _servers(root: Path, file: str, *names: str, key: str = "mcpServers") -> None:
@@ -22,15 +23,15 @@ def _servers(root: Path, file: str, *names: str, key: str = "mcpServers") -> Non
 @pytest.mark.parametrize(
     ("file", "key", "server", "found"),
     [
-        (".mcp.json", "mcpServers", "user-Jira-MCP-Server", TrackerName.JIRA),
-        (".cursor/mcp.json", "mcpServers", "Jira-MCP-Server", TrackerName.JIRA),
-        (".vscode/mcp.json", "servers", "user-AzureDevops", TrackerName.ADO),
-        ("mcp.json", "mcpServers", "azuredevops", TrackerName.ADO),
-        (".mcp.json", "mcpServers", "jira-like", TrackerName.LOCAL),
+        (".mcp.json", "mcpServers", "user-Jira-MCP-Server", Tracker.JIRA),
+        (".cursor/mcp.json", "mcpServers", "Jira-MCP-Server", Tracker.JIRA),
+        (".vscode/mcp.json", "servers", "user-AzureDevops", Tracker.ADO),
+        ("mcp.json", "mcpServers", "azuredevops", Tracker.ADO),
+        (".mcp.json", "mcpServers", "jira-like", Tracker.LOCAL),
     ],
 )
 def test_the_configured_server_tells_the_tracker(
-    tmp_path: Path, file: str, key: str, server: str, found: TrackerName
+    tmp_path: Path, file: str, key: str, server: str, found: Tracker
 ) -> None:
     """By the names that its servers have, with or without the user's prefix; nothing else is a tracker."""
     _servers(tmp_path, file, "github", server, key=key)
@@ -42,7 +43,7 @@ def test_the_configured_server_tells_the_tracker(
 def test_without_a_tracker_work_items_stay_local(tmp_path: Path) -> None:
     """Nothing is asked: there is only one way to go on."""
     detection = detect(tmp_path)
-    assert (detection.name, detection.question, detection.notes) == (TrackerName.LOCAL, None, ())
+    assert (detection.name, detection.question, detection.notes) == (Tracker.LOCAL, None, ())
 
 
 def test_two_trackers_are_a_question(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_two_trackers_are_a_question(tmp_path: Path) -> None:
     detection = detect(tmp_path)
     assert detection.name is None
     assert detection.question is not None
-    assert detection.choices == {"A": TrackerName.JIRA, "B": TrackerName.ADO}
+    assert detection.choices == {"A": Tracker.JIRA, "B": Tracker.ADO}
     assert "A) Jira (mcp.json names user-Jira-MCP-Server)" in render(detection.question)
     assert detection.question.recommendation == "B"
 
@@ -60,8 +61,8 @@ def test_two_trackers_are_a_question(tmp_path: Path) -> None:
 def test_what_is_set_or_recorded_is_not_asked_again(tmp_path: Path) -> None:
     """The setting decides over the state file, the state file over what is configured."""
     _servers(tmp_path, ".mcp.json", "user-AzureDevops", "user-Jira-MCP-Server")
-    assert detect(tmp_path, recorded="ado").name is TrackerName.ADO
-    assert detect(tmp_path, setting="Local", recorded="ado").name is TrackerName.LOCAL
+    assert detect(tmp_path, recorded="ado").name is Tracker.ADO
+    assert detect(tmp_path, setting="Local", recorded="ado").name is Tracker.LOCAL
     with pytest.raises(SettingsError, match="the settings name the tracker 'jra'") as caught:
         detect(tmp_path, setting="jra")
     assert "did you mean 'jira'?" in caught.value.hint
@@ -73,21 +74,21 @@ def test_a_file_that_cannot_be_read_hides_no_other(tmp_path: Path, text: str) ->
     (tmp_path / ".mcp.json").write_text(text)
     _servers(tmp_path, "mcp.json", "user-AzureDevops")
     detection = detect(tmp_path)
-    assert detection.name is TrackerName.ADO
+    assert detection.name is Tracker.ADO
     assert bool(detection.notes) == (text in {"{", "\x00"})
 
 
 def test_the_gate_stands_before_steps_that_create_work_items() -> None:
     """Only there, only with a tracker, and only when it does not let us in."""
     flow = load_flow("greenfield", Edition.AUTODEV)
-    asked = {one.number for one in flow.steps if gate(one, TrackerName.JIRA, authenticated=False) is not None}
+    asked = {one.number for one in flow.steps if gate(one, Tracker.JIRA, authenticated=False) is not None}
     assert asked == {"3", "5"}
     plan = step(flow, "3")
     assert plan is not None
-    assert gate(plan, TrackerName.ADO, authenticated=False) == tracker_failed()
-    assert gate(plan, TrackerName.ADO, authenticated=True) is None
-    assert gate(plan, TrackerName.LOCAL, authenticated=False) is None
-    assert gate(FlowStep(number="1", name="x"), TrackerName.JIRA, authenticated=False) is None
+    assert gate(plan, Tracker.ADO, authenticated=False) == tracker_failed()
+    assert gate(plan, Tracker.ADO, authenticated=True) is None
+    assert gate(plan, Tracker.LOCAL, authenticated=False) is None
+    assert gate(FlowStep(number="1", name="x"), Tracker.JIRA, authenticated=False) is None
 
 
 def test_a_file_that_cannot_be_marked_is_a_clear_error(tmp_path: Path) -> None:
