@@ -26,9 +26,9 @@ def load_from_repository(
         return _end_of(folder / session.log)
 
     found = {
-        story.id: changes(repository, story.base, story.commit)
+        story.id: changes(repository, story.workspace.base, story.workspace.commit)
         for story in run.stories.values()
-        if story.base and story.commit
+        if story.workspace.base and story.workspace.commit
     }
     return ReportData(run=run, events=events, changes=found, log=log, now=now)
 

@@ -146,9 +146,11 @@ class _Files:
 
 
 def _changes(repository: Repository, story: StorySnapshot) -> list[dict[str, Any]]:
-    if not (story.base and story.commit):
+    if not (story.workspace.base and story.workspace.commit):
         return []
-    return [structs.asdict(change) for change in changes(repository, story.base, story.commit)]
+    return [
+        structs.asdict(change) for change in changes(repository, story.workspace.base, story.workspace.commit)
+    ]
 
 
 def _line(event: Event, redactor: Redactor) -> bytes:

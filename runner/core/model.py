@@ -241,12 +241,27 @@ class Outage(Struct, frozen=True, kw_only=True):
     resume_at: float = 0.0
 
 
+class WorkspaceInfo(Struct, frozen=True, kw_only=True):
+    """Where a story works, and what its branch holds.
+
+    `head` is where the branch pointed when this run first opened it, `commit` is its newest commit. `opening`
+    means that a workspace was begun and not yet recorded as open.
+    """
+
+    path: str | None = None
+    branch: str | None = None
+    base: str | None = None
+    head: str | None = None
+    commit: str | None = None
+    commits: int = 0
+    opening: bool = False
+
+
 class StorySnapshot(Struct, frozen=True, kw_only=True):
     """Everything known about one story of a run, folded from its events.
 
-    `opening`: a workspace was begun and not yet recorded as open. `head` is where its branch pointed
-    when this run first opened it. `place` is the current step of the work, `step` what the newest session is
-    for; `placed` means that the current step was determined in this run.
+    `place` is the current step of the work, `step` what the newest session is for; `placed` means that the
+    current step was determined in this run.
     `decision` is the question that holds the story up, answered or not, until it is acted upon.
 
     `loop_sessions` counts the work sessions of this loop. `settled` means that the user has said where to
@@ -260,13 +275,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     depends_on: tuple[StoryId, ...] = ()
     reason: str = ""
     next: str = ""
-    branch: str | None = None
-    base: str | None = None
-    head: str | None = None
-    commit: str | None = None
-    commits: int = 0
-    workspace: str | None = None
-    opening: bool = False
+    workspace: WorkspaceInfo = field(default_factory=WorkspaceInfo)
     flow: str = "quick"
     place: Step = IMPLEMENT
     placed: bool = False

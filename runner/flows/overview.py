@@ -66,23 +66,23 @@ def rows_of(
     With `repository`, the file of a story whose workspace was removed is read from its branch.
     """
     paths = {
-        story.id: _file_in(Path(story.workspace), shared_by=story.id if run.isolation == SHARED else "")
+        story.id: _file_in(Path(story.workspace.path), shared_by=story.id if run.isolation == SHARED else "")
         for story in run.stories.values()
-        if story.workspace
+        if story.workspace.path
     }
     there = [path for path in paths.values() if path is not None]
     read = {found.path: found for found in _read(there, vocabulary)}
     closed = [
         story
         for story in run.stories.values()
-        if story.commit and not story.workspace and story.flow != QUICK.name
+        if story.workspace.commit and not story.workspace.path and story.flow != QUICK.name
     ]
-    gone = [story.branch for story in closed if story.branch]
+    gone = [story.workspace.branch for story in closed if story.workspace.branch]
     kept = _on_branches(repository, gone, vocabulary) if repository is not None and gone else {}
     rows = []
     for story in run.stories.values():
         path = paths.get(story.id)
-        found = read[path] if path is not None else kept.get(story.branch or "")
+        found = read[path] if path is not None else kept.get(story.workspace.branch or "")
         rows.append(_row(story, found or _from_journal(story)))
     return rows
 

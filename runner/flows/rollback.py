@@ -77,14 +77,14 @@ def make_plan(
     repository: Repository, worktree: Path, run: RunSnapshot, story: StorySnapshot, wanted: str
 ) -> Rollback:
     """Plan the rollback of a step in a story's worktree; raise if something prevents it."""
-    branch = story.branch or ""
+    branch = story.workspace.branch or ""
     tip = _require_clean(repository, worktree, branch, story)
     vocabulary = vocabulary_of(repository.top)
     found = _state(worktree, vocabulary)
     state = found.state if found else None
     flow = _flow(repository, story, state)
     place = _place(flow, wanted)
-    commits = load_history(repository, f"{story.base or run.base}..{tip}", story.id, flow)
+    commits = load_history(repository, f"{story.workspace.base or run.base}..{tip}", story.id, flow)
     undone = undone_by(commits, place)
     if not undone and not (commits and commits[-1].rolled_back and commits[-1].place == place):
         raise NotFoundError(

@@ -67,7 +67,10 @@ def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResult
                 settled.add(story.id)
                 if _digest_in(run, story.id) == wanted[story.id]:
                     found[story.id] = Finished(
-                        run_id=run_id, commit=story.commit, commits=story.commits, next=story.next
+                        run_id=run_id,
+                        commit=story.workspace.commit,
+                        commits=story.workspace.commits,
+                        next=story.next,
                     )
     return EarlierResults(finished=found, minutes=minutes)
 

@@ -55,7 +55,7 @@ def _row(data: ReportData, story: StorySnapshot) -> str:
         f"{label(story.status)}{reason}",
         span(data.duration(story)) if story.started_at else "",
         str(len(story.sessions) or ""),
-        f"{story.commits} on `{story.branch}`" if story.commits else "",
+        f"{story.workspace.commits} on `{story.workspace.branch}`" if story.workspace.commits else "",
         usage_text(story.usage),
     )
     return f"| {' | '.join(cells)} |"

@@ -33,9 +33,11 @@ async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
     if context.shared_tree:
         return  # the tree is the user's
     for story in context.log.snapshot.stories.values():
-        if story.workspace is None or story.status not in {Status.DONE, Status.NO_WORK}:
+        if story.workspace.path is None or story.status not in {Status.DONE, Status.NO_WORK}:
             continue
-        closing = await offload(close_path, context.repository, Path(story.workspace), story.branch)
+        closing = await offload(
+            close_path, context.repository, Path(story.workspace.path), story.workspace.branch
+        )
         await context.log.record(
             WorkspaceClosed(story_id=story.id, removed=closing.removed, reason=closing.reason)
         )

@@ -172,7 +172,7 @@ class Orchestrator:
         starting = [story_id for story_id in decision.start if story_id not in self._ahead]
         preparing = self._to_prepare(decision)
         new = [story for story in self._order if story.id in starting or story.id in preparing]
-        interrupted = {story.id: log.snapshot.stories[story.id].opening for story in new}
+        interrupted = {story.id: log.snapshot.stories[story.id].workspace.opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
         bodies += [intent(story, self._context) for story in new]
         self._active.update(story.id for story in new)
@@ -196,7 +196,9 @@ class Orchestrator:
         """
         run = self._context.log.snapshot
         room = min(MOST_AHEAD, run.window) - len(self._ahead)
-        opening = any(story.status is Status.RUNNING and story.opening for story in run.stories.values())
+        opening = any(
+            story.status is Status.RUNNING and story.workspace.opening for story in run.stories.values()
+        )
         if self._context.shared_tree or decision.start or opening or not self._disk_is_ample:
             return ()
         fresh = [name for name in decision.next if name not in self._ahead and not run.stories[name].sessions]

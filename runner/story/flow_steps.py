@@ -207,7 +207,10 @@ class FlowSteps:
 
     def _summary(self) -> tuple[str, ...]:
         done = len(self._now.finished_steps) + 1
-        return (f"Steps finished: {done} of {len(self._work_steps)}", f"Commits: {self._now.commits}")
+        return (
+            f"Steps finished: {done} of {len(self._work_steps)}",
+            f"Commits: {self._now.workspace.commits}",
+        )
 
     def _following(self) -> Step:
         numbers = [one.number for one in self._work_steps]

@@ -228,7 +228,10 @@ class Pipeline:
         """Commit what the session left; repeating it after a crash finds it done."""
         now = self._context.now
         made = await offload(
-            self._story_workspace.commit, workspace, now.commit or now.head or workspace.head, at
+            self._story_workspace.commit,
+            workspace,
+            now.workspace.commit or now.workspace.head or workspace.head,
+            at,
         )
         # The commit itself is durable: a resume that does not know of it finds it.
         self._log.defer(
@@ -241,7 +244,7 @@ class Pipeline:
             or len(now.step_history.checkpoints) <= CHECKED_COMMITS
         ):
             return
-        commits = tuple(commit for commit in (now.base, *now.step_history.checkpoints) if commit)
+        commits = tuple(commit for commit in (now.workspace.base, *now.step_history.checkpoints) if commit)
         trees = await offload(self._context.repository.trees, commits)
         spiral = undone_change(trees, self._end_facts())
         if spiral:
@@ -281,7 +284,7 @@ class Pipeline:
         """Return what this story changed outside its claim; the state file is the runner's own."""
         if not self._story.owns:
             return ()
-        repository, head = self._context.repository, self._context.now.commit or workspace.base
+        repository, head = self._context.repository, self._context.now.workspace.commit or workspace.base
         changed = repository.changed_paths(workspace.base, head, workspace.path)
         # As in the proof that claims are disjoint: names that it treats as one are one here, too.
         claim = claims.compile(self._story.owns, folding=folds_case(repository.top))
@@ -310,7 +313,7 @@ class Pipeline:
 
     async def _passed(self, workspace: Workspace) -> ev.StoryFinished:
         context, now = self._context, self._context.now
-        commit, commits = now.commit or workspace.base, now.commits
+        commit, commits = now.workspace.commit or workspace.base, now.workspace.commits
         proof = "verified" if context.verify else "no verify commands"
         if not now.sessions:
             commit, reason = workspace.head, "its flow was already done"

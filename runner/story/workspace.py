@@ -111,7 +111,7 @@ class StoryWorkspace:
         tips = []
         for dependency in self._context.story.depends_on:
             tip = self._repository.branch_tip(branch_of(dependency))
-            tip = tip or snapshot.stories[dependency].commit
+            tip = tip or snapshot.stories[dependency].workspace.commit
             if tip is not None and tip not in tips:
                 tips.append(tip)
         return tuple(tips)

@@ -67,8 +67,8 @@ def test_the_journal_follows(branch: Branch) -> None:
     assert (story.status.value, story.reason) == ("stopped", "step 3 (Plan) was rolled back")
     assert (story.progress.attempt, story.progress.implemented, story.decision) == (1, False, None)
     assert [decision.letter for decision in story.decided] == ["A"]
-    assert story.commit == branch.tip
-    assert story.commits == 4
+    assert story.workspace.commit == branch.tip
+    assert story.workspace.commits == 4
     shown = run(branch.repo, "status").out
     assert "step 3 (Plan) was rolled back" in shown
 

@@ -129,14 +129,20 @@ def test_a_run_begins_with_its_stories_waiting_or_queued() -> None:
 def test_a_story_passes_through_its_life() -> None:
     """Acceptance 68: branch, workspace, sessions, commit and verdict are all in the snapshot."""
     done = one(*life_of(A, "ok", "done"))
-    assert (done.status, done.branch, done.base, done.commit, done.commits) == (
+    assert (
+        done.status,
+        done.workspace.branch,
+        done.workspace.base,
+        done.workspace.commit,
+        done.workspace.commits,
+    ) == (
         Status.DONE,
         "autopilot/a",
         "b",
         "c1",
         1,
     )
-    assert done.workspace is None
+    assert done.workspace.path is None
     assert (done.started_at, done.ended_at, done.progress.attempt) == (12.0, 20.0, 1)
     assert [(item.outcome, item.agents_per_wave, item.ended_at) for item in done.sessions] == [
         (Outcome.OK, 4, 17.0)
@@ -146,22 +152,22 @@ def test_a_story_passes_through_its_life() -> None:
 
 def test_a_kept_worktree_stays_in_the_snapshot() -> None:
     """Acceptance 13: the report can say where the work is."""
-    assert one(*life_of(A, "failed", "failed")).workspace == "/w/a"
+    assert one(*life_of(A, "failed", "failed")).workspace.path == "/w/a"
 
 
 def test_a_planned_workspace_that_never_opened_is_opening() -> None:
     """Acceptance 68: a resume sees that the act was begun and not ended."""
     planned = ev.WorkspacePlanned(story_id=A, branch="autopilot/a", path="/w/a")
     opened = ev.WorkspaceOpened(story_id=A, branch="autopilot/a", path="/w/a", base="b", head="h")
-    assert one(planned).opening
-    assert not one(planned, opened).opening
+    assert one(planned).workspace.opening
+    assert not one(planned, opened).workspace.opening
 
 
 def test_the_first_base_of_a_story_stays() -> None:
     """A workspace that is opened again on resume does not move what the story is compared with."""
     first = ev.WorkspaceOpened(story_id=A, branch="x", path="/w", base="b1", head="h")
     second = ev.WorkspaceOpened(story_id=A, branch="x", path="/w", base="b2", head="h")
-    assert one(first, second).base == "b1"
+    assert one(first, second).workspace.base == "b1"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +229,7 @@ def test_a_failed_attempt_starts_the_next_one_afresh() -> None:
         now.progress.checkpointed,
         now.progress.verified,
     ) == (2, False, False, 0)
-    assert (now.step_history.last_failure, now.reason, now.retry_count, now.commit) == (
+    assert (now.step_history.last_failure, now.reason, now.retry_count, now.workspace.commit) == (
         "boom",
         "tests failed",
         1,
@@ -252,7 +258,7 @@ def test_a_verdict_carries_its_kill_switch_and_its_blockers() -> None:
 def test_a_verdict_without_a_commit_keeps_the_last_checkpoint() -> None:
     """What was committed stays known though the story failed."""
     now = one(ev.Checkpointed(story_id=A, commit="c1", commits=2), finished(Status.FAILED))
-    assert (now.commit, now.commits) == ("c1", 2)
+    assert (now.workspace.commit, now.workspace.commits) == ("c1", 2)
 
 
 def test_resuming_requeues_only_what_is_named() -> None:

@@ -47,10 +47,10 @@ def test_a_step_that_was_skipped_is_not_finished() -> None:
 
 def test_a_workspace_that_never_came_to_be_is_not_shown() -> None:
     """An intent alone leaves nothing to look at; one that was opened stays where it is."""
-    assert one(PLANNED).opening
-    assert one(PLANNED, finished(Status.FAILED)).workspace is None
+    assert one(PLANNED).workspace.opening
+    assert one(PLANNED, finished(Status.FAILED)).workspace.path is None
     opened = one(PLANNED, OPENED, finished(Status.FAILED))
-    assert (opened.workspace, opened.opening) == ("/w/a", False)
+    assert (opened.workspace.path, opened.workspace.opening) == ("/w/a", False)
 
 
 def test_a_crash_does_not_lift_what_was_about_to_end_a_story() -> None:
@@ -89,7 +89,7 @@ def test_an_attempt_that_failed_leaves_nothing_that_counts() -> None:
 def test_what_a_session_changed_is_counted_from_where_its_branch_was_first_found() -> None:
     """A workspace that is opened again after a crash does not move the beginning."""
     again = ev.WorkspaceOpened(story_id=A, branch="autopilot/a", path="/w/a", base="b2", head="h2")
-    assert one(OPENED, again).head == "h"
+    assert one(OPENED, again).workspace.head == "h"
 
 
 def test_a_refusal_outlives_a_crash_but_not_a_verdict() -> None:

@@ -198,7 +198,7 @@ def test_a_joined_run_is_the_same_whatever_the_order(shard: Path, tmp_path: Path
         name: story.status for name, story in own.stories.items()
     }
     assert (alone.exit_code, alone.run.ended_at) == (4, own.ended_at)
-    assert all(story.workspace is None for story in alone.run.stories.values())
+    assert all(story.workspace.path is None for story in alone.run.stories.values())
 
 
 def test_two_shards_that_claim_to_be_the_same_run_and_differ_are_refused(shard: Path, tmp_path: Path) -> None:

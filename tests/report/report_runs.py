@@ -141,5 +141,5 @@ def sample_report(stories: int = 12, *, log: bytes = b"", kinds: Sequence[str] =
         Change(path="docs/logo.png", added=None, removed=None),
     ]
     run = fold(RUN, events)
-    done = {story.id: changes for story in run.stories.values() if story.commits}
+    done = {story.id: changes for story in run.stories.values() if story.workspace.commits}
     return ReportData(run=run, events=events, changes=done, log=read)

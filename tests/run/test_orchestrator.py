@@ -280,7 +280,7 @@ async def test_a_story_that_is_never_done_ends_at_its_session_limit(repo: Path) 
     assert story.kill_switch is not None
     assert story.kill_switch.name == "max-sessions-reached"
     assert len(story.sessions) == 3
-    assert story.commits == 3
+    assert story.workspace.commits == 3
 
 
 class Person:

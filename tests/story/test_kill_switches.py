@@ -76,7 +76,7 @@ async def test_a_bad_session_ends_its_story_with_its_work_committed(
     assert found.status is Status.STOPPED
     assert switch_of(found)[0] == name
     assert [session.kind for session in found.sessions] == ["work"]
-    assert found.commits == 1
+    assert found.workspace.commits == 1
     assert git(repo, "show", "autopilot/a:a") == "x\n"
 
 
@@ -133,7 +133,7 @@ async def test_the_second_spiral_of_a_run_ends_the_cohort(repo: Path, tmp_path: 
     for name in ("b", "c"):
         assert story(ended, name).status is Status.STOPPED
         assert switch_of(story(ended, name))[0] == "cohort-aborted"
-    assert story(ended, "b").commits == 1, "its session's work is kept"
+    assert story(ended, "b").workspace.commits == 1, "its session's work is kept"
     assert not (tmp_path / "verified").exists()
     assert (ended.exit_code, ended.run.kill_switch and ended.run.kill_switch.name) == (2, "spiral")
     lines = (repo / ".orchestrator/metrics/autopilot.jsonl").read_text().splitlines()
@@ -223,7 +223,7 @@ async def test_parallel_stories_cannot_all_spend_the_last_dollar(repo: Path, tmp
     stopped = [each for each in ended.run.stories.values() if each.status is Status.STOPPED]
     assert [switch_of(each)[0] for each in stopped] == ["cost-budget-exceeded"]
     allowances = {
-        git(repo, "show", f"{each.branch}:{each.id}").strip()
+        git(repo, "show", f"{each.workspace.branch}:{each.id}").strip()
         for each in ended.run.stories.values()
         if each.status is Status.DONE
     }
@@ -312,8 +312,8 @@ async def test_a_silent_tree_is_ended_after_two_windows(repo: Path) -> None:
     found = story(ended, "a")
     assert switch_of(found)[0] == "stall-timeout"
     assert processes_with(f"sleep {marker}") == []
-    assert found.workspace is not None
-    assert (Path(found.workspace) / "left").read_text() == "x\n"
+    assert found.workspace.path is not None
+    assert (Path(found.workspace.path) / "left").read_text() == "x\n"
     assert sum(isinstance(body, ev.StallSeen) for body in view.events) == 1
     assert found.sessions[-1].outcome == "stalled"
 

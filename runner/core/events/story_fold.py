@@ -24,6 +24,7 @@ from runner.core.model import (
     StoryId,
     StorySnapshot,
     Usage,
+    WorkspaceInfo,
 )
 from runner.core.text.instants import clock
 
@@ -51,11 +52,12 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
                 progress=replace(story.progress, attempt=max(1, story.progress.attempt)),
             )
         case ev.WorkspacePlanned():
-            return replace(story, branch=body.branch, workspace=body.path, opening=True)
+            planned = replace(story.workspace, branch=body.branch, path=body.path, opening=True)
+            return replace(story, workspace=planned)
         case ev.WorkspaceOpened():
             return _workspace_opened(story, body)
         case ev.WorkspaceClosed():
-            return replace(story, workspace=None if body.removed else story.workspace)
+            return _without_path(story) if body.removed else story
         case ev.SessionStarted():
             return _session_started(story, body, at)
         case ev.SessionEnded():
@@ -151,14 +153,20 @@ def _looped(
 
 
 def _workspace_opened(story: StorySnapshot, body: ev.WorkspaceOpened) -> StorySnapshot:
-    return replace(
-        story,
+    before = story.workspace
+    opened = replace(
+        before,
         branch=body.branch,
-        workspace=body.path,
-        base=story.base or body.base,
-        head=story.head or body.head,
+        path=body.path,
+        base=before.base or body.base,
+        head=before.head or body.head,
         opening=False,
     )
+    return replace(story, workspace=opened)
+
+
+def _without_path(story: StorySnapshot) -> StorySnapshot:
+    return replace(story, workspace=replace(story.workspace, path=None))
 
 
 def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
@@ -168,8 +176,7 @@ def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
     return replace(
         story,
         sessions=held,
-        commit=body.commit,
-        commits=body.commits,
+        workspace=replace(story.workspace, commit=body.commit, commits=body.commits),
         progress=replace(story.progress, checkpointed=True, checkpoint_planned_at=None),
         step_history=replace(story.step_history, checkpoints=(*story.step_history.checkpoints, body.commit)),
     )
@@ -324,18 +331,26 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
     return replace(
         story,
         status=Status(body.verdict),
-        branch=story.branch or body.branch,
-        workspace=None if story.opening else story.workspace,
-        opening=False,
+        workspace=_workspace_at_the_end(story.workspace, body),
         reason=body.reason,
         next=body.next,
         ended_at=at,
         progress=replace(story.progress, attempt=min(story.progress.attempt, MAX_RETRIES + 1)),
-        commit=body.commit or story.commit,
-        commits=body.commits or story.commits,
         kill_switch=_switch(body.kill_switch),
         ending=None,
         blocked_by=tuple(StoryId(name) for name in body.blocked_by),
+    )
+
+
+def _workspace_at_the_end(workspace: WorkspaceInfo, body: ev.StoryFinished) -> WorkspaceInfo:
+    """Return what is left of a workspace; one that was never opened has no path."""
+    return replace(
+        workspace,
+        path=None if workspace.opening else workspace.path,
+        branch=workspace.branch or body.branch,
+        commit=body.commit or workspace.commit,
+        commits=body.commits or workspace.commits,
+        opening=False,
     )
 
 

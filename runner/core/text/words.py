@@ -77,11 +77,16 @@ def doing(story: StorySnapshot) -> str:
             return f"{story.step.name}{used}: {line}" if line else f"{story.step.name}{used}"
         case Status.WAITING:
             return f"for {', '.join(story.depends_on)}"
-        case Status.DONE if story.branch:
-            return f"{story.branch}: {neutral(story.reason) or count(story.commits, 'commit')}"
+        case Status.DONE if story.workspace.branch:
+            made = neutral(story.reason) or count(story.workspace.commits, "commit")
+            return f"{story.workspace.branch}: {made}"
         case _:
-            made = count(story.commits, "commit")
-            return f"{made} on {story.branch}" if story.commits and story.branch else ""
+            made = count(story.workspace.commits, "commit")
+            return (
+                f"{made} on {story.workspace.branch}"
+                if story.workspace.commits and story.workspace.branch
+                else ""
+            )
 
 
 def elapsed(story: StorySnapshot, now: float) -> float | None:

@@ -23,7 +23,7 @@ def card(data: ReportData, story: StorySnapshot, *, most_tail: int) -> str:
     more = [
         span(data.duration(story)) if story.started_at else "",
         count(len(story.sessions), "session") if story.sessions else "",
-        count(story.commits, "commit") if story.commits else "",
+        count(story.workspace.commits, "commit") if story.workspace.commits else "",
         usage_text(story.usage),
     ]
     head = (
@@ -48,9 +48,11 @@ def _body(data: ReportData, story: StorySnapshot, most_tail: int) -> Iterable[st
     yield f"<p>Next: <code>{_t(story.next)}</code></p>" if story.next else ""
     if story.kill_switch:
         yield f"<p>Kill-switch <b>{_t(story.kill_switch.name)}</b>. {_t(story.kill_switch.hint)}</p>"
-    if story.branch:
-        ends = " → ".join(f"<code>{_t(one[:12])}</code>" for one in (story.base, story.commit) if one)
-        yield f"<p>Branch <code>{_t(story.branch)}</code> {ends}</p>"
+    if story.workspace.branch:
+        ends = " → ".join(
+            f"<code>{_t(one[:12])}</code>" for one in (story.workspace.base, story.workspace.commit) if one
+        )
+        yield f"<p>Branch <code>{_t(story.workspace.branch)}</code> {ends}</p>"
     if story.depends_on:
         yield f"<p>Depends on {_t(', '.join(story.depends_on))}</p>"
     yield _sessions(data, story)

@@ -122,8 +122,8 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
     if len(done) > _FEW:
         lines += look.wrapped(f"next: {neutral(done[0].next)}, and so on for each done story")
     for story in run.stories.values():
-        if story.status.final and story.workspace and run.isolation != SHARED:
-            lines.append(f"kept: {neutral(story.workspace)} ({story.id})")
+        if story.status.final and story.workspace.path and run.isolation != SHARED:
+            lines.append(f"kept: {neutral(story.workspace.path)} ({story.id})")
     notes: dict[str, list[str]] = {}
     for note in run.notes:
         notes.setdefault(note.message, []).append(note.story_id or "")

@@ -116,7 +116,7 @@ def _write_position(path: Path, story: StorySnapshot, log: Path) -> None:
         "step": {"number": story.place.number, "name": story.place.name},
         "attempt": story.progress.attempt,
         "sessions": len(story.sessions),
-        "commits": story.commits,
+        "commits": story.workspace.commits,
         "confidence": story.confidence,
         "last_failure": story.step_history.last_failure,
     }

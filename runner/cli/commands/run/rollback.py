@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     run, story = _find(arguments)
     repository = Repository.open(Path(arguments.directory))
     if run.isolation == IsolationMode.NONE:
-        branch = repository.name_of_branch(story.branch or "")
+        branch = repository.name_of_branch(story.workspace.branch or "")
         raise UsageError(
             f"story {story.id} worked directly in the checkout; rollback needs a story with its own worktree",
             hint=f"find its commits with `git log {branch}` and restore files with `git restore --source`",
@@ -111,7 +111,7 @@ def _worktree(
     from isolation.worktree.removal import close_path
     from runner.core.errors import NotFoundError
 
-    branch = story.branch
+    branch = story.workspace.branch
     tip = repository.branch_tip(branch) if branch else None
     if branch is None or tip is None:
         raise NotFoundError(
@@ -202,7 +202,7 @@ def _apply(repository: "Repository", worktree: Path, plan: "Rollback") -> dict[s
     # position, while the opposite order would record a commit that does not exist.
     at = time.time()
     commit = carry_out(repository, worktree, plan, at=at)
-    commits = repository.count_commits(plan.story.base or plan.before, commit)
+    commits = repository.count_commits(plan.story.workspace.base or plan.before, commit)
     run_id = RunId(plan.run_id)
     with Journal.open(journal_path(repository.common_dir)) as journal:
         journal.append([Event(run_id=run_id, at=at, body=body) for body in events(plan, commit, commits)])
