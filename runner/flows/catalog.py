@@ -17,7 +17,7 @@ from runner.core.errors import SettingsError
 from runner.core.flow import USER_FOLDER, Edition, Flow
 from runner.core.text.names import did_you_mean, id_problem
 from runner.flows.document import Document, read
-from runner.flows.entries import Problem
+from runner.flows.entries import FlowProblem
 
 BUILT_IN = ("quick", "greenfield", "existing-code", "meta-repo")
 
@@ -36,7 +36,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     name: str
     file: str | None
     flows: tuple[Flow, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FlowProblem, ...] = ()
 
 
 def load_flow(name: str, edition: Edition, top: Path | None = None) -> Flow:
@@ -61,7 +61,7 @@ def load_flow_file(path: Path, edition: Edition = Edition.ANY) -> Flow:
     raise FlowError(f"{path.name}: {first}", hint=first.hint + rest)
 
 
-def check_flow(path: Path) -> tuple[Problem, ...]:
+def check_flow(path: Path) -> tuple[FlowProblem, ...]:
     """Return every problem of a flow file; empty when it can be used."""
     return _load(path).problems
 
@@ -95,10 +95,10 @@ def _load(path: Path) -> Document:
     problems = []
     if path.stem in BUILT_IN:
         message = f"'{path.stem}' is the name of a built-in flow"
-        problems.append(Problem(where="", message=message, hint="rename the file and with it the flow."))
+        problems.append(FlowProblem(where="", message=message, hint="rename the file and with it the flow."))
     elif problem := id_problem(path.stem):
         message = f"the file's name '{path.stem}' is not a valid flow name"
-        problems.append(Problem(where="", message=message, hint=f"rename it: {problem}."))
+        problems.append(FlowProblem(where="", message=message, hint=f"rename it: {problem}."))
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -106,7 +106,9 @@ def _load(path: Path) -> Document:
             f"{path} cannot be read: {error.strerror}", hint="check its name and permissions."
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        problems.append(Problem(where="", message=f"not valid TOML: {error}", hint="strings need quotes."))
+        problems.append(
+            FlowProblem(where="", message=f"not valid TOML: {error}", hint="strings need quotes.")
+        )
         return Document(flows={}, problems=tuple(problems))
     document = read(data, path.stem)
     return Document(flows=document.flows, problems=(*problems, *document.problems))

@@ -10,14 +10,14 @@ from runner.core.choose import Question, QuestionError, QuestionKind, lettered
 from runner.core.flow import DetectRule, Edition, Flow, FlowStep, number_key
 from runner.core.model import SessionKind
 from runner.core.text.names import one_line, shown
-from runner.flows.entries import LoopEntry, Problem, QuestionEntry, RuleEntry, StepEntry, Top, validated
+from runner.flows.entries import FlowProblem, LoopEntry, QuestionEntry, RuleEntry, StepEntry, Top, validated
 
 
 class Document(Struct, frozen=True, kw_only=True):
     """What a flow file holds; if there are problems, the flows must not be used."""
 
     flows: Mapping[Edition, Flow]
-    problems: tuple[Problem, ...]
+    problems: tuple[FlowProblem, ...]
 
 
 class _Parts(Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class _Parts(Struct, frozen=True, kw_only=True):
 
 def read(data: Mapping[str, Any], name: str) -> Document:
     """Read the data of a flow file whose flow is called `name`."""
-    problems: list[Problem] = []
+    problems: list[FlowProblem] = []
     parts = _parts(data, name, problems)
     used = {edition for step in parts.steps for edition in step.number}
     flows = {edition: _flow(parts, edition) for edition in Edition if edition.value in used}
@@ -41,21 +41,23 @@ def read(data: Mapping[str, Any], name: str) -> Document:
         problems.extend(_flow_problems(flow, whole=parts.whole))
     if Edition.ANY in flows and len(flows) > 1:
         message = "some steps have one number, others a table with one for each edition"
-        problems.append(Problem(where="", message=message, hint="write 'number' the same way everywhere."))
+        problems.append(
+            FlowProblem(where="", message=message, hint="write 'number' the same way everywhere.")
+        )
     return Document(flows=flows, problems=tuple(problems))
 
 
-def _parts(data: Mapping[str, Any], name: str, problems: list[Problem]) -> _Parts:
+def _parts(data: Mapping[str, Any], name: str, problems: list[FlowProblem]) -> _Parts:
     top = validated(Top, data, "", problems)
     if top is None:
         # Wrong or unknown keys at the top must not hide what is wrong in the steps.
         lists = {key: data.get(key) for key in ("steps", "detect")}
         top = Top.model_validate({key: value for key, value in lists.items() if isinstance(value, list)})
     elif not top.steps:
-        problems.append(Problem(where="", message="the flow has no steps", hint="add a [[steps]] table."))
+        problems.append(FlowProblem(where="", message="the flow has no steps", hint="add a [[steps]] table."))
     if top.name not in {"", name}:
         message = f"the flow is called '{top.name}', but its file '{name}'"
-        problems.append(Problem(where="", message=message, hint="rename one of them."))
+        problems.append(FlowProblem(where="", message=message, hint="rename one of them."))
     steps = []
     for place, raw in enumerate(top.steps, start=1):
         where = _where(place, raw)
@@ -131,55 +133,57 @@ def _question(entry: QuestionEntry) -> Question | QuestionError:
         return error
 
 
-def _step_problems(where: str, step: StepEntry) -> Iterator[Problem]:
+def _step_problems(where: str, step: StepEntry) -> Iterator[FlowProblem]:
     """Find problems that involve more than one value of a step."""
     if step.kind == "verify" and (step.prompt or step.command):
         message = "a verify step runs the story's own verify commands: its prompt or command has no effect"
-        yield Problem(where=where, message=message, hint='remove it, or remove kind = "verify".')
+        yield FlowProblem(where=where, message=message, hint='remove it, or remove kind = "verify".')
     if step.kind == "work" and not (step.prompt or step.command):
         message = "the step has neither a prompt nor a command"
-        yield Problem(where=where, message=message, hint="say what the agent should do, or add a command.")
+        yield FlowProblem(
+            where=where, message=message, hint="say what the agent should do, or add a command."
+        )
     for edition in step.number:
         if edition not in step.name and Edition.ANY.value not in step.name:
             message = f"'number' has an entry for {edition}, 'name' has none"
-            yield Problem(where=where, message=message, hint=f"add {edition} to 'name'.")
+            yield FlowProblem(where=where, message=message, hint=f"add {edition} to 'name'.")
     if step.question is None:
         return
     if not step.session_boundary:
         message = "the step has a question, but no session boundary at which it is asked"
-        yield Problem(where=where, message=message, hint="add session_boundary = true, or remove it.")
+        yield FlowProblem(where=where, message=message, hint="add session_boundary = true, or remove it.")
     if isinstance(error := _question(step.question), QuestionError):
         hint = "a question has 2 to 4 one-line options, and recommends one by its letter."
-        yield Problem(where=where, message=f"'question': {error}", hint=hint)
+        yield FlowProblem(where=where, message=f"'question': {error}", hint=hint)
 
 
-def _flow_problems(flow: Flow, *, whole: bool) -> Iterator[Problem]:
+def _flow_problems(flow: Flow, *, whole: bool) -> Iterator[FlowProblem]:
     """Find problems that involve more than one step; if a step was unreadable, only the certain ones."""
     where = "" if flow.edition is Edition.ANY else f"edition {flow.edition}"
     numbers = [step.number for step in flow.steps]
     for number in dict.fromkeys(one for one in numbers if numbers.count(one) > 1):
         message = f"the number {number} is used {numbers.count(number)} times"
-        yield Problem(where=where, message=message, hint="give every step its own number.")
+        yield FlowProblem(where=where, message=message, hint="give every step its own number.")
     for before, after in pairwise(numbers):
         if (number_key(before) or (0, "")) > (number_key(after) or (0, "")):
             message = f"step {after} comes after step {before}"
-            yield Problem(where=where, message=message, hint="order the steps by their numbers.")
+            yield FlowProblem(where=where, message=message, hint="order the steps by their numbers.")
     for number in numbers if flow.edition is not Edition.RICH else ():
         if not number.isdecimal() or int(number) == 0:
             message = f"step {number}: only the rich edition numbers steps with letters or from 0"
-            yield Problem(where=where, message=message, hint="use whole numbers from 1.")
+            yield FlowProblem(where=where, message=message, hint="use whole numbers from 1.")
     if whole and flow.steps[-1].session_boundary:
         message = f"the last step, {flow.steps[-1].name}, has a session boundary, but nothing comes after it"
-        yield Problem(where=where, message=message, hint="remove session_boundary from it.")
+        yield FlowProblem(where=where, message=message, hint="remove session_boundary from it.")
     if whole and flow.loop_from is not None:
         yield from _loop_problems(flow, where, numbers)
 
 
-def _loop_problems(flow: Flow, where: str, numbers: Sequence[str]) -> Iterator[Problem]:
+def _loop_problems(flow: Flow, where: str, numbers: Sequence[str]) -> Iterator[FlowProblem]:
     known = f"the steps are {', '.join(numbers)}."
     if flow.loop_from != numbers[-1]:
         message = f"the loop starts from step {shown(flow.loop_from)}, which is not the last one"
-        yield Problem(where=where, message=message, hint=known)
+        yield FlowProblem(where=where, message=message, hint=known)
     if flow.loop_to not in numbers:
         message = f"the loop leads to step {shown(flow.loop_to)}, which does not exist"
-        yield Problem(where=where, message=message, hint=known)
+        yield FlowProblem(where=where, message=message, hint=known)

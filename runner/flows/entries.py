@@ -42,7 +42,7 @@ _WANTED: Mapping[str, str] = {
 _M = TypeVar("_M", bound=BaseModel)
 
 
-class Problem(Struct, frozen=True, kw_only=True):
+class FlowProblem(Struct, frozen=True, kw_only=True):
     """One thing that is wrong in a flow file: where, what, and what to do."""
 
     where: str
@@ -174,7 +174,7 @@ class Top(_Table):
     loop: dict[str, Any] | None = None
 
 
-def validated(model: type[_M], data: Any, where: str, problems: list[Problem]) -> _M | None:
+def validated(model: type[_M], data: Any, where: str, problems: list[FlowProblem]) -> _M | None:
     """Read one table; add all of its problems to `problems`."""
     try:
         return model.model_validate(data)
@@ -183,7 +183,7 @@ def validated(model: type[_M], data: Any, where: str, problems: list[Problem]) -
         return None
 
 
-def _problem(model: type[BaseModel], where: str, error: Mapping[str, Any]) -> Problem:
+def _problem(model: type[BaseModel], where: str, error: Mapping[str, Any]) -> FlowProblem:
     """Turn one pydantic error into a problem."""
     keys = [str(part) for part in error["loc"] if not isinstance(part, int) and part != "[key]"]
     # A text for every edition has no edition in its location.
@@ -203,7 +203,7 @@ def _problem(model: type[BaseModel], where: str, error: Mapping[str, Any]) -> Pr
         case _:
             message = f"'{dotted}' must be {_wanted(keys)}, not {shown(value)}"
             hint = did_you_mean(str(value), ("work", "verify")) or f"change '{dotted}'."
-    return Problem(where=where, message=message, hint=hint)
+    return FlowProblem(where=where, message=message, hint=hint)
 
 
 def _known(model: type[BaseModel], keys: Sequence[str]) -> list[str]:

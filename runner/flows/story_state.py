@@ -24,8 +24,8 @@ from runner.flows.state.model import Dialect, Phase, StateFile, StepRef, StepSta
 from runner.flows.state.model import Position as TextSubStep
 from runner.flows.state.transitions import (
     NOTHING,
-    Change,
     Overflow,
+    Transition,
     begin_step,
     boundary,
     complete_step,
@@ -120,7 +120,7 @@ class StoryState:
         Callers start a failed step again only after the user decided so.
         """
 
-        def begun(state: StateFile) -> Change:
+        def begun(state: StateFile) -> Transition:
             if state.step != place.number:
                 state = correct(state, _ref(place), StepStatus.NOT_STARTED).state
             if state.needs_decision:
@@ -137,15 +137,15 @@ class StoryState:
     def completed(self, following: Step, *, at_boundary: bool, outcome: str) -> Overflow:
         """Mark the step as finished, and record which one is next."""
 
-        def over(state: StateFile) -> Change:
+        def over(state: StateFile) -> Transition:
             if following is FLOW_DONE or following.number == DONE:
                 done = complete_step(state, at=_now(), outcome=outcome)
-                return Change(state=finish(done.state).state, overflow=done.overflow)
+                return Transition(state=finish(done.state).state, overflow=done.overflow)
             if at_boundary:
                 return boundary(state, _ref(following), at=_now(), outcome=outcome)
             done = complete_step(state, at=_now(), outcome=outcome)
             moved = correct(done.state, _ref(following), StepStatus.NOT_STARTED)
-            return Change(state=moved.state, overflow=done.overflow)
+            return Transition(state=moved.state, overflow=done.overflow)
 
         return self._change(over)
 
@@ -169,7 +169,7 @@ class StoryState:
 
     def set_tracker(self, name: str) -> None:
         """Record which work item tracker the story uses."""
-        self._change(lambda state: Change(state=replace(state, tracker=Tracker(name))))
+        self._change(lambda state: Transition(state=replace(state, tracker=Tracker(name))))
 
     def artifact_files(self, number: str) -> tuple[Path, ...]:
         """List the files that prove a step done."""
@@ -195,7 +195,7 @@ class StoryState:
         state = new_state(self._dialect, flow=flow, first=_ref(here), vocabulary=self._vocabulary)
         self._save(state, None)
 
-    def _change(self, change: Callable[[StateFile], Change]) -> Overflow:
+    def _change(self, change: Callable[[StateFile], Transition]) -> Overflow:
         before = self._load()
         if before is None:
             first = self.flow.steps[0]

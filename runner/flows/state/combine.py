@@ -75,16 +75,16 @@ def _sub_step(expected: StateFile | None, runner: StateFile, on_disk: StateFile)
 
 def further(base: StateFile | None, ours: StateFile, theirs: StateFile) -> StateFile:
     """Choose whose position counts: the side that moved, or the one further along if both did."""
-    if base is not None and place(ours) == place(base):
+    if base is not None and position_of(ours) == position_of(base):
         return theirs
-    if base is not None and place(theirs) == place(base):
+    if base is not None and position_of(theirs) == position_of(base):
         return ours
     if ours.flow != theirs.flow and ours.dialect is not Dialect.RICH:
         return ours
     return max(ours, theirs, key=_distance)
 
 
-def place(state: StateFile) -> tuple[object, ...]:
+def position_of(state: StateFile) -> tuple[object, ...]:
     """Return the values that make up a story's position."""
     return state.flow, state.step, state.name, state.status, state.sub_step, state.retry_count, state.cycle
 

@@ -12,7 +12,7 @@ from runner.flows.state.dialects.rich import SECTIONS
 from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.model import StateFile
 from runner.flows.state.reading import parse_state
-from runner.flows.state.text.block import find_place
+from runner.flows.state.text.block import find_location
 from runner.flows.state.text.edits import Edit, apply, newline_of
 from runner.flows.state.text.layout import CURRENT_STEP, Span
 from runner.flows.state.vocabulary import STANDARD, Vocabulary
@@ -104,11 +104,13 @@ def _union(ours: str, theirs: str, newline: str) -> str:
 
 def _foreign(text: str) -> dict[tuple[str, int], Span]:
     """Return the unknown sections after the block, by title and how often it came before."""
-    place = find_place(text)
+    location = find_location(text)
     found: dict[tuple[str, int], Span] = {}
-    for section in sorted((*place.sections.values(), *place.repeated), key=lambda section: section.start):
-        known = section.title in {CURRENT_STEP, *SECTIONS} and section not in place.repeated
-        if section.start > place.block[0].start and not known:
+    for section in sorted(
+        (*location.sections.values(), *location.repeated), key=lambda section: section.start
+    ):
+        known = section.title in {CURRENT_STEP, *SECTIONS} and section not in location.repeated
+        if section.start > location.block[0].start and not known:
             number = sum(title == section.title for title, _ in found)
             whole = text[section.start : section.body.end].rstrip()
             found[section.title, number] = Span(section.start, section.start + len(whole))

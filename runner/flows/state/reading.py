@@ -12,7 +12,7 @@ from runner.core.text.names import did_you_mean, shown
 from runner.flows.state.dialects import autodev, pointer, rich
 from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, Problem, StateFile, StepStatus, SubStep, Tracker
-from runner.flows.state.text.block import Block, Place, find_place, read_block
+from runner.flows.state.text.block import Block, Location, find_location, read_block
 from runner.flows.state.text.layout import line_number
 from runner.flows.state.vocabulary import MAX_RETRY, RICH_NAMES, STANDARD, Vocabulary
 
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     """A state together with the positions of its values in the text."""
 
     state: StateFile
-    place: Place
+    location: Location
     block: Block
 
 
@@ -73,21 +73,21 @@ def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Re
             line = line_number(text, text.index(marker)) + 1
             message = "the file contains conflict markers of a merge"
             raise _refusal([Problem(line=line, key="", message=message, hint="resolve the merge first")])
-    place = find_place(text)
-    block = read_block(text, place)
-    reader = _Reader(text, place, block, vocabulary)
+    location = find_location(text)
+    block = read_block(text, location)
+    reader = _Reader(text, location, block, vocabulary)
     state = reader.state(previous)
     if state is None:
         raise _refusal(reader.problems)
-    return Reading(state, place, block)
+    return Reading(state, location, block)
 
 
-def dialect_of(place: Place, block: Block) -> Dialect:
+def dialect_of(location: Location, block: Block) -> Dialect:
     """Return the dialect of a file from its content; keys count more than titles."""
     if "cycle" in block.top or any(key.name in {"phase", "detail"} for key in block.nested):
         return Dialect.AUTODEV
     flow, sub_step = block.top.get("flow"), block.top.get("sub_step")
-    if place.autodev_title or (sub_step is not None and _INLINE.match(sub_step.raw)):
+    if location.autodev_title or (sub_step is not None and _INLINE.match(sub_step.raw)):
         return Dialect.AUTODEV
     if flow is None:
         return Dialect.RICH
@@ -97,13 +97,13 @@ def dialect_of(place: Place, block: Block) -> Dialect:
 class _Reader:
     """Reads the block's values in one pass and collects every problem."""
 
-    def __init__(self, text: str, place: Place, block: Block, vocabulary: Vocabulary) -> None:
-        self.text, self.place, self.block, self.vocabulary = text, place, block, vocabulary
+    def __init__(self, text: str, location: Location, block: Block, vocabulary: Vocabulary) -> None:
+        self.text, self.location, self.block, self.vocabulary = text, location, block, vocabulary
         self.problems: list[Problem] = []
 
     def state(self, previous: Phase | None) -> StateFile | None:
         """Read everything; None when a fatal problem was found."""
-        dialect = dialect_of(self.place, self.block)
+        dialect = dialect_of(self.location, self.block)
         for key in self.block.repeated:
             self._note(key.name, key.raw.strip(), f"{key.name} appears twice", line=key.line)
         flow = None if dialect is Dialect.RICH else self._flow(dialect)
@@ -112,8 +112,8 @@ class _Reader:
         tracker, sub_step = self._tracker(), self._sub_step(dialect, previous)
         history = rich.History()
         if dialect is Dialect.RICH:
-            history = rich.read_history(self.text, self.place)
-            self.problems += rich.section_problems(self.text, self.place)
+            history = rich.read_history(self.text, self.location)
+            self.problems += rich.section_problems(self.text, self.location)
         if step is None or status is None or (self.problems and any(one.fatal for one in self.problems)):
             return None
         return StateFile(

@@ -48,14 +48,14 @@ class Overflow(Struct, frozen=True, kw_only=True):
 NOTHING = Overflow()
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Transition(Struct, frozen=True, kw_only=True):
     """The next state, and what it could not hold."""
 
     state: StateFile
     overflow: Overflow = NOTHING
 
 
-def begin_step(state: StateFile, to: StepRef) -> Change:
+def begin_step(state: StateFile, to: StepRef) -> Transition:
     """Start or continue a step; nothing starts while a failed step waits for the user."""
     if state.needs_decision:
         raise StateError(
@@ -63,21 +63,23 @@ def begin_step(state: StateFile, to: StepRef) -> Change:
             hint="answer its decision: retry, skip or abort",
         )
     if state.step == to.step:
-        return Change(state=replace(state, name=to.name, status=StepStatus.IN_PROGRESS))
-    return Change(state=_moved(state, to, StepStatus.IN_PROGRESS))
+        return Transition(state=replace(state, name=to.name, status=StepStatus.IN_PROGRESS))
+    return Transition(state=_moved(state, to, StepStatus.IN_PROGRESS))
 
 
-def complete_step(state: StateFile, *, at: datetime, outcome: str = "") -> Change:
+def complete_step(state: StateFile, *, at: datetime, outcome: str = "") -> Transition:
     """Mark the current step completed: reset the retries, clear its retry log and blockers."""
     row = _row(state, at, outcome)
     cleared = replace(_cleared(state), status=StepStatus.COMPLETED)
     return _with_row(cleared, row)
 
 
-def boundary(state: StateFile, to: StepRef, *, at: datetime, outcome: str = "", notes: str = "") -> Change:
+def boundary(
+    state: StateFile, to: StepRef, *, at: datetime, outcome: str = "", notes: str = ""
+) -> Transition:
     """End a session between two steps: the current one completed, the next one not started."""
     done = (
-        Change(state=state)
+        Transition(state=state)
         if state.status is StepStatus.COMPLETED
         else complete_step(state, at=at, outcome=outcome)
     )
@@ -86,11 +88,11 @@ def boundary(state: StateFile, to: StepRef, *, at: datetime, outcome: str = "", 
     )
     moved = _moved(done.state, to, StepStatus.NOT_STARTED)
     if state.dialect is Dialect.RICH:
-        return Change(state=replace(moved, last_session=session), overflow=done.overflow)
-    return Change(state=moved, overflow=replace(done.overflow, last_session=session))
+        return Transition(state=replace(moved, last_session=session), overflow=done.overflow)
+    return Transition(state=moved, overflow=replace(done.overflow, last_session=session))
 
 
-def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
+def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Transition:
     """Record a failed attempt: a retry is left, or the step has failed and the user must decide."""
     row = RetryRow(
         attempt=str(min(state.retry_count, MAX_RETRIES) + 1),
@@ -108,8 +110,8 @@ def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
     )
     blockers = (_blocker(state, row.reason),) if exhausted else ()
     if state.dialect is not Dialect.RICH:
-        return Change(state=after, overflow=Overflow(retries=(row,), blockers=blockers))
-    return Change(
+        return Transition(state=after, overflow=Overflow(retries=(row,), blockers=blockers))
+    return Transition(
         state=replace(
             after,
             retry_log=(*state.retry_log, row),
@@ -118,12 +120,12 @@ def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Change:
     )
 
 
-def retry_by_user(state: StateFile) -> Change:
+def retry_by_user(state: StateFile) -> Transition:
     """Reset the retries of a failed step, because the user decided so."""
-    return Change(state=replace(_cleared(state), status=StepStatus.IN_PROGRESS))
+    return Transition(state=replace(_cleared(state), status=StepStatus.IN_PROGRESS))
 
 
-def skip_by_user(state: StateFile, to: StepRef | None, *, at: datetime, reason: str = "") -> Change:
+def skip_by_user(state: StateFile, to: StepRef | None, *, at: datetime, reason: str = "") -> Transition:
     """Skip the current step, because the user decided so, and move to the next one.
 
     Without a next step the file says `skipped` until the flow continues.
@@ -136,44 +138,44 @@ def skip_by_user(state: StateFile, to: StepRef | None, *, at: datetime, reason: 
     return replace(noted, state=_moved(noted.state, to, StepStatus.NOT_STARTED))
 
 
-def finish(state: StateFile) -> Change:
+def finish(state: StateFile) -> Transition:
     """Mark the whole flow done."""
-    return Change(state=_moved(state, StepRef(step=DONE, name="Done"), StepStatus.COMPLETED))
+    return Transition(state=_moved(state, StepRef(step=DONE, name="Done"), StepStatus.COMPLETED))
 
 
-def correct(state: StateFile, to: StepRef, status: StepStatus) -> Change:
+def correct(state: StateFile, to: StepRef, status: StepStatus) -> Transition:
     """Correct the file to what the folders show."""
     if state.step != to.step:
-        return Change(state=_moved(_cleared(state), to, status))
+        return Transition(state=_moved(_cleared(state), to, status))
     over = status in {StepStatus.COMPLETED, StepStatus.SKIPPED}
-    return Change(state=replace(_cleared(state) if over else state, name=to.name, status=status))
+    return Transition(state=replace(_cleared(state) if over else state, name=to.name, status=status))
 
 
-def record_decision(state: StateFile, decision: str) -> Change:
+def record_decision(state: StateFile, decision: str) -> Transition:
     """Record a decision of the user, once."""
     text = one_line(decision)
     if state.dialect is not Dialect.RICH:
-        return Change(state=state, overflow=Overflow(decisions=(text,)))
+        return Transition(state=state, overflow=Overflow(decisions=(text,)))
     if text in state.decisions:
-        return Change(state=state)
-    return Change(state=replace(state, decisions=(*state.decisions, text)))
+        return Transition(state=state)
+    return Transition(state=replace(state, decisions=(*state.decisions, text)))
 
 
-def roll_back(state: StateFile, to: StepRef) -> Change:
+def roll_back(state: StateFile, to: StepRef) -> Transition:
     """Return to a step to repeat it: it is in progress, and no longer among the completed ones."""
     moved = _cleared(_moved(_cleared(state), to, StepStatus.IN_PROGRESS))
     rows = tuple(row for row in state.completed if row.step != to.step)
-    return Change(state=replace(moved, completed=rows))
+    return Transition(state=replace(moved, completed=rows))
 
 
-def enter_again(state: StateFile, to: StepRef) -> Change:
+def enter_again(state: StateFile, to: StepRef) -> Transition:
     """Begin the next feature cycle of a finished existing-code project; nothing else increases the cycle."""
     if state.dialect is not Dialect.RICH and state.flow != EXISTING_CODE:
         raise StateError(
             f"flow '{state.flow}' has no second cycle", hint=f"only {EXISTING_CODE} has further cycles"
         )
     moved = _moved(state, to, StepStatus.NOT_STARTED)
-    return Change(state=moved if state.cycle is None else replace(moved, cycle=state.cycle + 1))
+    return Transition(state=moved if state.cycle is None else replace(moved, cycle=state.cycle + 1))
 
 
 def _moved(state: StateFile, to: StepRef, status: StepStatus) -> StateFile:
@@ -199,11 +201,11 @@ def _cleared(state: StateFile) -> StateFile:
     )
 
 
-def _with_row(state: StateFile, row: CompletedRow) -> Change:
+def _with_row(state: StateFile, row: CompletedRow) -> Transition:
     if state.dialect is not Dialect.RICH:
-        return Change(state=state, overflow=Overflow(completed=(row,)))
+        return Transition(state=state, overflow=Overflow(completed=(row,)))
     others = tuple(known for known in state.completed if known.step != row.step)
-    return Change(state=replace(state, completed=(*others, row)))
+    return Transition(state=replace(state, completed=(*others, row)))
 
 
 def _row(state: StateFile, at: datetime, outcome: str) -> CompletedRow:

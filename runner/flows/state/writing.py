@@ -10,7 +10,7 @@ from runner.flows.state.dialects import autodev, pointer, rich
 from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, Position, StateFile, StepRef
 from runner.flows.state.reading import parse_state, read
-from runner.flows.state.text.block import Block, add_key, find_place, read_block, set_value
+from runner.flows.state.text.block import Block, add_key, find_location, read_block, set_value
 from runner.flows.state.text.codec import decode_scalar, encode_scalar
 from runner.flows.state.text.edits import Edit, apply, insert_after, remove_line
 from runner.flows.state.vocabulary import MAX_RETRY, STANDARD, Vocabulary, first_step
@@ -54,9 +54,9 @@ def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Pha
     if old.dialect is not state.dialect:
         raise StateError(f"a {old.dialect} file cannot take a {state.dialect} state", hint="convert it first")
     text = apply(state.text, _sub_step_edits(state.text, reading.block, old, state))
-    text = apply(text, _block_edits(text, read_block(text, find_place(text)), old, state))
+    text = apply(text, _block_edits(text, read_block(text, find_location(text)), old, state))
     if state.dialect is Dialect.RICH:
-        text = rich.write_history(text, old, state, find_place)
+        text = rich.write_history(text, old, state, find_location)
     if parse_state(text, vocabulary=vocabulary) != state:
         raise StateError(
             "the written state would read back differently", hint="`state check` shows what is unusual"

@@ -20,8 +20,8 @@ from runner.flows.state.model import (
 )
 from runner.flows.state.reading import parse_state
 from runner.flows.state.transitions import (
-    Change,
     Overflow,
+    Transition,
     begin_step,
     boundary,
     complete_step,
@@ -44,7 +44,7 @@ ALL = pytest.mark.parametrize("state", [PLAN, POINTER, AUTODEV], ids=lambda stat
 NEXT = StepRef(step="3", name="Decompose")
 
 
-def written(change: Change) -> StateFile:
+def written(change: Transition) -> StateFile:
     """Write the new state and read it again: every transition must survive that."""
     again = parse_state(render(change.state))
     assert again == change.state

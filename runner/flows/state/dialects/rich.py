@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from runner.flows.state.model import CompletedRow, LastSession, Problem, RetryRow, StateFile
-from runner.flows.state.text.block import Place, set_value
+from runner.flows.state.text.block import Location, set_value
 from runner.flows.state.text.codec import (
     decode_scalar,
     encode_bullet,
@@ -79,20 +79,20 @@ class History(NamedTuple):
     blockers: tuple[str, ...] = ()
 
 
-def read_history(text: str, place: Place) -> History:
+def read_history(text: str, location: Location) -> History:
     """Read the sections that exist."""
-    known = place.sections
-    session = _session_keys(text, place) if SESSION in known else {}
+    known = location.sections
+    session = _session_keys(text, location) if SESSION in known else {}
     return History(
-        completed=tuple(completed_row(cells) for cells in _rows(text, place, COMPLETED)),
-        decisions=_bullets(text, place, DECISIONS),
+        completed=tuple(completed_row(cells) for cells in _rows(text, location, COMPLETED)),
+        decisions=_bullets(text, location, DECISIONS),
         last_session=_last_session(session),
-        retry_log=tuple(retry_row(cells) for cells in _rows(text, place, RETRIES)),
-        blockers=_bullets(text, place, BLOCKERS),
+        retry_log=tuple(retry_row(cells) for cells in _rows(text, location, RETRIES)),
+        blockers=_bullets(text, location, BLOCKERS),
     )
 
 
-def section_problems(text: str, place: Place) -> list[Problem]:
+def section_problems(text: str, location: Location) -> list[Problem]:
     """Return a problem for each repeated section: only the first one is read."""
     return [
         Problem(
@@ -102,23 +102,25 @@ def section_problems(text: str, place: Place) -> list[Problem]:
             hint="merge the two",
             fatal=False,
         )
-        for section in place.repeated
+        for section in location.repeated
         if section.title in SECTIONS
     ]
 
 
-def _rows(text: str, place: Place, title: str) -> list[tuple[str, ...]]:
-    section = place.sections.get(title)
+def _rows(text: str, location: Location, title: str) -> list[tuple[str, ...]]:
+    section = location.sections.get(title)
     if section is None:
         return []
-    return [item.value for item in read_table(text, section, place.hidden, HEADERS[title][0].lower()).items]
+    return [
+        item.value for item in read_table(text, section, location.hidden, HEADERS[title][0].lower()).items
+    ]
 
 
-def _bullets(text: str, place: Place, title: str) -> tuple[str, ...]:
-    section = place.sections.get(title)
+def _bullets(text: str, location: Location, title: str) -> tuple[str, ...]:
+    section = location.sections.get(title)
     if section is None:
         return ()
-    return tuple(item.value for item in read_bullets(text, section, place.hidden).items)
+    return tuple(item.value for item in read_bullets(text, section, location.hidden).items)
 
 
 def completed_row(cells: tuple[str, ...]) -> CompletedRow:
@@ -140,10 +142,10 @@ def _fitted(cells: tuple[str, ...], title: str) -> tuple[str, ...]:
     return cells if len(cells) == width else (cells + ("",) * width)[:width]
 
 
-def _session_keys(text: str, place: Place) -> dict[str, Key]:
+def _session_keys(text: str, location: Location) -> dict[str, Key]:
     found: dict[str, Key] = {}
-    body = place.sections[SESSION].body
-    for span in visible(body, place.hidden) if place.hidden else (body,):
+    body = location.sections[SESSION].body
+    for span in visible(body, location.hidden) if location.hidden else (body,):
         for key in keys(text, span):
             if key.name in SESSION_KEYS:
                 found.setdefault(key.name, key)
@@ -158,7 +160,7 @@ def _last_session(found: dict[str, Key]) -> LastSession | None:
     return LastSession(**values) if any(values.values()) else None
 
 
-def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str], Place]) -> str:
+def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str], Location]) -> str:
     """Change the sections whose values differ; `find` locates the sections in each version of the text."""
     if old.completed != new.completed:
         rows = [(row.step, row.name, row.completed, row.outcome) for row in new.completed]
@@ -178,13 +180,13 @@ def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str
     return text
 
 
-def _write_table(text: str, place: Place, title: str, rows: Sequence[tuple[str, ...]]) -> str:
+def _write_table(text: str, location: Location, title: str, rows: Sequence[tuple[str, ...]]) -> str:
     lines = [encode_row(row) for row in rows]
     header, head = HEADERS[title], table_head(title)
-    section = place.sections.get(title)
+    section = location.sections.get(title)
     if section is None:
-        return apply(text, [_new_section(text, place, title, ["", *head, *lines])])
-    listing = read_table(text, section, place.hidden, header[0].lower())
+        return apply(text, [_new_section(text, location, title, ["", *head, *lines])])
+    listing = read_table(text, section, location.hidden, header[0].lower())
     if not listing.headed and not listing.items:
         return apply(text, [insert_after(text, section.start, ["", *head, *lines])])
     same = listing._replace(items=[item._replace(value=_fitted(item.value, title)) for item in listing.items])
@@ -197,27 +199,27 @@ def table_head(title: str) -> list[str]:
     return [encode_row(header), "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"]
 
 
-def _write_bullets(text: str, place: Place, title: str, values: Sequence[str]) -> str:
+def _write_bullets(text: str, location: Location, title: str, values: Sequence[str]) -> str:
     lines = [encode_bullet(value) for value in values]
-    section = place.sections.get(title)
+    section = location.sections.get(title)
     if section is None:
-        return apply(text, [_new_section(text, place, title, lines)])
-    listing = read_bullets(text, section, place.hidden)
+        return apply(text, [_new_section(text, location, title, lines)])
+    listing = read_bullets(text, section, location.hidden)
     return apply(text, change(text, listing, values, lines, empty="- none"))
 
 
-def _write_session(text: str, place: Place, new: LastSession) -> str:
+def _write_session(text: str, location: Location, new: LastSession) -> str:
     wanted = {
         "date": new.date,
         "ended_at": new.ended_at,
         "reason": new.reason,
         "notes": new.notes,
     }
-    section = place.sections.get(SESSION)
+    section = location.sections.get(SESSION)
     if section is None:
         lines = [f"{name}: {encode_scalar(value)}".rstrip(" ") for name, value in wanted.items()]
-        return apply(text, [_new_section(text, place, SESSION, lines)])
-    found = _session_keys(text, place)
+        return apply(text, [_new_section(text, location, SESSION, lines)])
+    found = _session_keys(text, location)
     edits: list[Edit] = []
     missing: list[str] = []
     for name, value in wanted.items():
@@ -234,13 +236,13 @@ def _write_session(text: str, place: Place, new: LastSession) -> str:
     return apply(text, edits)
 
 
-def _new_section(text: str, place: Place, title: str, lines: Sequence[str]) -> Edit:
+def _new_section(text: str, location: Location, title: str, lines: Sequence[str]) -> Edit:
     """Insert a missing section after the nearest one that usually precedes it."""
     order = ["current step", *SECTIONS]
     before: list[Section] = [
-        place.sections[name] for name in order[: order.index(title)] if name in place.sections
+        location.sections[name] for name in order[: order.index(title)] if name in location.sections
     ]
-    start, end = (before[-1].start, before[-1].body.end) if before else place.region
+    start, end = (before[-1].start, before[-1].body.end) if before else location.region
     last = max(start, start + len(text[start:end].rstrip()) - 1)
     hashes = "#" * (before[-1].level if before else 2)
     return insert_after(text, text.rfind("\n", 0, last + 1) + 1, ["", f"{hashes} {SECTIONS[title]}", *lines])

@@ -30,7 +30,7 @@ TITLES = ("autopilot state", "autodev state")
 WORDS = frozenset(ORDER) - {"name", "sub_step"}
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """The location of the state: its region, its sections by title, and the spans of the block's lines."""
 
     region: Span
@@ -60,7 +60,7 @@ class Block(NamedTuple):
         return None if key is None else decode_scalar(key.raw, word=name in WORDS)
 
 
-def find_place(text: str) -> Place:
+def find_location(text: str) -> Location:
     """Find the one region that holds a state, or raise with the reason."""
     marks = outline(text)
     here = [heading for heading in marks.headings if heading.title == CURRENT_STEP]
@@ -82,7 +82,7 @@ def _hidden(marks: Outline) -> tuple[Span, ...]:
     return tuple(sorted([*(fence.whole for fence in marks.fences), *marks.comments]))
 
 
-def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: tuple[Span, ...]) -> Place:
+def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: tuple[Span, ...]) -> Location:
     known: dict[str, Section] = {}
     found = sections(headings, region.end)
     repeated = [section for section in found if known.setdefault(section.title, section) is not section]
@@ -91,10 +91,10 @@ def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: t
     if hidden and not _is_block(text, block):
         # Some users fence the keys below the heading; only then are fenced lines the block.
         block = (current.body,)
-    return Place(region, known, tuple(repeated), hidden, block, _says_autodev(headings))
+    return Location(region, known, tuple(repeated), hidden, block, _says_autodev(headings))
 
 
-def _headless(text: str, marks: Outline) -> Place:
+def _headless(text: str, marks: Outline) -> Location:
     """Find keys without a heading: at the top, below the title, or in exactly one fenced block."""
     whole = Span(0, len(text))
     first = marks.headings[0].start if marks.headings else len(text)
@@ -104,7 +104,7 @@ def _headless(text: str, marks: Outline) -> Place:
         block = tuple(visible(span, hidden))
         if _is_block(text, block):
             known = {item.title: item for item in reversed(sections(marks.headings, len(text)))}
-            return Place(whole, known, (), hidden, block, _says_autodev(marks.headings))
+            return Location(whole, known, (), hidden, block, _says_autodev(marks.headings))
     fenced = [fence for fence in marks.fences if _is_block(text, (_preamble(fence),))]
     if len(fenced) > 1:
         raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `step:` and `status:`")
@@ -112,7 +112,7 @@ def _headless(text: str, marks: Outline) -> Place:
         here = fenced[0]
         known = {item.title: item for item in reversed(sections(here.headings, here.inside.end))}
         autodev = _says_autodev((*marks.headings, *here.headings))
-        return Place(here.inside, known, (), (), (_preamble(here),), autodev)
+        return Location(here.inside, known, (), (), (_preamble(here),), autodev)
     raise UnreadableStateError(
         "no state was found",
         problems=[
@@ -151,14 +151,14 @@ def _ambiguous(text: str, offset: int, what: str) -> UnreadableStateError:
     return UnreadableStateError("the file contains two states", problems=[problem])
 
 
-def read_block(text: str, place: Place) -> Block:
+def read_block(text: str, location: Location) -> Block:
     """Sort the block's key lines by what they are."""
     top: dict[str, Key] = {}
     nested: list[Key] = []
     repeated: list[Key] = []
     unknown: list[Key] = []
     base, below, loose = -1, False, False
-    for span in place.block:
+    for span in location.block:
         for key in keys(text, span):
             base = key.indent if base < 0 else base
             deeper = key.indent > base
@@ -173,7 +173,7 @@ def read_block(text: str, place: Place) -> Block:
                 below = key.name == "sub_step"
                 if top.setdefault(key.name, key) is not key:
                     repeated.append(key)
-    return Block(place.block[0].start, max(base, 0), top, tuple(nested), tuple(repeated), tuple(unknown))
+    return Block(location.block[0].start, max(base, 0), top, tuple(nested), tuple(repeated), tuple(unknown))
 
 
 def set_value(text: str, key: Key, scalar: Scalar, encoded: str) -> Edit:
@@ -184,8 +184,8 @@ def set_value(text: str, key: Key, scalar: Scalar, encoded: str) -> Edit:
 
 def add_key(text: str, block: Block, name: str, encoded: str) -> Edit:
     """Add a missing key after the ones that usually precede it."""
-    place = ORDER.index(name)
-    lines = [block.top[known].line for known in ORDER[:place] if known in block.top]
-    if place > ORDER.index("sub_step"):
+    index = ORDER.index(name)
+    lines = [block.top[known].line for known in ORDER[:index] if known in block.top]
+    if index > ORDER.index("sub_step"):
         lines += [key.line for key in block.nested]
     return insert_after(text, max(lines), [f"{' ' * block.indent}{name}: {encoded}"])
