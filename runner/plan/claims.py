@@ -1,7 +1,7 @@
 """Which story owns which paths: claims from `deconflict-paths` and the stories' own `owns`.
 
 The first source that gives a story globs decides: `ID=GLOB,GLOB` for this story, its `owns`, a pattern with
-`{id}`. A glob alone is a fence that every claim must lie within. In a shared tree all claims are proven
+`{id}`. A glob alone is a boundary that every claim must lie within. In a shared tree all claims are proven
 disjoint, or the plan is refused; in worktrees an overlap only causes a note.
 """
 
@@ -34,7 +34,7 @@ _STEPS_FOR_NOTES = 500_000
 class Ownership(Struct, frozen=True, kw_only=True):
     """The parsed `deconflict-paths`. `named` are the globs of single stories."""
 
-    fence: tuple[str, ...] = ()
+    boundary: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ def read_ownership(loaded: Loaded, stories: Iterable[Story], *, complete: bool) 
     """
     source, from_flag = _source(loaded.origins[KEY])
     known = {str(story.id) for story in stories}
-    fence: list[str] = []
+    boundary: list[str] = []
     patterns: list[str] = []
     named: dict[str, tuple[str, ...]] = {}
     for spec in loaded.settings.deconflict_paths:
@@ -83,10 +83,10 @@ def read_ownership(loaded: Loaded, stories: Iterable[Story], *, complete: bool) 
                 raise SettingsError(f"{source}: no story has the id {shown(name)}", hint=hint)
             named[name] = (*named.get(name, ()), *(glob.strip() for glob in globs.split(",")))
         else:
-            (patterns if ID in spec else fence).append(spec)
-    for globs_given in (fence, patterns, *named.values()):
+            (patterns if ID in spec else boundary).append(spec)
+    for globs_given in (boundary, patterns, *named.values()):
         _compiled(globs_given, source, folding=False)
-    return Ownership(fence=tuple(fence), patterns=tuple(patterns), named=named)
+    return Ownership(boundary=tuple(boundary), patterns=tuple(patterns), named=named)
 
 
 def assign_claims(
@@ -104,13 +104,13 @@ def assign_claims(
     }
     if isolation == SHARED:
         _require_claims(owners)
-    _require_within(compiled, ownership.fence, folding=folding)
+    _require_within(compiled, ownership.boundary, folding=folding)
     if isolation == SHARED:
         _require_disjoint(compiled)
         return ClaimedStories(stories=owners, disjoint=True if len(owners) > 1 else None)
     disjoint, notes = _compared(compiled, owners)
-    fenced = tuple(story if story.owns else replace(story, owns=ownership.fence) for story in owners)
-    return ClaimedStories(stories=fenced, disjoint=disjoint, notes=notes)
+    bounded = tuple(story if story.owns else replace(story, owns=ownership.boundary) for story in owners)
+    return ClaimedStories(stories=bounded, disjoint=disjoint, notes=notes)
 
 
 def _source(origin: str) -> tuple[str, bool]:
@@ -136,20 +136,22 @@ def _require_claims(stories: Iterable[Story]) -> None:
         )
 
 
-def _require_within(owners: Mapping[StoryId, Claim], fence: Sequence[str], *, folding: bool) -> None:
-    if not fence:
+def _require_within(owners: Mapping[StoryId, Claim], boundary: Sequence[str], *, folding: bool) -> None:
+    if not boundary:
         return
-    around, proof = claims.compile(fence, folding=folding), Proof()
+    around, proof = claims.compile(boundary, folding=folding), Proof()
     for story_id, claim in owners.items():
         try:
             stray = proof.outside(claim, around)
         except UnprovenError as error:
-            raise ClaimError(f"story {story_id} and the fence: {error.message}", hint=error.hint) from error
+            raise ClaimError(
+                f"story {story_id} and the boundary: {error.message}", hint=error.hint
+            ) from error
         if stray is not None:
             path, glob = stray
             raise ClaimError(
                 f"story {story_id} owns {neutral(path)} by '{neutral(glob.text)}', "
-                f"outside of {', '.join(fence)}",
+                f"outside of {', '.join(boundary)}",
                 hint=f"narrow its claim, or add a --{KEY} glob that contains it.",
             )
 

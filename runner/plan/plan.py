@@ -65,7 +65,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     other_jobs: Mapping[StoryId, StoryFinished] = field(default_factory=dict)
     shards: tuple[Shard, ...] = ()
     retry_failed: bool = False
-    fence: tuple[str, ...] = ()
+    boundary: tuple[str, ...] = ()
     disjoint: bool | None = None
 
     @property
@@ -146,7 +146,7 @@ def load_backlog(request: RunRequest) -> Backlog:
         other_jobs=other_jobs,
         shards=shards,
         retry_failed=request.retry_failed,
-        fence=ownership.fence,
+        boundary=ownership.boundary,
         disjoint=claimed.disjoint,
     )
 

@@ -40,7 +40,7 @@ def view(plan: Plan, enforcement: str) -> PlanView:
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
         enforcement=enforcement,
-        fence=plan.fence,
+        boundary=plan.boundary,
         disjoint=plan.disjoint,
         rows=rows,
     )

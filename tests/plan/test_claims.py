@@ -25,9 +25,9 @@ def read(*specs: str, stories: str = "a b checkout", origin: str = FLAG, complet
 
 
 def test_the_three_forms_are_distinguished() -> None:
-    """A glob is a fence, `{id}` makes a pattern, `ID=` names a story; repeated specs add up."""
+    """A glob is a boundary, `{id}` makes a pattern, `ID=` names a story; repeated specs add up."""
     ownership = read("packages/**", "!packages/old/", "packages/{id}/**", "a=x/**, y", "a=z", "k/=v", "[=]x")
-    assert ownership.fence == ("packages/**", "!packages/old/", "k/=v", "[=]x")
+    assert ownership.boundary == ("packages/**", "!packages/old/", "k/=v", "[=]x")
     assert ownership.patterns == ("packages/{id}/**",)
     assert ownership.named == {"a": ("x/**", "y", "z")}
 
@@ -140,16 +140,16 @@ def test_what_cannot_be_proven_is_refused_in_one_tree() -> None:
 
 
 @pytest.mark.parametrize("isolation", ["none", "worktree"])
-def test_every_claim_must_lie_within_the_fence(isolation: str) -> None:
-    """What lies outside of all the globs of a fence is shown, with the story and its glob."""
+def test_every_claim_must_lie_within_the_boundary(isolation: str) -> None:
+    """What lies outside of all the globs of a boundary is shown, with the story and its glob."""
     inside = [story("a", "packages/a/**"), story("b", "ci/b.yml")]
-    fence = Ownership(fence=("packages/**", "ci/*.yml"))
-    assert assign_claims(inside, fence, isolation=isolation, folding=False).disjoint
+    boundary = Ownership(boundary=("packages/**", "ci/*.yml"))
+    assert assign_claims(inside, boundary, isolation=isolation, folding=False).disjoint
     with pytest.raises(ClaimError) as caught:
-        assign_claims([*inside, story("c", "ci/*")], fence, isolation=isolation, folding=False)
+        assign_claims([*inside, story("c", "ci/*")], boundary, isolation=isolation, folding=False)
     assert caught.value.message == "story c owns ci/a by 'ci/*', outside of packages/**, ci/*.yml"
-    hostile = Ownership(fence=(HOSTILE[1].removeprefix("!"),))
-    with pytest.raises(ClaimError, match="story a and the fence: too complex"):
+    hostile = Ownership(boundary=(HOSTILE[1].removeprefix("!"),))
+    with pytest.raises(ClaimError, match="story a and the boundary: too complex"):
         assign_claims([story("a", HOSTILE[0])], hostile, isolation=isolation, folding=False)
 
 
@@ -180,11 +180,11 @@ def test_in_worktrees_what_cannot_be_proven_is_a_note_too() -> None:
     assert "stories a and b share a path cannot be proven" in claimed.notes[0]
 
 
-def test_in_worktrees_the_fence_holds_stories_without_a_claim() -> None:
-    """A fence is not a claim of its own, so nothing overlaps by it, but it is checked as one."""
+def test_in_worktrees_the_boundary_holds_stories_without_a_claim() -> None:
+    """A boundary is not a claim of its own, so nothing overlaps by it, but it is checked as one."""
     claimed = assign_claims(
         [story("a"), story("b"), story("c", "src/c")],
-        Ownership(fence=("src/**",)),
+        Ownership(boundary=("src/**",)),
         isolation="worktree",
         folding=False,
     )

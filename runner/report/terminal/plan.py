@@ -52,7 +52,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     isolation: str
     enforcement: str
     rows: tuple[PlanRow, ...]
-    fence: tuple[str, ...] = ()
+    boundary: tuple[str, ...] = ()
     disjoint: bool | None = None
 
 
@@ -71,7 +71,7 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
     stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
     lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", color="bold")
     lines += look.wrapped(_machine(plan), color="dim")
-    if plan.disjoint or plan.fence:
+    if plan.disjoint or plan.boundary:
         lines += look.wrapped(_claims(plan), color="dim")
     titled = look.width is not None and look.width >= _TITLES_FROM
     columns = [
@@ -95,7 +95,7 @@ def _machine(plan: PlanView) -> str:
 
 
 def _claims(plan: PlanView) -> str:
-    within = f"within {' '.join(neutral(glob) for glob in plan.fence)}" if plan.fence else ""
+    within = f"within {' '.join(neutral(glob) for glob in plan.boundary)}" if plan.boundary else ""
     return "claims " + ", ".join(filter(None, ["proven disjoint" if plan.disjoint else "", within]))
 
 
