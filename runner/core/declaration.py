@@ -132,6 +132,7 @@ class Declared(Struct, frozen=True, kw_only=True):
         """The class that declares the keys of the table or of its entries; None for a plain value."""
         if self.setting.table is not None:
             return self.setting.table
+        # A table's type is the class of its keys, or a mapping to the class of its entries.
         inner = get_args(self.value_type)[1] if self.has_named_entries else self.value_type
         return inner if isinstance(inner, type) and declared_in(inner) else None
 

@@ -31,6 +31,7 @@ SHARED_WRITABLE = tuple(
 
 
 _COMMAND = "a shell command"
+# The levels are declared in `isolation`; a new one is a choice here without further work.
 _LEVELS = ("auto", *(level.value for level in EnforcementLevel))
 
 

@@ -84,6 +84,7 @@ def read_ownership(loaded: Loaded, stories: Iterable[Story], *, complete: bool) 
             named[name] = (*named.get(name, ()), *(glob.strip() for glob in globs.split(",")))
         else:
             (patterns if ID in spec else boundary).append(spec)
+    # Compiled only to find errors early; whether case matters is known later.
     for globs_given in (boundary, patterns, *named.values()):
         _compiled(globs_given, source, folding=False)
     return Ownership(boundary=tuple(boundary), patterns=tuple(patterns), named=named)
@@ -102,6 +103,7 @@ def assign_claims(
         for story in owners
         if story.owns
     }
+    # A story without globs is not among the compiled claims, so that no later proof would notice it.
     if isolation == SHARED:
         _require_claims(owners)
     _require_within(compiled, ownership.boundary, folding=folding)
@@ -109,6 +111,7 @@ def assign_claims(
         _require_disjoint(compiled)
         return ClaimedStories(stories=owners, disjoint=True if len(owners) > 1 else None)
     disjoint, notes = _compared(compiled, owners)
+    # Without a claim of its own, a story in a worktree is still held by the boundary.
     bounded = tuple(story if story.owns else replace(story, owns=ownership.boundary) for story in owners)
     return ClaimedStories(stories=bounded, disjoint=disjoint, notes=notes)
 

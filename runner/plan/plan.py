@@ -112,20 +112,24 @@ def load_backlog(request: RunRequest) -> Backlog:
 
     cwd = request.directory.resolve()
     all_stories = load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
+    # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources)
 
     shards = load_shards(request.shard_in or ())
     only = request.only
     if request.retry_failed:
         only = (*only, *(unfinished_in(shards) if shards else require_failed(repository)))
+    # What a selected story depends on is part of the plan; the run finds it done, or does it first.
     selected = closure(all_stories, only) if only else all_stories
     stories = ordered(_with_flow(story, top, settings) for story in selected)
     claimed = assign_claims(stories, ownership, isolation=settings.bg_isolation, folding=folds_case(top))
 
     earlier = load_earlier(repository, claimed.stories)
+    # Ordered again: the first order found bad dependencies early, this one puts the longest chain first.
     durations = expected_durations(claimed.stories, earlier.minutes)
     order = ordered(claimed.stories, durations)
 
+    # Resolved once: a branch that moves during the run must not give stories different bases.
     base = repository.resolve(settings.base)
     require_shareable(settings, repository, base)
     finished = {} if request.again else still_present(repository, earlier.finished, base)

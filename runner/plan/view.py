@@ -17,6 +17,7 @@ from runner.report.terminal.plan import PlanRow, PlanView
 def view(plan: Plan, enforcement: str) -> PlanView:
     """Return what `plan` shows; `enforcement` is the name of the enforcement level."""
     settings = plan.settings
+    # The same functions that the run uses, so that the plan shows what would happen now.
     allowed = at_start(probe.sample(plan.worktree_root, PROGRAMS), settings)
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
     reasons = _reasons(plan, allowed.stories)

@@ -88,6 +88,7 @@ def _locate(lines: list[str]) -> tuple[int, list[str]] | None:
         header = _HEADER.fullmatch(line)
         if header is None:
             continue
+        # The word may also appear in prose: a block has a key in its first filled line.
         body = _indented(lines[index + 1 :], deeper_than=len(header.group(1)))
         filled = [item for item in body if item.strip() and not item.lstrip().startswith("#")]
         if filled and _KEY.fullmatch(filled[0]):

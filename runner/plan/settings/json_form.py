@@ -41,6 +41,7 @@ def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings
     """Read what `to_json` wrote; secrets come from the settings files under `top`."""
     from pydantic import TypeAdapter, ValidationError
 
+    # A setting that a later version dropped is no reason to refuse the run.
     known = {name: value for name, value in values.items() if name in Settings.__dataclass_fields__}
     if isinstance(known.get("tiers"), Mapping):
         known["tiers"] = _completed(known["tiers"])

@@ -23,6 +23,7 @@ from runner.plan.settings.files import exists, obstacle
 from runner.plan.settings.values import Source, SourceKind, build, checked, clamped
 
 PROJECT_FILES = ("autopilot-multi.toml", ".config/autopilot-multi.toml")
+# Limited in length: reading a very long number takes quadratic time.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,300}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})")
 
@@ -63,6 +64,7 @@ def load_settings(
             joined[key], note = clamped(key, value, layer.source)
             notes.extend([note] if note else [])
             origins[key] = layer.source.origin(key)
+            # A table's own origin is that of the strongest source that sets any entry of it.
             table = key.partition(".")[0]
             if origins[table] == "default":
                 origins[table] = origins[key]

@@ -19,6 +19,7 @@ from runner.core.text.names import did_you_mean, shown
 from runner.plan.settings.model import model_of
 from runner.plan.settings.tiers import refuse_crossed
 
+# Built once: making a pydantic model takes longer than checking all sources against it.
 _MODEL = model_of("Settings", SETTINGS.values())
 
 
@@ -57,6 +58,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 def checked(values: Mapping[str, Any], source: Source) -> dict[str, Any]:
     """Check one source's values and return them flat; an error names the source, the key and the value."""
+    # YAML has keys without a value, which count as absent.
     given = {key: value for key, value in values.items() if value is not None}
     if isinstance(given.get("hooks"), dict):
         given["hooks"] = {str(name).replace("-", "_"): text for name, text in given["hooks"].items()}
@@ -77,7 +79,7 @@ def clamped(key: str, value: Any, source: Source) -> tuple[Any, str | None]:
     limit, side = (bounds.low, "below") if value < bounds.low else (bounds.high, "above")
     unit = f" {bounds.unit}" if bounds.unit else ""
     note = f"{source.name(key)} {value:g} is {side} {limit:g}{unit}; using {limit:g}{unit}"
-    return type(value)(limit), note
+    return type(value)(limit), note  # a whole number stays whole
 
 
 def build(flat: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
@@ -141,6 +143,7 @@ def _require_argv(name: str, agent: Any, source: Source) -> None:
 def _refuse(error: ValidationError, source: Source) -> NoReturn:
     """Turn pydantic's first error into one of ours."""
     first = error.errors(include_url=False)[0]
+    # Positions in lists and the marker of a bad key are pydantic's; users know only keys.
     keys = tuple(str(part) for part in first["loc"] if not isinstance(part, int) and part != "[key]")
     dotted, value = ".".join(keys), first["input"]
     declared, beside = find(keys, SETTINGS.values())
