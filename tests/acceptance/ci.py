@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.acceptance.program import LIMIT, Ran, command, write_story
+from tests.acceptance.program import LIMIT, Ran, command, run_in, write_story
 from tests.conftest import git
 
 Stories: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -67,7 +67,7 @@ class Ci:
 
     def run(self, job: str, *args: str, env: Mapping[str, str] | None = None) -> Ran:
         """Run a job's one command to its end."""
-        return finish(self.begin(job, *args, env=env))
+        return run_in(self.clone(job), *args, environ=self.environment(**(env or {})))
 
     def story_job(self, only: str, *more: str, job: str = "") -> list[str]:
         """Give the command of a job of the matrix."""

@@ -3,8 +3,8 @@
 About six hundred starts of the program made up a third of the suite, and nearly all of that was loading
 modules. Here one process per test worker loads them once and forks for each command: the child has its own
 arguments, folder, environment, streams and exit code, and enters through the program's own entrance. What a
-test changes in the environment that counts while Python starts (PATH, the locale, PYTHON*) needs a real
-start; `can_run` says so.
+test changes in the environment that counts while Python starts (the locale, PYTHON*, which git is found)
+needs a real start; `can_run` says so.
 
 The server has one thread, so its children may do all that the program does, trio and threads included.
 """
@@ -12,6 +12,7 @@ The server has one thread, so its children may do all that the program does, tri
 import atexit
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,12 +22,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-_AT_START = ("PATH", "LANG", "LC_", "PYTHON", "TZ", "LD_")
+ROOT = Path(__file__).parents[2]
+_AT_START = ("LANG", "LC_", "PYTHON", "TZ", "LD_")
 """Variables that count when Python starts, or when a module is loaded."""
 
 
-def _starting(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name.startswith(_AT_START)}
+def _starting(environ: Mapping[str, str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {
+        name: value
+        for name, value in environ.items()
+        # The server runs in the project's own folder, so this one adds nothing.
+        if name.startswith(_AT_START) and (name, value) != ("PYTHONPATH", str(ROOT))
+    }
+    # git is looked up once, when it is first needed; all other programs each time.
+    return {**found, "git": shutil.which("git", path=environ.get("PATH"))}
 
 
 _AT_IMPORT = _starting(os.environ)
@@ -68,7 +77,7 @@ class ProgramServer:
             with theirs:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tests.acceptance.preloaded", str(theirs.fileno())],
-                    cwd=Path(__file__).parents[2],
+                    cwd=ROOT,
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                 )

@@ -58,9 +58,15 @@ def run(
     real_start: bool = False,
 ) -> Ran:
     """Run the program to its end, in a process of its own; with `real_start` by a new interpreter."""
-    environment = {**os.environ, **(env or {})}
+    return run_in(cwd, *args, environ={**os.environ, **(env or {})}, limit=limit, real_start=real_start)
+
+
+def run_in(
+    cwd: Path, *args: str, environ: Mapping[str, str], limit: float = LIMIT, real_start: bool = False
+) -> Ran:
+    """Run the program to its end in an environment that is given whole."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        if real_start or not SERVER.can_run(environment):
+        if real_start or not SERVER.can_run(environ):
             code = subprocess.run(
                 command(*args),
                 cwd=cwd,
@@ -69,10 +75,10 @@ def run(
                 timeout=limit,
                 check=False,
                 stdin=subprocess.DEVNULL,
-                env=environment,
+                env=environ,
             ).returncode
         else:
-            code = SERVER.run(args, cwd=cwd, env=environment, out=out.fileno(), err=err.fileno(), limit=limit)
+            code = SERVER.run(args, cwd=cwd, env=environ, out=out.fileno(), err=err.fileno(), limit=limit)
         return Ran(code=code, out=_text(out), err=_text(err))
 
 
