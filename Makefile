@@ -15,7 +15,7 @@ $(READY): pyproject.toml requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(READY)
 
-demo: $(READY) ## run the main job for real in a throw-away repository
+demo: $(READY) ## run the main job for real in a throwaway repository
 	@$(BIN)/autopilot-multi demo
 
 test: $(READY) ## every test but the marked ones

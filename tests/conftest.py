@@ -83,5 +83,5 @@ def make_repository(tmp_path: Path, first_commit: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def repo(make_repository: Callable[..., Path]) -> Path:
-    """Give a repository with one commit on `main`."""
+    """Return a repository with one commit on `main`."""
     return make_repository()

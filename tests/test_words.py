@@ -65,6 +65,7 @@ def test_docstrings_say_what_is_returned_or_done() -> None:
     """No docstring begins with "Give" or "Tell"."""
     scripts = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     scripts += (ROOT / "docs").glob("*.py")
+    scripts += (ROOT / "tests").rglob("*.py")
     guilty = [
         f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in scripts

@@ -72,25 +72,25 @@ class Branch:
         return git(self.repo, "rev-parse", self.name).strip()
 
     def tree(self, commit: str | None = None) -> dict[str, str]:
-        """Give every file of a commit with its content's id; state files are left out."""
+        """Return every file of a commit with its content's id; state files are left out."""
         listed = git(self.repo, "ls-tree", "-r", commit or self.name).splitlines()
         return {line.split("\t")[1]: line.split("\t")[0] for line in listed if "_state.md" not in line}
 
     def snapshot(self) -> StorySnapshot:
-        """Give the story as the journal has it."""
+        """Return the story as the journal has it."""
         with Journal.open_readonly(journal_path(find_repository(self.repo).common_dir)) as journal:
             return fold(RUN, journal.events(RUN)).stories[StoryId(self.story)]
 
 
 def state(step: str, name: str, *, retries: int = 0) -> str:
-    """Give an autodev state file that stands at a step of `greenfield`."""
+    """Return an autodev state file that stands at a step of `greenfield`."""
     text = text_of("autodev-plan").replace("step: 3", f"step: {step}", 1)
     text = text.replace("name: Plan", f"name: {name}", 1)
     return text.replace("retry_count: 0", f"retry_count: {retries}")
 
 
 def after_plan(repo: Path) -> Branch:
-    """Give a story of `greenfield` that has been through three steps of documents."""
+    """Return a story of `greenfield` that has been through three steps of documents."""
     made = Branch(repo)
     made.commit(PROBLEM, {"_docs/00_problem/problem.md": "the problem\n", AUTODEV: state("2", "Research")})
     made.commit(

@@ -36,7 +36,7 @@ class Ci:
         return self.root / "shards"
 
     def clone(self, job: str) -> Path:
-        """Give a job its checkout: one commit deep, on no branch."""
+        """Make the checkout of a job: one commit deep, on no branch."""
         place = self.root / "jobs" / job
         place.parent.mkdir(parents=True, exist_ok=True)
         git(self.root, "clone", "-q", "--depth", "1", self.origin.as_uri(), str(place))
@@ -44,7 +44,7 @@ class Ci:
         return place
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Give the environment of a job: no identity, and a home that nobody can write to."""
+        """Return the environment of a job: no identity, and a home that nobody can write to."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -70,7 +70,7 @@ class Ci:
         return run_in(self.clone(job), *args, environ=self.environment(**(env or {})))
 
     def story_job(self, only: str, *more: str, job: str = "") -> list[str]:
-        """Give the command of a job of the matrix."""
+        """Return the command of a job of the matrix."""
         out = self.shards / (job or only)
         self.shards.mkdir(exist_ok=True)
         return ["run", f"--only={only}", "--shard-in", str(self.shards), "--shard-out", str(out), "-q", *more]

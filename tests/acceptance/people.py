@@ -130,7 +130,7 @@ class Person:
         )
 
     def command(self, *args: str) -> list[str]:
-        """Give the argv that starts the program, on a machine as poor as it is to be."""
+        """Return the argv that starts the program, on a machine as poor as it is to be."""
         poor = [self.python, "-c", _POOR, str(self.landlocks)]
         return [*(poor if self.landlocks else [self.python, "-m", "runner"]), *args]
 
@@ -162,7 +162,7 @@ class Person:
         return root
 
     def hand_over(self, path: Path) -> None:
-        """Give a folder, with all that is in it, to this person."""
+        """Hand a folder, with all that is in it, over to this person."""
         if self.uid is not None:
             for place in (path, *path.rglob("*")):
                 os.chown(place, self.uid, self.uid, follow_symlinks=False)
@@ -179,7 +179,7 @@ class Person:
 
 @contextmanager
 def somebody(name: str, *, landlocks: int = 0, namespaces: bool = True) -> Iterator[Person]:
-    """Give a person by name, with a folder that goes when it is done with."""
+    """Return a person by name, with a folder that goes when it is done with."""
     uid = USERS[name]
     # Landlock is not taken for a repository among the temporary files.
     where = _MEMORY if (landlocks or not namespaces) and os.access(_MEMORY, os.W_OK) else None

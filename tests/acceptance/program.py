@@ -46,7 +46,7 @@ class Ran:
 
 
 def command(*args: str) -> list[str]:
-    """Give the argv that starts the program as a user would, with this interpreter."""
+    """Return the argv that starts the program as a user would, with this interpreter."""
     return [sys.executable, "-m", "runner", *args]
 
 
@@ -206,7 +206,7 @@ def write_story(root: Path, story_id: str, *, body: str = "Do it.", **keys: obje
 
 
 def writes(name: str, text: str = "made") -> str:
-    """Give a command that makes one file."""
+    """Return a command that makes one file."""
     return f"echo {text} > {name}"
 
 

@@ -48,7 +48,7 @@ def under_landlock(repo: Path, *arguments: str, env: dict[str, str]) -> Ran:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Give a repository with one story for a small fake `codex`.
+    """Return a repository with one story for a small fake `codex`.
 
     It does not lie among the temporary files, which Landlock would close along with it.
     """
@@ -67,7 +67,7 @@ def scene(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
 
 
 def checks(ran: Ran) -> dict[str, dict[str, Any]]:
-    """Give the checks of `doctor` by name."""
+    """Return the checks of `doctor` by name."""
     return {check["name"]: check for check in json.loads(ran.out)["data"]["checks"]}
 
 

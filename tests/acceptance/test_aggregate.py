@@ -22,7 +22,7 @@ def put(folder: Path, sample: str, name: str = AUTOPILOT) -> Path:
 
 @pytest.fixture
 def found(tmp_path: Path) -> Path:
-    """Give a folder that holds files of three dialects, each where its story would put it."""
+    """Return a folder that holds files of three dialects, each where its story would put it."""
     root = tmp_path / "collected"
     put(root / "shop" / "_docs", "rich-failed")
     put(root / "api" / "_docs", "autodev-implement", AUTODEV)

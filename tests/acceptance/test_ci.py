@@ -19,17 +19,17 @@ DONE = dict.fromkeys(("base", "left", "right", "top", "alone"), "done")
 
 @pytest.fixture
 def ci(tmp_path: Path, repo: Path) -> Ci:
-    """Give a pipeline over the diamond."""
+    """Return a pipeline over the diamond."""
     return make_ci(tmp_path, repo)
 
 
 def verdicts(data: dict[str, list[dict[str, str]]]) -> dict[str, str]:
-    """Give each story's status."""
+    """Return each story's status."""
     return {story["id"]: story["status"] for story in data["stories"]}
 
 
 def text_at(repo: Path, branch: str, path: str) -> str:
-    """Give a file as a branch has it."""
+    """Return a file as a branch has it."""
     return git(repo, "show", f"{branch}:{path}")
 
 

@@ -44,7 +44,7 @@ def _journal(repo: Path) -> Journal:
 
 
 def _decision(repo: Path, name: str, run_id: RunId = RUN) -> Decision:
-    """Give a story's decision as the journal has it."""
+    """Return a story's decision as the journal has it."""
     with _journal(repo) as journal:
         found = fold(run_id, journal.events(run_id)).stories[StoryId(name)].decision
     assert found is not None
@@ -64,7 +64,7 @@ def _requests(repo: Path) -> list[Request]:
 
 @pytest.fixture
 def parked(repo: Path) -> Path:
-    """Give a repository whose run has ended with two open decisions, asked in the order b, a."""
+    """Return a repository whose run has ended with two open decisions, asked in the order b, a."""
     write_events(repo, [started("a", "b", "c"), *_asks("b", 1, OVERWRITE), *_asks("a", 2, COLOUR), _ended(3)])
     return repo
 

@@ -83,7 +83,7 @@ def _complaints(document: dict[str, Any]) -> list[str]:
 
 @pytest.fixture
 def backlog(repo: Path) -> Path:
-    """Give a repository with stories of every verdict that a run without a person can give."""
+    """Return a repository with stories of every verdict that a run without a person can give."""
     report = json.dumps({"status": "done", "usage": {"input_tokens": 5, "cost_usd": 0.5}})
     ask = json.dumps({"status": "needs-decision", "decision": {"question": "red or blue?"}})
     write_story(repo, "a", command=f"{writes('a.txt')}; echo '{report}' > $AUTOPILOT_RESULT_FILE")
@@ -134,7 +134,7 @@ def _broken(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _keys_of(page: str) -> set[str]:
-    """Give all names that the first columns of a page's tables hold."""
+    """Return all names that the first columns of a page's tables hold."""
     cells = re.findall(r"^\| (`[^|]+) \|", (REFERENCE / page).read_text(), re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
@@ -173,7 +173,7 @@ def test_the_readme_names_every_command() -> None:
 
 
 def _scenes(page: str) -> Iterator[tuple[str, str]]:
-    """Give the files that a tutorial has one write, and the commands with their output, in order."""
+    """Return the files that a tutorial has one write, and the commands with their output, in order."""
     pattern = r"(?:^`([^`\n]+)`:\n\n)?^```(?:markdown|toml|sh|console)\n(.*?)^```$"
     for match in re.finditer(pattern, page, re.MULTILINE | re.DOTALL):
         if match[1]:

@@ -61,7 +61,7 @@ class TestFirst:
 
     @pytest.fixture
     def repo(self, repo: Path) -> Path:
-        """Give a repository with some code, and the stories beside it, not committed."""
+        """Return a repository with some code, and the stories beside it, not committed."""
         (repo / "main.c").write_text("int main(void) { return 0; } /* TODO: more */\n")
         git(repo, "add", "-A")
         git(repo, "commit", "-q", "-m", "code")
@@ -192,7 +192,7 @@ class TestCi:
         return steps
 
     def _lines(self, pipeline: str) -> dict[str, list[str]]:
-        """Give the shell lines of a pipeline's jobs: plan, story and join."""
+        """Return the shell lines of a pipeline's jobs: plan, story and join."""
         if pipeline == "gitlab":
             common = self._yaml(self.GITLAB[1])
             prepared = common[".autopilot"]["before_script"]

@@ -13,7 +13,7 @@ from tests.acceptance.program import commit_stories, run, write_story, writes
 
 @pytest.fixture
 def backlog(repo: Path) -> Path:
-    """Give a repository with one story that works."""
+    """Return a repository with one story that works."""
     write_story(repo, "a", command=writes("a.txt"), verify=["test -s a.txt"])
     commit_stories(repo)
     return repo

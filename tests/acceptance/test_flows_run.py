@@ -15,7 +15,7 @@ AUTODEV, AUTOPILOT = "_docs/_autodev_state.md", "_docs/_autopilot_state.md"
 
 @pytest.fixture(autouse=True)
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the stand-in agent a place to remember what it did."""
+    """Make a place in which the stand-in agent remembers what it did."""
     folder = tmp_path / "memory"
     folder.mkdir()
     monkeypatch.setenv("FLOW_AGENT_MEMORY", str(folder))
@@ -30,7 +30,7 @@ def story(repo: Path, name: str, *tricks: str, dialect: str = "autodev", flow: s
 
 
 def sessions(memory: Path) -> list[str]:
-    """Tell which sessions ran, in their order."""
+    """Return which sessions ran, in their order."""
     trace = memory / "trace"
     return trace.read_text().splitlines() if trace.exists() else []
 

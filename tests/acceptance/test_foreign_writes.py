@@ -22,7 +22,7 @@ def who(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["divert", "deny by mounts", "deny by Landlock"])
 def ground(request: pytest.FixtureRequest) -> Ground:
-    """Give every way in which the system helps, if this machine has it."""
+    """Return every way in which the system helps, if this machine has it."""
     found = GROUNDS[request.param]
     found.require()
     return found
@@ -30,7 +30,7 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 
 @pytest.fixture
 def person(who: str, ground: Ground) -> Iterator[Person]:
-    """Give somebody on that ground."""
+    """Return somebody on that ground."""
     with somebody(who, landlocks=ground.landlocks) as found:
         yield found
 

@@ -15,7 +15,7 @@ SPENT = {"usage": {"input_tokens": 1000, "output_tokens": 500, "cost_usd": 0.25}
 
 @pytest.fixture
 def past(repo: Path) -> Path:
-    """Give a repository with two runs: one of three stories with a failure, one of a single story."""
+    """Return a repository with two runs: one of three stories with a failure, one of a single story."""
     report = f"echo '{json.dumps(SPENT)}' > $AUTOPILOT_RESULT_FILE"
     write_story(repo, "a", command=f"{writes('a.txt')}; {report}")
     write_story(repo, "b", command="exit 1")

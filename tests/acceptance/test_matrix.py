@@ -13,7 +13,7 @@ from tests.conftest import git
 
 @pytest.fixture
 def backlog(repo: Path) -> Path:
-    """Give a repository with a chain of two, and one story alone."""
+    """Return a repository with a chain of two, and one story alone."""
     write_story(repo, "a", command=writes("a.txt"))
     write_story(repo, "b", command=writes("b.txt"), depends_on=["a"])
     write_story(repo, "c", agent="nowhere-installed")

@@ -34,7 +34,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def branches(repo: Path) -> Path:
-    """Give a repository with three story branches: two moved on, one added a section nobody knows."""
+    """Return a repository with three story branches: two moved on, one added a section nobody knows."""
     (repo / "_docs").mkdir()
     for name, sample in ((AUTODEV, "autodev-implement"), (RICH, "rich-plan")):
         (repo / name).write_bytes(text_of(sample).encode())

@@ -22,7 +22,7 @@ def typed(repo: Path, line: str) -> str:
 
 
 def next_of(ran: Ran, story_id: str) -> str:
-    """Give what the report says to type next."""
+    """Return what the report says to type next."""
     command: str = ran.story(story_id)["next"]
     return command
 

@@ -40,7 +40,7 @@ def who(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=GROUNDS)
 def ground(request: pytest.FixtureRequest) -> Ground:
-    """Give every level of a shared tree, by every means, if this machine has it."""
+    """Return every level of a shared tree, by every means, if this machine has it."""
     found = GROUNDS[request.param]
     found.require()
     return found
@@ -48,7 +48,7 @@ def ground(request: pytest.FixtureRequest) -> Ground:
 
 @pytest.fixture
 def person(who: str) -> Iterator[Person]:
-    """Give somebody on this machine as it is."""
+    """Return somebody on this machine as it is."""
     with somebody(who) as found:
         yield found
 

@@ -12,7 +12,7 @@ SHARED = ("--bg-isolation", "none", "--max-stories", "2")
 
 @pytest.fixture
 def backlog(repo: Path) -> Path:
-    """Give two stories; only the first says what it owns."""
+    """Return two stories; only the first says what it owns."""
     write_story(repo, "auth", owns=["packages/auth/**"], command=writes("auth.txt"))
     write_story(repo, "billing", command=writes("billing.txt"))
     commit_stories(repo)

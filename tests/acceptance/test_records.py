@@ -21,7 +21,7 @@ SUMMED = ("iterations_completed", "stall_recovery_count", "spiral_recovery_count
 
 
 def spending(what: str) -> str:
-    """Give a command that also tells what it has spent."""
+    """Return a command that also tells what it has spent."""
     return f"echo '{json.dumps(SPENT)}' > $AUTOPILOT_RESULT_FILE; {what}"
 
 

@@ -63,7 +63,7 @@ def run_unwitnessed(cwd: Path, *args: str) -> Ran:
 
 @pytest.fixture
 def batch(make_repository: Callable[..., Path]) -> Path:
-    """Give packages that a story each may own, and things that nobody may touch."""
+    """Return packages that a story each may own, and things that nobody may touch."""
     python = {"packages/__init__.py": "", "packages/b/__init__.py": "", "packages/b/code.py": "value = 1\n"}
     return make_repository(files={**FILES, **python, ".gitignore": "*.log\ndist/\n"})
 

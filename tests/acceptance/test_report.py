@@ -25,7 +25,7 @@ STORIES: Stories = {
 
 @pytest.fixture
 def ran(repo: Path) -> Path:
-    """Give a repository with a run of three verdicts."""
+    """Return a repository with a run of three verdicts."""
     for name, keys in STORIES.items():
         write_story(repo, name, **keys)
     commit_stories(repo)

@@ -26,7 +26,7 @@ class Window:
         self._socket = str(socket)
 
     def tmux(self, *args: str) -> str:
-        """Tell the terminal something."""
+        """Send the terminal something."""
         done = subprocess.run(
             ["tmux", "-u", "-S", self._socket, "-f", "/dev/null", *args],
             capture_output=True,
@@ -58,7 +58,7 @@ class Window:
 
 @pytest.fixture
 def window(repo: Path, tmp_path: Path) -> Iterator[Window]:
-    """Give a terminal in which somebody watches a run that goes on."""
+    """Return a terminal in which somebody watches a run that goes on."""
     write_events(repo, mixed_events())
     made = Window(tmp_path / "tmux")
     with coordinator(repo):

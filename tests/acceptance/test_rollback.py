@@ -15,7 +15,7 @@ from tests.records.sample_runs import RUN
 
 @pytest.fixture
 def branch(repo: Path) -> Branch:
-    """Give a story of `greenfield` that has been through three steps of documents."""
+    """Return a story of `greenfield` that has been through three steps of documents."""
     return after_plan(repo)
 
 

@@ -45,7 +45,7 @@ echo 'Tokens: 1k sent, 10 received.'
 
 @pytest.fixture
 def tree(make_repository: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a repository of packages, one of them yet to be made, and a fake codex."""
+    """Return a repository of packages, one of them yet to be made, and a fake codex."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for program, text in (("codex", CODEX.format(python=sys.executable)), ("aider", AIDER)):
@@ -70,7 +70,7 @@ def _reasons(ran: Ran) -> dict[str, str]:
 
 @pytest.fixture(params=["divert", "deny", "detect"])
 def level(request: pytest.FixtureRequest) -> str:
-    """Give each level of enforcement; one that the machine lacks is skipped."""
+    """Return each level of enforcement; one that the machine lacks is skipped."""
     name: str = request.param
     if name != "detect":
         require(EnforcementLevel(name), Means.MOUNTS)

@@ -19,7 +19,7 @@ DETECT = (*SHARED, "--enforce", "detect")
 
 @pytest.fixture
 def batch(make_repository: Callable[..., Path]) -> Path:
-    """Give a repository of eight packages, with things of the user's that nobody may touch."""
+    """Return a repository of eight packages, with things of the user's that nobody may touch."""
     names = "abcdefgh"
     root = make_repository(
         files={f"packages/{name}/x": f"{name}\n" for name in names} | {"root.txt": "root\n"}
@@ -33,7 +33,7 @@ def batch(make_repository: Callable[..., Path]) -> Path:
 
 @pytest.fixture(params=["divert", "deny", "detect"])
 def level(request: pytest.FixtureRequest) -> str:
-    """Give each level of enforcement; one that the machine lacks is skipped."""
+    """Return each level of enforcement; one that the machine lacks is skipped."""
     name: str = request.param
     if name != "detect":
         require(EnforcementLevel(name), Means.MOUNTS)

@@ -20,7 +20,7 @@ def _named(program: Running) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """Give what the system tells of a process: its state, its parent and so on."""
+    """Return what the system tells of a process: its state, its parent and so on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 

@@ -76,7 +76,7 @@ def _share(folder: Path) -> float:
 
 
 def _processor_time(pid: int) -> float:
-    """Give the seconds that a process has used, its children left out."""
+    """Return the seconds that a process has used, its children left out."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 

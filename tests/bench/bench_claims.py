@@ -22,7 +22,7 @@ REFUSAL_SECONDS = 5.0
 
 
 def packages(number: int) -> list[str]:
-    """Give the claim of a package."""
+    """Return the claim of a package."""
     name = f"pkg-{number:02}"
     return [
         f"packages/{name}/**",
@@ -34,7 +34,7 @@ def packages(number: int) -> list[str]:
 
 
 def wild(number: int) -> list[str]:
-    """Give a claim that only a search can tell from its siblings."""
+    """Return a claim that only a search can tell from its siblings."""
     return [
         f"src/*/mod-{number:02}/**",
         f"!src/*/mod-{number:02}/gen/**",
@@ -45,12 +45,12 @@ def wild(number: int) -> list[str]:
 
 
 def hostile(number: int) -> list[str]:
-    """Give a claim whose takings-back have more states than anybody can look at."""
+    """Return a claim whose takings-back have more states than anybody can look at."""
     return [f"lib/{'?' * 25}*", f"!lib/*{number % 10}{'?' * 20}*"]
 
 
 def deep(number: int) -> list[str]:
-    """Give the same for folders."""
+    """Return the same for folders."""
     return ["[01]/" * 25, f"!**/{number % 2}{'/*' * 20}/**"]
 
 
@@ -78,7 +78,7 @@ def refused(owners: list[Claim]) -> int:
 
 
 def best(once: Callable[[list[Claim]], int], make: Callable[[int], list[str]]) -> float:
-    """Give the best seconds."""
+    """Return the best seconds."""
     owners = [claims.compile(make(number)) for number in range(STORIES)]
     seconds = float("inf")
     for _ in range(ROUNDS):

@@ -79,7 +79,7 @@ async def once(keeper: Keeper, spec: SessionSpec) -> tuple[float, float]:
 
 
 def _used_below(server: psutil.Process) -> float:
-    """Give the processor time of all sessions and keepers that have ended."""
+    """Return the processor time of all sessions and keepers that have ended."""
     times = server.cpu_times()
     return float(times.children_user + times.children_system)
 
@@ -88,7 +88,7 @@ Times = dict[str, list[tuple[float, float]]]
 
 
 async def measure() -> tuple[Times, Times]:
-    """Give the seconds to start, and to work, by each way in each round, without and with the keeper's."""
+    """Return the seconds to start, and to work, by each way in each round, without and with the keeper's."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         repository = make_repository(folder)

@@ -63,7 +63,7 @@ async def through_popen(environment: dict[str, str]) -> Timing:
 
 
 async def measure(rounds: int = ROUNDS) -> dict[str, Timing]:
-    """Give the median seconds to start and to run, by each way."""
+    """Return the median seconds to start and to run, by each way."""
     environment = dict(os.environ)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

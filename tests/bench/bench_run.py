@@ -76,7 +76,7 @@ def main() -> bool:
 
 
 def _spread(ratios: Iterable[float]) -> tuple[float, float, float]:
-    """Give the least, the median and the largest."""
+    """Return the least, the median and the largest."""
     found = sorted(ratios)
     return found[0], median(found), found[-1]
 
@@ -137,7 +137,7 @@ def _plain_worktrees(root: Path) -> None:
 
 
 def _parallel(root: Path) -> float:
-    """Give how long GNU parallel takes in worktrees that are there already."""
+    """Return how long GNU parallel takes in worktrees that are there already."""
     trees = root.parent / "ready"
     for number in range(STORIES):
         git(root, "worktree", "add", "-q", "--detach", str(trees / str(number)))

@@ -67,7 +67,7 @@ def _backlog(chance: random.Random) -> list[Story]:
 
 
 def _makespan(order: Sequence[Story], seconds: Mapping[StoryId, float]) -> float:
-    """Give what a scheduler without any overhead needs: a free place goes to the first that is ready."""
+    """Return what a scheduler without any overhead needs: a free place goes to the first that is ready."""
     waiting, over, now = list(order), set[StoryId](), 0.0
     running: list[tuple[float, StoryId]] = []
     while waiting or running:

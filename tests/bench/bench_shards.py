@@ -31,7 +31,7 @@ BEGUN = 1767355391.0
 
 
 def stories() -> list[Story]:
-    """Give a backlog in which every fourth story waits for the one before it."""
+    """Return a backlog in which every fourth story waits for the one before it."""
     names = [f"story-{number:03}" for number in range(SHARDS)]
     return [
         Story(
@@ -45,7 +45,7 @@ def stories() -> list[Story]:
 
 
 def events_of(story: Story, run_id: RunId, base: str) -> list[ev.Event]:
-    """Give what happens in a job with one story: three sessions and a commit."""
+    """Return what happens in a job with one story: three sessions and a commit."""
     branch, name = f"autopilot/{story.id}", story.id
     started = ev.RunStarted(
         base=base,

@@ -35,7 +35,7 @@ LIMIT = 6.0
 
 
 def sample(number: int) -> StateFile:
-    """Give one story's state; every third one is rich."""
+    """Return one story's state; every third one is rich."""
     dialect = list(Dialect)[number % 3]
     state = replace(new_state(dialect), name="Plan", status=StepStatus.IN_PROGRESS, retry_count=number % 3)
     if dialect is Dialect.AUTODEV:
@@ -95,7 +95,7 @@ def page(paths: list[Path], cache: Cache | None = None) -> str:
 
 
 def measure() -> dict[str, float]:
-    """Give the best seconds of each way."""
+    """Return the best seconds of each way."""
     with tempfile.TemporaryDirectory() as name:
         paths = write_files(Path(name))
         cache: Cache = {}

@@ -23,7 +23,7 @@ STREAMED = ("claude", "codex", "opencode", "gemini", "qwen")
 
 
 def turns(name: str) -> bytes:
-    """Give what the real program printed between its first words and its last: tools, results, messages."""
+    """Return what the real program printed between its first words and its last: tools, results, messages."""
     lines = (FOLDER / f"{name}-done.log").read_bytes().splitlines(keepends=True)
     events = [line for line in lines if line.startswith(b"{")]
     begun = next(
@@ -33,7 +33,7 @@ def turns(name: str) -> bytes:
 
 
 def long_stream(name: str) -> bytes:
-    """Give a long session: recorded turns, over and over."""
+    """Return a long session: recorded turns, over and over."""
     turn = turns(name)
     return turn * (LEAST_BYTES // len(turn) + 1)
 

@@ -151,7 +151,7 @@ def _rows(repo: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def has_run(repo: Path) -> bool:
-    """Tell whether a run got as far as its first record."""
+    """Return whether a run got as far as its first record."""
     return bool(_rows(repo))
 
 

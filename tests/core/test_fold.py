@@ -65,7 +65,7 @@ def finished(verdict: Status, **more: Any) -> ev.StoryFinished:
 
 
 def life_of(name: StoryId, outcome: str, verdict: str) -> list[ev.Body]:
-    """Tell one story's life in the order in which the journal would."""
+    """Return one story's life in the order in which the journal would have it."""
     at: dict[str, Any] = {"story_id": name}
     return [
         ev.StoryQueued(**at),

@@ -22,7 +22,7 @@ PLAN = {"id": "a", "title": "A", "depends_on": []}
 
 
 def after(*bodies: ev.Body) -> StorySnapshot:
-    """Give the story after events of its own."""
+    """Return the story after events of its own."""
     return run(ev.StoryStarted(story_id=A), *bodies).stories[A]
 
 

@@ -36,7 +36,7 @@ class Stage:
         faults: Sequence[dict[str, Any]] = (),
         told: tuple[str, Sequence[dict[str, Any]]] = ("", ()),
     ) -> str:
-        """Give the body of a story that holds a script; `told` are words, and the acts that they lead to."""
+        """Return the body of a story with a script; `told` are words, and the acts that they lead to."""
         script = {"id": script_id, "acts": acts, "faults": faults, "toolless": self.agent == "aider"}
         script |= {"told": told} if told[0] else {}
         return f"Do as you are told.\n\nPLAY {json.dumps(script)}"
@@ -44,7 +44,7 @@ class Stage:
     def settings(
         self, *, bypass: bool = False, args: Sequence[str] = (), codex: Sequence[str] = (), **more: str
     ) -> str:
-        """Give the settings; `codex` are further options of its provider, `more` plain ones."""
+        """Return the settings; `codex` are further options of its provider, `more` plain ones."""
         every = json.dumps([*arguments(self.agent, self.url, codex), *args])
         lines = [f"{name.replace('_', '-')} = {value}" for name, value in more.items()]
         lines += [f"[agents.{self.agent}]", f"args = {every}"]
@@ -66,7 +66,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path, agent: str, repo: Path) -> Iterator[Stage]:
-    """Give a repository in which one agent talks to the scripted model, with settings to match."""
+    """Return a repository in which one agent talks to the scripted model, with settings to match."""
     try:
         folder = installed(agent)
     except CannotInstallError as error:

@@ -57,7 +57,7 @@ def read(path: str, body: dict[str, Any]) -> Request | None:
 
 
 def failure(status: int, kind: str) -> dict[str, Any]:
-    """Give the body of an error that all four understand."""
+    """Return the body of an error that all four understand."""
     error = {"type": kind, "message": f"scripted {status}", "code": status, "status": kind.upper()}
     return {"type": "error", "error": error}
 

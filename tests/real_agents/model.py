@@ -54,7 +54,7 @@ class Scene:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def requests_of(self, script_id: str) -> list[dict[str, Any]]:
-        """Give the requests of one script."""
+        """Return the requests of one script."""
         with self.lock:
             return [entry for entry in self.asked if entry["id"] == script_id]
 

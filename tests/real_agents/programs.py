@@ -37,7 +37,7 @@ class CannotInstallError(Exception):
 
 @cache
 def installed(name: str) -> Path:
-    """Give the folder of a program; installs it where it is missing."""
+    """Return the folder of a program; installs it where it is missing."""
     folder = PREFIX / "aider" / "bin" if name == "aider" else PREFIX / "node_modules" / ".bin"
     if not (folder / name).exists():
         PREFIX.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def _install(name: str, argv: list[str]) -> None:
 
 
 def environment(name: str, url: str, home: Path) -> dict[str, str]:
-    """Give what leads a program to the model, and keeps it from asking anybody else."""
+    """Return what leads a program to the model, and keeps it from asking anybody else."""
     match name:
         case "claude":
             return {
@@ -112,7 +112,7 @@ def _opencode(url: str) -> dict[str, object]:
 
 
 def arguments(name: str, url: str, codex: Sequence[str] = ()) -> list[str]:
-    """Give the arguments that belong into the settings of the run; `codex` are options of its provider."""
+    """Return the arguments that belong into the settings of the run; `codex` are options of its provider."""
     match name:
         case "codex":
             provider = ", ".join(

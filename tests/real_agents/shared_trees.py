@@ -95,7 +95,7 @@ class Tree:
 
 @contextmanager
 def shared_tree(agent: str, who: str, level: str) -> Iterator[Tree]:
-    """Give the tree of somebody at a level, and an agent that talks to a scripted model."""
+    """Return the tree of somebody at a level, and an agent that talks to a scripted model."""
     ground = GROUNDS[level]
     ground.require()
     try:

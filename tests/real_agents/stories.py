@@ -18,7 +18,7 @@ SUBSCRIBED = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-
 
 
 def limit(*, seconds: int) -> dict[str, Any]:
-    """Give the refusal of a subscription that is at its limit for so long, as its service words it."""
+    """Return the refusal of a subscription that is at its limit for so long, as its service words it."""
     prefix = "anthropic-ratelimit-unified"
     reset = str(int(time.time()) + seconds)
     headers = {f"{prefix}-status": "rejected", f"{prefix}-reset": reset}

@@ -33,7 +33,7 @@ class Take:
 
 
 def takes() -> dict[str, Take]:
-    """Give every recording by its name; the first word is the agent."""
+    """Return every recording by its name; the first word is the agent."""
     agents = ("claude", "codex", "opencode", "gemini", "qwen", "aider")
     found = {f"{agent}-done": Take() for agent in agents}
     found |= {f"{agent}-bad-key": Take(faults=(BAD_KEY,)) for agent in agents}

@@ -20,7 +20,7 @@ COMMIT = {"sh": "git add -A && git commit -q -m work"}
 
 @pytest.fixture
 def repo() -> Iterator[Path]:
-    """Give a repository that does not lie among the temporary files, which Landlock would close with it."""
+    """Return a repository that does not lie among the temporary files, which Landlock would close with it."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         repo = Path(folder) / "repo"
         repo.mkdir()
@@ -29,7 +29,7 @@ def repo() -> Iterator[Path]:
 
 
 def acts(stage: Stage) -> str:
-    """Give a story that writes, commits, and then tries to write into the main checkout."""
+    """Return a story that writes, commits, and then tries to write into the main checkout."""
     foreign = {"sh": f"echo foreign > {stage.repo}/foreign.txt"}
     return stage.play("a", {"write": ["a.txt", "made"]}, COMMIT, foreign)
 

@@ -36,7 +36,7 @@ def who() -> str:
 
 @pytest.fixture
 def tree(agent: str, who: str, level: str) -> Iterator[Tree]:
-    """Give the tree."""
+    """Return the tree."""
     with shared_tree(agent, who, level) as found:
         yield found
 

@@ -59,7 +59,7 @@ class Silence:
 
 @pytest.fixture
 def silence(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Silence:
-    """Give the story and its windows."""
+    """Return the story and its windows."""
     return Silence(stage, monkeypatch)
 
 

@@ -14,7 +14,7 @@ OPTIONS = {"max_sessions": 5, "max_hours": 8.0, "confidence_threshold": 0.85, "h
 
 
 def event(at: float, body: ev.Body, run: RunId = RUN) -> ev.Event:
-    """Give an event `at` seconds after the start."""
+    """Return an event `at` seconds after the start."""
     return ev.Event(run_id=run, at=START + at, body=body)
 
 
@@ -149,7 +149,7 @@ def skipped(name: str, at: float, because: str, *, run: RunId = RUN) -> ev.Event
 
 
 def mixed_events(run: RunId = RUN) -> list[ev.Event]:
-    """Give a run in its midst: done, failed, skipped, running, queued and waiting."""
+    """Return a run in its midst: done, failed, skipped, running, queued and waiting."""
     return [
         started(
             "api-3",
@@ -172,7 +172,7 @@ def mixed_events(run: RunId = RUN) -> list[ev.Event]:
 
 
 def ended_events(run: RunId = RUN) -> list[ev.Event]:
-    """Give a run that has ended, with a done, a failed and a skipped story."""
+    """Return a run that has ended, with a done, a failed and a skipped story."""
     return [
         started("api-3", "checkout-17", ("web-1", ["checkout-17"]), run=run),
         *working("api-3", 1, run=run),

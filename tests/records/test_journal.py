@@ -137,7 +137,7 @@ def test_append_survives_a_kill(path: Path) -> None:
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """Give a folder that any user may enter, outside pytest's private one."""
+    """Return a folder that any user may enter, outside pytest's private one."""
     folder = Path(mkdtemp(prefix="autopilot-journal-"))
     folder.chmod(0o755)
     yield folder

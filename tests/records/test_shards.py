@@ -33,7 +33,7 @@ from tests.records.sample_runs import BASE, ended_events, snapshot
 
 @pytest.fixture
 def handover(repo: Path) -> ShardContent:
-    """Give what a job with a done, a failed and a skipped story hands over."""
+    """Return what a job with a done, a failed and a skipped story hands over."""
     events = ended_events()
     names = ("api-3", "checkout-17", "web-1")
     return ShardContent(
@@ -48,7 +48,7 @@ def handover(repo: Path) -> ShardContent:
 
 @pytest.fixture
 def shard(tmp_path: Path, handover: ShardContent) -> Path:
-    """Give a shard on disk."""
+    """Return a shard on disk."""
     path = tmp_path / "out" / "shard"
     write_shard(path, handover)
     return path
