@@ -38,7 +38,7 @@ GROUPS = {
 
 _TITLES = {
     "run": "run stories",
-    "show": "inspect (changes nothing)",
+    "show": "inspect",
     "ci": "CI and reports",
     "setup": "set up",
 }
