@@ -126,6 +126,8 @@ def carry_out(repository: Repository, worktree: Path, plan: Rollback, *, at: flo
     tip = plan.tip
     if plan.undone:
         tip = _commit(repository, _tree(repository, worktree, plan), plan, at)
+        # A fast-forward, because git itself then refuses to overwrite uncommitted changes; hooks and an
+        # automatic stash must not interfere with that.
         quiet = ("-c", "core.hooksPath=/dev/null", "-c", "merge.autoStash=false")
         forward = ("merge", "--quiet", "--ff-only", "--no-verify-signatures", "--no-stat", tip)
         moved = repository.run(*quiet, *forward, cwd=worktree, check=False)
@@ -275,6 +277,7 @@ def _tree(repository: Repository, worktree: Path, plan: Rollback) -> str:
         for commit in plan.undone:
             _reverse(repository, worktree, commit, plan, env)
         now, then = (_entries(repository, commit, plan.restored) for commit in (plan.tip, plan.before))
+        # Mode 0 removes a path from the index, unless the path existed before: then its old line wins.
         gone = "0" * len(plan.tip)
         lines = {path: f"0 {gone}\t{path}" for path in now} | then | _state_entry(repository, worktree, plan)
         if lines:
@@ -294,6 +297,7 @@ def _reverse(
     patch = repository.run(*args, cwd=worktree).stdout
     if not patch:
         return
+    # Older versions of git cannot combine --3way with --cached; there only exact matches are reverted.
     merging = ("--3way",) if repository.version >= _THREE_WAY_SINCE else ()
     undo = ("apply", "--cached", "--reverse", "--whitespace=nowarn", *merging)
     data = patch.encode(errors="surrogateescape")

@@ -96,6 +96,7 @@ class StoryState:
             here = _step(entry.number, entry.name)
             self._change(lambda now: enter_again(now, _ref(here)))
         question = None
+        # A correction moves the story to another step, so the failure of the recorded one no longer matters.
         if state is not None and state.needs_decision and place.correction is None:
             question = _failure_question(state, failure)
         elif place.confidence < threshold:

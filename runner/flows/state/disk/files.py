@@ -125,9 +125,11 @@ def _write(
     vocabulary: Vocabulary,
     replace_unreadable: bool,
 ) -> StateFile:
+    # Follow a link: replacing it would leave the file that it points to behind.
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(lock):
+        # `seen` is what the file should hold when it is replaced, `source` what our change is based on.
         seen = source = _settled(path, vocabulary)
         exchange = partial(_put, path, lock.parent, vocabulary)
         last: StateFile | None = None
@@ -135,6 +137,7 @@ def _write(
         while time.monotonic() < deadline:
             on_disk = _understood(path, source, vocabulary, keep=last is not None or replace_unreadable)
             if on_disk is None and last is not None:
+                # What was displaced is unreadable: it has been copied, and ours is already in place.
                 return last
             text = render(goal(on_disk), vocabulary=vocabulary)
             data = text.encode()

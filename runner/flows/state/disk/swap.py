@@ -58,13 +58,16 @@ def read_settled(path: Path, whole: Callable[[bytes], bool]) -> bytes:
 
 def _place(temporary: Path, path: Path, seen: bytes | None, whole: Callable[[bytes], bool]) -> bytes | None:
     if seen is None:
+        # A link, unlike a rename, fails if another process has created the file meanwhile.
         try:
             os.link(temporary, path)
         except FileExistsError:
             raise Changed from None
         return None
     if _exchange(temporary, path):
+        # `temporary` now holds what was displaced, whoever wrote it.
         return read_settled(temporary, lambda found: found == seen or whole(found))
+    # Without an atomic exchange, comparing first leaves a gap of microseconds.
     try:
         unchanged = path.read_bytes() == seen
     except FileNotFoundError:
