@@ -122,7 +122,7 @@ def already_answered(story_id: StoryId, decision: Decision) -> AlreadyAnsweredEr
     by = _BY.get(decision.by, decision.by)
     return AlreadyAnsweredError(
         f"story {story_id}: already decided by {by}: {_option_words(story_id, decision)}",
-        hint="an answer counts once; `autopilot-multi status` shows what came of it.",
+        hint="an answer is final; `autopilot-multi status` shows the result.",
     )
 
 

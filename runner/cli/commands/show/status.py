@@ -1,4 +1,4 @@
-"""Show the state of the active run, the newest run, or the run you name.
+"""Show the state of a run: the active one, else the newest, or the one that you name.
 
 With --watch the display follows the run until it ends; with --json --watch the document is printed
 at the end.
