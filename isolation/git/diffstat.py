@@ -5,7 +5,7 @@ from msgspec import Struct
 from isolation.git.repository import Repository
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class ChangedPath(Struct, frozen=True, kw_only=True):
     """One path; `added` and `removed` are None for a binary file."""
 
     path: str
@@ -13,14 +13,14 @@ class Change(Struct, frozen=True, kw_only=True):
     removed: int | None
 
 
-def changes(repository: Repository, base: str, tip: str) -> tuple[Change, ...]:
+def changes(repository: Repository, base: str, tip: str) -> tuple[ChangedPath, ...]:
     """Return what differs between two commits; a rename is both of its paths. Empty if one is unknown."""
     args = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", base, tip, "--")
     output = repository.run(*args, check=False)
     found = []
     for entry in output.fields() if output.returncode == 0 else ():
         added, removed, path = entry.split("\t", 2)
-        found.append(Change(path=path, added=_lines(added), removed=_lines(removed)))
+        found.append(ChangedPath(path=path, added=_lines(added), removed=_lines(removed)))
     return tuple(found)
 
 

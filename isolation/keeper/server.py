@@ -230,7 +230,7 @@ def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
     request = _receive_request(link)
     if request is None:
         return
-    keeper = _Keeper(link, level)
+    keeper = _Supervisor(link, level)
     try:
         leader, witness = spawn(request, stdin, output)
     except SpawnError as error:
@@ -275,7 +275,7 @@ def _receive_exactly(link: socket.socket, size: int) -> bytes | None:
     return bytes(data)
 
 
-class _Keeper:
+class _Supervisor:
     """Ends a tree by SIGTERM, a grace, and SIGKILL: on request, or when its leader has exited."""
 
     def __init__(self, link: socket.socket, level: str) -> None:

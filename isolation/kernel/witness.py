@@ -268,8 +268,8 @@ class _Memory:
 
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(_PAGE)
-        self._ours = _Span(ctypes.addressof(self._buffer), _PAGE)
-        self._theirs = _Span(0, 0)
+        self._ours = _MemoryRange(ctypes.addressof(self._buffer), _PAGE)
+        self._theirs = _MemoryRange(0, 0)
         self._from_to = ctypes.byref(self._ours), 1, ctypes.byref(self._theirs), 1, 0
 
     def text(self, tid: int, address: int) -> bytes:
@@ -295,7 +295,7 @@ class _Memory:
         return self._buffer.raw[:got]
 
 
-class _Span(ctypes.Structure):
+class _MemoryRange(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 

@@ -26,7 +26,7 @@ from isolation.git.repository import Repository, offload
 from isolation.kernel.overlay import ChangeKind, OverlayChange, overlay_changes
 from isolation.paths import EXCHANGE
 from isolation.shared_tree.findings import Finding, Watched
-from isolation.shared_tree.quarantine import Effect, ForeignChange, quarantine_changes
+from isolation.shared_tree.quarantine import ChangeEffect, ForeignChange, quarantine_changes
 from isolation.shared_tree.snapshot import Fingerprint, fingerprint_of
 
 _GRACE = 120.0
@@ -138,7 +138,7 @@ class Diversion:
         for path in gone:
             before = fingerprint_of(self._top / path)
             if path not in own and before is not None and not (before.is_folder and path in carrying):
-                yield ForeignChange(path=path, what=Effect.DELETED, before=before)
+                yield ForeignChange(path=path, what=ChangeEffect.DELETED, before=before)
 
     def _remove(self, paths: Sequence[str]) -> None:
         for path in sorted(paths, reverse=True):
@@ -193,15 +193,17 @@ def _inside(top: Path, folder: str) -> Iterator[str]:
             yield os.path.relpath(Path(found, name), top)
 
 
-def _what(place: Path, before: Fingerprint | None, source: Path, after: Fingerprint | None) -> Effect | None:
+def _what(
+    place: Path, before: Fingerprint | None, source: Path, after: Fingerprint | None
+) -> ChangeEffect | None:
     """Compare an entry of the overlay with the tree's; None if it was only copied up."""
     if before is None or after is None:
-        return Effect.CREATED if before is None else None
+        return ChangeEffect.CREATED if before is None else None
     if stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode) or _differ(place, before, source, after):
-        return Effect.CHANGED
+        return ChangeEffect.CHANGED
     if before.mode != after.mode:
-        return Effect.MODE
-    return Effect.TIMES if before.mtime_ns != after.mtime_ns else None
+        return ChangeEffect.MODE
+    return ChangeEffect.TIMES if before.mtime_ns != after.mtime_ns else None
 
 
 def _differ(place: Path, before: Fingerprint, source: Path, after: Fingerprint) -> bool:

@@ -42,7 +42,7 @@ _ESCAPED = "dot-git"
 """The name for `.git` inside a quarantine, where git does not allow it."""
 
 
-class Effect(StrEnum):
+class ChangeEffect(StrEnum):
     """What happened to a path."""
 
     CREATED = "created"
@@ -57,7 +57,7 @@ class ForeignChange(Struct, frozen=True, kw_only=True):
     """One change outside a story's claim; `blob` is what was written, None if that is not kept."""
 
     path: str
-    what: Effect
+    what: ChangeEffect
     before: Fingerprint | None = None
     after: Fingerprint | None = None
     blob: str | None = None
@@ -66,7 +66,11 @@ class ForeignChange(Struct, frozen=True, kw_only=True):
     def needs_content(self) -> bool:
         """Whether something was written that would be lost when the change is undone."""
         after = self.after
-        return self.what in {Effect.CREATED, Effect.CHANGED} and after is not None and not after.is_folder
+        return (
+            self.what in {ChangeEffect.CREATED, ChangeEffect.CHANGED}
+            and after is not None
+            and not after.is_folder
+        )
 
 
 class Quarantine(Struct, frozen=True, kw_only=True):
@@ -82,7 +86,9 @@ class Quarantine(Struct, frozen=True, kw_only=True):
         """The changed paths; a folder counts only if nothing in it does."""
         above = {folder for change in self.changes for folder in ancestors(change.path)}
         appeared_or_vanished = {
-            change.path for change in self.changes if change.what in {Effect.CREATED, Effect.DELETED}
+            change.path
+            for change in self.changes
+            if change.what in {ChangeEffect.CREATED, ChangeEffect.DELETED}
         }
         return tuple(
             change.path for change in self.changes if change.path not in above & appeared_or_vanished
@@ -103,13 +109,13 @@ def classify(found: Iterable[Difference], contents: Contents) -> dict[str, Forei
 
 def _judged(difference: Difference, *, changed: bool) -> ForeignChange | None:
     before, after = difference.before, difference.after
-    what: Effect | None
+    what: ChangeEffect | None
     if before is None:
-        what = Effect.CREATED
+        what = ChangeEffect.CREATED
     elif after is None:
-        what = Effect.DELETED
+        what = ChangeEffect.DELETED
     elif changed or _of_another_kind(before, after) or before.size != after.size:
-        what = Effect.CHANGED
+        what = ChangeEffect.CHANGED
     else:
         what = _aspect(before, after)
     if what is None:
@@ -129,13 +135,13 @@ def _of_another_kind(before: Fingerprint, after: Fingerprint) -> bool:
     return stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode)
 
 
-def _aspect(before: Fingerprint, after: Fingerprint) -> Effect | None:
+def _aspect(before: Fingerprint, after: Fingerprint) -> ChangeEffect | None:
     """Return what changed about an entry whose content is the same."""
     if before.nlink < after.nlink:
-        return Effect.LINKED
+        return ChangeEffect.LINKED
     if before.mode != after.mode:
-        return Effect.MODE
-    return Effect.TIMES if before.mtime_ns != after.mtime_ns else None
+        return ChangeEffect.MODE
+    return ChangeEffect.TIMES if before.mtime_ns != after.mtime_ns else None
 
 
 def _read(place: Path, fingerprint: Fingerprint) -> bytes | None:
@@ -234,7 +240,9 @@ def undo_changes(contents: Contents, changes: Iterable[ForeignChange]) -> tuple[
     # First remove what was added, the deepest first; then restore what was there before, folders first.
     new = [change for change in reversed(waiting) if _is_new(change)]
     stayed = {change.path for change in new if not _remove(top / change.path, change, removed_links)}
-    old = [change for change in waiting if change.what is not Effect.CREATED and change.path not in stayed]
+    old = [
+        change for change in waiting if change.what is not ChangeEffect.CREATED and change.path not in stayed
+    ]
     plain = [change for change in old if not _needs_original(change)]
     stayed |= {change.path for change in plain if not _restore(top, change, None, removed_links)}
     others = {change.path: change for change in old if _needs_original(change)}
@@ -246,16 +254,16 @@ def undo_changes(contents: Contents, changes: Iterable[ForeignChange]) -> tuple[
 
 def _is_new(change: ForeignChange) -> bool:
     """Return whether what is at the path must be removed before the original can be restored."""
-    if change.what is Effect.CREATED:
+    if change.what is ChangeEffect.CREATED:
         return True
     before, after = change.before, change.after
-    return change.what is Effect.CHANGED and bool(before and after and _of_another_kind(before, after))
+    return change.what is ChangeEffect.CHANGED and bool(before and after and _of_another_kind(before, after))
 
 
 def _needs_original(change: ForeignChange) -> bool:
     if change.before is None or change.before.is_folder:
         return False
-    return change.what in {Effect.CHANGED, Effect.DELETED, Effect.LINKED}
+    return change.what in {ChangeEffect.CHANGED, ChangeEffect.DELETED, ChangeEffect.LINKED}
 
 
 def _remove(place: Path, change: ForeignChange, removed_links: Counter[int]) -> bool:
@@ -293,7 +301,7 @@ def _restore(top: Path, change: ForeignChange, belongs: bytes | None, removed_li
         return False
     try:
         if not _needs_original(change) or (
-            change.what is Effect.LINKED and now and now.nlink == before.nlink
+            change.what is ChangeEffect.LINKED and now and now.nlink == before.nlink
         ):
             return _restore_attributes_or_folder(place, change.what, before, now)
         if belongs is None or not (now is None or _may_be_replaced(change)):
@@ -311,16 +319,16 @@ def _may_be_replaced(change: ForeignChange) -> bool:
     A copy separates a file from a hard link that a story may own. A file that had several links before is
     left as it is, since they belong together.
     """
-    if change.what is Effect.LINKED:
+    if change.what is ChangeEffect.LINKED:
         return change.before is not None and change.before.nlink == 1
     return change.blob is not None
 
 
 def _restore_attributes_or_folder(
-    place: Path, what: Effect, before: Fingerprint, now: Fingerprint | None
+    place: Path, what: ChangeEffect, before: Fingerprint, now: Fingerprint | None
 ) -> bool:
     """Restore an entry's mode and times; a deleted folder is made again."""
-    if what is Effect.DELETED or (before.is_folder and what is Effect.CHANGED):
+    if what is ChangeEffect.DELETED or (before.is_folder and what is ChangeEffect.CHANGED):
         place.mkdir()
         return _restore_attributes(place, before)
     return now is not None and _restore_attributes(place, before)
@@ -379,7 +387,7 @@ def from_json(entry: Mapping[str, Any]) -> ForeignChange:
     """Read a change from a manifest."""
     return ForeignChange(
         path=str(entry["path"]),
-        what=Effect(entry["what"]),
+        what=ChangeEffect(entry["what"]),
         before=Fingerprint(*entry["before"]) if entry["before"] else None,
         after=Fingerprint(*entry["after"]) if entry["after"] else None,
         blob=entry["blob"],

@@ -17,7 +17,7 @@ from isolation.worktree.removal import TRASH, close_path, reason_to_keep
 BRANCHES = "autopilot/"
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class WorktreeFinding(Struct, frozen=True, kw_only=True):
     """One folder below the worktree root, or one worktree of ours elsewhere."""
 
     path: Path
@@ -27,17 +27,17 @@ class Finding(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-async def survey(repository: Repository, root: Path) -> tuple[Finding, ...]:
+async def survey(repository: Repository, root: Path) -> tuple[WorktreeFinding, ...]:
     """Judge everything that stories may have left; changes nothing."""
     return await offload(survey_root, repository, root)
 
 
-async def remove(repository: Repository, finding: Finding) -> Closing:
+async def remove(repository: Repository, finding: WorktreeFinding) -> Closing:
     """Remove what was found removable, unless something speaks against it by now."""
     return await offload(_remove, repository, finding)
 
 
-def survey_root(repository: Repository, root: Path) -> tuple[Finding, ...]:
+def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ...]:
     """Judge everything that stories may have left, blocking."""
     main, *entries = load_registrations(repository)
     live_run = _live_run(repository)
@@ -62,7 +62,7 @@ def _live_run(repository: Repository) -> str | None:
     return holder.run_id if holder and holder_is_alive(repository.common_dir) else None
 
 
-def _judge(repository: Repository, entry: Registration, live_run: str | None) -> Finding:
+def _judge(repository: Repository, entry: Registration, live_run: str | None) -> WorktreeFinding:
     if live_run is not None and entry.run_id == live_run:
         reason = f"run {live_run} is using it"
     elif not entry.path.exists():
@@ -70,7 +70,7 @@ def _judge(repository: Repository, entry: Registration, live_run: str | None) ->
     else:
         reason = reason_to_keep(repository, entry.path, entry.branch)
     gone = "its folder is gone" if not entry.path.exists() else "clean, and its commits are on a branch"
-    return Finding(
+    return WorktreeFinding(
         path=entry.path,
         branch=entry.branch,
         run_id=entry.run_id,
@@ -79,13 +79,13 @@ def _judge(repository: Repository, entry: Registration, live_run: str | None) ->
     )
 
 
-def _foreign(path: Path, entry: Registration | None) -> Finding:
+def _foreign(path: Path, entry: Registration | None) -> WorktreeFinding:
     what = "a worktree that autopilot-multi did not make" if entry else "not a worktree of this repository"
     branch = entry.branch if entry else None
-    return Finding(path=path, branch=branch, run_id=None, removable=False, reason=what)
+    return WorktreeFinding(path=path, branch=branch, run_id=None, removable=False, reason=what)
 
 
-def _remove(repository: Repository, finding: Finding) -> Closing:
+def _remove(repository: Repository, finding: WorktreeFinding) -> Closing:
     if not finding.removable:
         return Closing(removed=False, reason=finding.reason)
     # A run may have begun to use it since the survey.

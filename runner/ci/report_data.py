@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from isolation.files.disk import read_tail
-from isolation.git.diffstat import Change, changes
+from isolation.git.diffstat import ChangedPath, changes
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
 from runner.ci.join import JoinedRun
@@ -42,19 +42,20 @@ def load_from_shards(joined: JoinedRun) -> ReportData:
         shard = next((shard for start, shard in owners.items() if name.startswith(start)), None)
         return shard.read(name)[-_TAIL_BYTES:] if shard else b""
 
-    found: dict[StoryId, list[Change]] = {}
+    found: dict[StoryId, list[ChangedPath]] = {}
     for shard in joined.shards:
         found |= {name: each for name, each in _changes(shard).items() if joined.sources.get(name) is shard}
     events = joined.shards[0].events if len(joined.shards) == 1 else joined.events
     return ReportData(run=joined.run, events=events, changes=found, log=log, problems=joined.problems)
 
 
-def _changes(shard: Shard) -> dict[StoryId, list[Change]]:
+def _changes(shard: Shard) -> dict[StoryId, list[ChangedPath]]:
     try:
         loaded = json.loads(shard.read(CHANGES) or b"{}")
         return {
             StoryId(name): [
-                Change(path=str(one["path"]), added=one["added"], removed=one["removed"]) for one in entries
+                ChangedPath(path=str(one["path"]), added=one["added"], removed=one["removed"])
+                for one in entries
             ]
             for name, entries in loaded.items()
         }

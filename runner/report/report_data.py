@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from isolation.git.diffstat import Change
+from isolation.git.diffstat import ChangedPath
 from runner.core.events.events import Event, RunStarted
 from runner.core.limits.prices import AS_OF
 from runner.core.model import (
@@ -33,7 +33,7 @@ class ReportData(Struct, frozen=True, kw_only=True):
 
     run: RunSnapshot
     events: Sequence[Event] = ()
-    changes: Mapping[StoryId, Sequence[Change]] = field(default_factory=dict)
+    changes: Mapping[StoryId, Sequence[ChangedPath]] = field(default_factory=dict)
     log: Callable[[SessionRecord], bytes] = _no_log
     problems: tuple[str, ...] = ()
     now: float | None = None

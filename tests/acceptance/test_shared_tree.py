@@ -171,7 +171,7 @@ def test_another_base_is_refused(batch: Path) -> None:
     _story(batch, "a")
     ran = run(batch, *DETECT, "--base", "HEAD~1", "--json")
     assert ran.code == 1
-    assert "not what is checked out" in ran.document["error"]["message"]
+    assert "is not checked out" in ran.document["error"]["message"]
 
 
 def test_a_dirty_claim_fails_its_story_and_names_the_file(batch: Path) -> None:
@@ -302,4 +302,4 @@ def test_rollback_is_refused_in_a_shared_tree(batch: Path) -> None:
     run(batch, *DETECT)
     ran = run(batch, "rollback", "a", "1", "--yes", "--json")
     assert ran.code == 1
-    assert "worked in the checkout itself" in ran.document["error"]["message"]
+    assert "worked directly in the checkout" in ran.document["error"]["message"]

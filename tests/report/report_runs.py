@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from isolation.git.diffstat import Change
+from isolation.git.diffstat import ChangedPath
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
 from runner.core.model import RunId, SessionRecord, StoryId
@@ -136,9 +136,9 @@ def sample_report(stories: int = 12, *, log: bytes = b"", kinds: Sequence[str] =
         return output
 
     changes = [
-        Change(path="services/payments/client.py", added=48, removed=12),
-        Change(path=f"services/{NASTY}.txt", added=3, removed=0),
-        Change(path="docs/logo.png", added=None, removed=None),
+        ChangedPath(path="services/payments/client.py", added=48, removed=12),
+        ChangedPath(path=f"services/{NASTY}.txt", added=3, removed=0),
+        ChangedPath(path="docs/logo.png", added=None, removed=None),
     ]
     run = fold(RUN, events)
     done = {story.id: changes for story in run.stories.values() if story.workspace.commits}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from isolation.git.diffstat import Change
+from isolation.git.diffstat import ChangedPath
 from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral
@@ -132,7 +132,7 @@ def _decision(decision: Decision) -> str:
     return f"<li>{title} <b>{answer}</b></li>"
 
 
-def _changes(changes: Sequence[Change]) -> str:
+def _changes(changes: Sequence[ChangedPath]) -> str:
     if not changes:
         return ""
     added = sum(change.added or 0 for change in changes)
@@ -145,7 +145,7 @@ def _changes(changes: Sequence[Change]) -> str:
     return f"<h3>{files} changed, +{added} -{removed}</h3><table>{rows}</table>{note}"
 
 
-def _change(change: Change, most: int) -> str:
+def _change(change: ChangedPath, most: int) -> str:
     if change.added is None or change.removed is None:
         counts, bars = "binary", ""
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from isolation.errors import GitCommandError, RepositoryError
 from isolation.git.bundles import commits_since, push_branches, read_bundle, write_bundle
-from isolation.git.diffstat import Change, changes
+from isolation.git.diffstat import ChangedPath, changes
 from isolation.git.repository import Repository
 from tests.conftest import git
 
@@ -111,9 +111,9 @@ def test_changes_count_lines_and_name_both_paths_of_a_rename(origin: Path) -> No
     (origin / "image.bin").write_bytes(b"\0\1\2")
     tip = commit(origin, "new.txt", "1\n2\n")
     assert set(changes(Repository.open(origin), base, tip)) == {
-        Change(path="image.bin", added=None, removed=None),
-        Change(path="moved\tname.txt", added=1, removed=0),
-        Change(path="new.txt", added=2, removed=0),
-        Change(path="second.txt", added=0, removed=1),
+        ChangedPath(path="image.bin", added=None, removed=None),
+        ChangedPath(path="moved\tname.txt", added=1, removed=0),
+        ChangedPath(path="new.txt", added=2, removed=0),
+        ChangedPath(path="second.txt", added=0, removed=1),
     }
     assert changes(Repository.open(origin), "f" * 40, tip) == ()

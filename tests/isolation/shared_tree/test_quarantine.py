@@ -12,7 +12,7 @@ from isolation.git.repository import GitOutput, Repository
 from isolation.shared_tree import quarantine
 from isolation.shared_tree.quarantine import (
     REFS,
-    Effect,
+    ChangeEffect,
     ForeignChange,
     Quarantine,
     classify,
@@ -73,7 +73,7 @@ def test_what_is_kept_can_be_read_back_to_the_byte(top: Path, tmp_path: Path) ->
     assert (out / ODD).read_bytes() == b"\x00\xff\r\n"
     assert (out / "link").readlink() == Path("nowhere")
     assert (out / "run").stat().st_mode & 0o777 == 0o750
-    assert {change.path: change.what for change in kept.changes}["dir/b"] is Effect.DELETED
+    assert {change.path: change.what for change in kept.changes}["dir/b"] is ChangeEffect.DELETED
 
 
 def test_all_who_may_have_done_it_are_named(top: Path) -> None:
@@ -93,7 +93,7 @@ def test_what_cannot_be_compared_counts_as_changed(top: Path, monkeypatch: pytes
     contents, before = _known(top)
     (top / "large").write_text("new")
     assert [(change.path, change.what) for change in _changes(contents, before)] == [
-        ("large", Effect.CHANGED)
+        ("large", ChangeEffect.CHANGED)
     ]
 
 
