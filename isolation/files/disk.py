@@ -9,7 +9,6 @@ Standard library only. Three rules keep the locks exclusive:
 
 import fcntl
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -80,7 +79,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
 
     What is meaningless after a power failure need not be `durable`, which saves two waits for the disk.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
