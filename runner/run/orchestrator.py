@@ -162,8 +162,8 @@ class Orchestrator:
         for story_id in asked:
             self._withdraw(story_id)
         if asked:
-            verdict = (results.stopped(story_id, run.run_id, found) for story_id in asked)
-            await self._context.log.record(*verdict)
+            stopped = (results.stopped(story_id, run.run_id, found) for story_id in asked)
+            await self._context.log.record(*stopped)
 
     async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
         """Start what may start and prepare what comes next; `bodies` is recorded before either."""

@@ -99,7 +99,7 @@ def test_a_kind_of_a_newer_program_is_refused() -> None:
 
 
 def test_every_body_has_a_kind_of_its_own() -> None:
-    """No body is missing from the table, and no kind stands for two."""
+    """No body is missing from the table, and no kind has two classes."""
     assert set(ev._KINDS.values()) == set(KINDS)
     assert len(ev._KINDS) == len(KINDS)
 

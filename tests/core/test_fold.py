@@ -127,7 +127,7 @@ def test_a_run_begins_with_its_stories_waiting_or_queued() -> None:
 
 
 def test_a_story_passes_through_its_life() -> None:
-    """Acceptance 68: branch, workspace, sessions, commit and verdict are all in the snapshot."""
+    """Acceptance 68: branch, workspace, sessions, commit and result are all in the snapshot."""
     done = one(*life_of(A, "ok", "done"))
     assert (
         done.status,
@@ -247,7 +247,7 @@ def test_an_intended_checkpoint_is_open_until_it_is_done() -> None:
     )
 
 
-def test_a_verdict_carries_its_kill_switch_and_its_blockers() -> None:
+def test_a_result_carries_its_kill_switch_and_its_blockers() -> None:
     """Acceptance 22: because of whom, and by which switch, is kept."""
     switch = {"name": "spiral", "detail": "d", "hint": "h"}
     now = one(finished(Status.SKIPPED, kill_switch=switch, blocked_by=("x",), next="resume"))
@@ -255,14 +255,14 @@ def test_a_verdict_carries_its_kill_switch_and_its_blockers() -> None:
     assert (now.blocked_by, now.next, now.reason, now.status) == (("x",), "resume", "because", Status.SKIPPED)
 
 
-def test_a_verdict_without_a_commit_keeps_the_last_checkpoint() -> None:
+def test_a_result_without_a_commit_keeps_the_last_checkpoint() -> None:
     """What was committed stays known though the story failed."""
     now = one(ev.Checkpointed(story_id=A, commit="c1", commits=2), finished(Status.FAILED))
     assert (now.workspace.commit, now.workspace.commits) == ("c1", 2)
 
 
 def test_resuming_requeues_only_what_is_named() -> None:
-    """Acceptance 68: finished stays finished; the named stories go on."""
+    """Acceptance 68: finished stays finished; the named stories continue."""
     stop = ev.StoryFinished(story_id=B, verdict=Status.STOPPED, reason="stopped", next="resume")
     before = folded(finished(Status.DONE), stop, ev.RunEnded(exit_code=2))
     after = apply(before, event(ev.RunResumed(requeued=("b",)), at=99))

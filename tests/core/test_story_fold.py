@@ -17,7 +17,7 @@ def applied(name: str = "d1", *, retry: bool = False) -> ev.DecisionApplied:
     return ev.DecisionApplied(story_id=A, decision_id=name, retry=retry)
 
 
-def test_a_persons_word_on_where_to_go_on_holds_for_one_session() -> None:
+def test_a_persons_word_on_where_to_continue_holds_for_one_session() -> None:
     """The next work session is asked about again; a verify command uses nothing up."""
     settled = (asked(), applied())
     assert one(*settled).settled
@@ -34,7 +34,7 @@ def test_an_answer_to_another_question_changes_nothing() -> None:
 
 
 def test_a_step_that_was_skipped_is_not_finished() -> None:
-    """It is remembered as skipped, so that nobody takes its artifacts for made."""
+    """It is remembered as skipped, so that its artifacts do not count as made."""
 
     def over(number: str, *, skipped: bool) -> ev.StepFinished:
         return ev.StepFinished(
@@ -54,7 +54,7 @@ def test_a_workspace_that_never_came_to_be_is_not_shown() -> None:
 
 
 def test_a_crash_does_not_lift_what_was_about_to_end_a_story() -> None:
-    """Requeued without a verdict it still ends; a verdict is lifted by whoever resumes."""
+    """Requeued without a result it still ends; a final result is lifted by the resume."""
     over = ev.LoopEnded(story_id=A, name="failed-wave", detail="2", hint="h")
     again = ev.StoryRequeued(story_id=A)
     cut_off = one(session(), ended(), over, again)
@@ -92,7 +92,7 @@ def test_what_a_session_changed_is_counted_from_where_its_branch_was_first_found
     assert one(OPENED, again).workspace.head == "h"
 
 
-def test_a_refusal_outlives_a_crash_but_not_a_verdict() -> None:
+def test_a_refusal_outlives_a_crash_but_not_a_result() -> None:
     """An agent that was refused is not asked again because the program was killed."""
     refused = ev.AgentRefused(story_id=A, agent="claude", reason="no key", hint="sign in")
     again = ev.StoryRequeued(story_id=A)
@@ -110,6 +110,6 @@ def test_an_answer_counts_once_and_stays_on_record() -> None:
 
 
 def test_every_spiral_is_counted() -> None:
-    """Also the one after which nothing begins anew."""
+    """Also the one after which nothing starts over."""
     first, second = (ev.SpiralSeen(story_id=A, reason="x", retries=retries) for retries in (True, False))
     assert one(first, second).spirals == 2

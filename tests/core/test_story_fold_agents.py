@@ -82,7 +82,7 @@ def test_a_conversation_is_known_by_the_name_it_gave_itself() -> None:
     ],
 )
 def test_what_helps_is_resumed_and_what_does_not_is_not(bodies: tuple[ev.Body, ...], *, kept: bool) -> None:
-    """A retry and an answer go on; a spiral, a stall, a stuck session and a new step begin anew."""
+    """A retry and an answer resume it; a spiral, a stall, a stuck session and a new step start a new one."""
     assert (after(started(), *bodies).step_history.conversation is not None) is kept
 
 
@@ -110,7 +110,7 @@ def test_a_limit_is_the_runs_and_never_shortened() -> None:
 
 
 def test_a_refusal_ends_the_story_until_a_person_resumes_it() -> None:
-    """It is remembered with what to do, and lifted with the verdict."""
+    """It is remembered with what to do, and lifted with the result."""
     refused = ev.AgentRefused(story_id=A, agent="claude", reason="bad key", hint="sign in")
     assert after(refused).refusal == ("claude: bad key", "sign in")
     failed = ev.StoryFinished(story_id=A, verdict="failed", reason="claude: bad key")

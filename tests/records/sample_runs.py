@@ -94,7 +94,7 @@ def session_ended(
 
 
 def done(name: str, at: float, *, run: RunId = RUN) -> list[ev.Event]:
-    """Bring a working story to its commit and its verdict."""
+    """Bring a working story to its commit and its result."""
     story = StoryId(name)
     return [
         session_ended(name, at - 0.3, run=run),

@@ -64,7 +64,7 @@ def test_reader_follows_a_living_writer(path: Path) -> None:
 
 
 def test_reader_of_a_quiet_journal_notices_a_new_writer(path: Path) -> None:
-    """A view that was opened while nobody wrote is not stuck in that past."""
+    """A view that was opened while no process wrote still sees later events."""
     with Journal.open(path) as writer:
         writer.append([started("a")])
     with Journal.open_readonly(path) as reader:
@@ -120,7 +120,7 @@ os.kill(os.getpid(), 9)
 
 
 def killed_writer(path: Path) -> None:
-    """Let a coordinator append and be killed at once; its write-ahead log stays behind."""
+    """Let a coordinator append and be killed immediately; its write-ahead log stays behind."""
     subprocess.run([sys.executable, "-c", KILLED_WRITER, str(path)], check=False)
     assert path.with_name("journal.db-wal").stat().st_size > 0
 

@@ -114,7 +114,7 @@ def test_an_empty_folder_is_a_free_place_and_a_taken_one_is_not(
 
 @pytest.mark.parametrize("name", [EVENTS, STATE])
 def test_a_file_that_is_not_what_was_written_is_refused(shard: Path, name: str) -> None:
-    """A torn, a changed, a linked and a missing file are each called damage."""
+    """A truncated, a changed, a linked and a missing file are each called damage."""
     path = shard / name
     whole = path.read_bytes()
     (shard.parent / "copy").write_bytes(whole)
@@ -138,7 +138,7 @@ def test_a_name_that_leads_out_of_the_shard_is_refused(shard: Path, name: str) -
 
 
 def test_other_forms_are_named(shard: Path) -> None:
-    """A newer form, a newer event and a manifest that lacks something are told apart."""
+    """A newer form, a newer event and a manifest that lacks something are distinguished."""
     change_manifest(shard, lambda manifest: manifest.pop("base"))
     with pytest.raises(ShardError, match="KeyError: 'base'"):
         load_shard(shard)
@@ -160,13 +160,13 @@ def test_only_shards_are_found(shard: Path) -> None:
 
 
 def test_what_shards_tell_depends_on_whether_the_rest_goes_on_here(shard: Path) -> None:
-    """A job's own stories lack what nobody tells of; a run that goes on takes up what was left."""
+    """A story that no shard has counts as stopped; a run of everything takes up what was left unfinished."""
     shards = load_shards([shard])
     stories = [Story(id=StoryId(name), title="", prompt="") for name in ("api-3", "web-1", "gone")]
-    told = shards[0].started.options
+    options = shards[0].started.options
     digests = {story.id: digest(story) for story in stories}
     events = [
-        replace(event, body=replace(event.body, options={**told, "digests": digests}))
+        replace(event, body=replace(event.body, options={**options, "digests": digests}))
         if isinstance(event.body, RunStarted)
         else event
         for event in shards[0].events
@@ -186,7 +186,7 @@ def test_what_shards_tell_depends_on_whether_the_rest_goes_on_here(shard: Path) 
 
 
 def test_a_joined_run_is_the_same_whatever_the_order(shard: Path, tmp_path: Path) -> None:
-    """One shard gives its own run again; twice the same is told and changes nothing."""
+    """One shard yields its own run again; the same shard twice changes nothing."""
     copy = tmp_path / "copy"
     shutil.copytree(shard, copy)
     one, other = load_shard(shard), load_shard(copy)

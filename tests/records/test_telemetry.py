@@ -99,7 +99,7 @@ def test_kill_switch_is_named_in_both_records() -> None:
 
 
 def test_session_record_has_every_field() -> None:
-    """A session's line carries what the agent reported; what nobody knows is null."""
+    """A session's line carries what the agent reported; what is unknown is null."""
     first, second = sessions(snapshot([*mixed_events(), *working("ops-1", 50)]))[:2]
     assert set(first) == SESSION_FIELDS
     assert first["agent_summary"] == {"complete": 3, "partial": 0, "failed": 0, "spiral": 1}
@@ -121,8 +121,10 @@ def test_session_record_has_every_field() -> None:
         ({}, None),
     ],
 )
-def test_the_completion_rate_follows_from_what_was_told(effect: dict[str, float], rate: float | None) -> None:
-    """It is told outright, or what was completed or carried over tells it; else nobody knows it."""
+def test_the_completion_rate_follows_from_what_was_reported(
+    effect: dict[str, float], rate: float | None
+) -> None:
+    """It is reported itself, or follows from what was completed or carried over; otherwise it is unknown."""
     ended = ev.SessionEnded(
         story_id=StoryId("a"), session_id=f"{RUN}-a-1", outcome="ok", exit_code=0, effectiveness=effect
     )
@@ -189,7 +191,7 @@ for number in range(100):
 
 
 def test_eight_processes_write_eight_hundred_lines(tmp_path: Path) -> None:
-    """Acceptance 65: what eight processes write at once is all there, line by line, beside a torn one."""
+    """Acceptance 65: eight processes write in parallel and no line is lost, beside a truncated one."""
     path = tmp_path / "sessions.jsonl"
     path.write_bytes(b'{"session_id": "torn')
     writers = [
@@ -234,7 +236,7 @@ def test_upsert_twice_is_upsert_once(tmp_path: Path) -> None:
     assert len(first.splitlines()) == 4
 
 
-def test_upsert_replaces_a_run_that_went_on(tmp_path: Path) -> None:
+def test_upsert_replaces_a_run_that_continued(tmp_path: Path) -> None:
     """After a resume each story still has one line, the new one, in its old place."""
     path = tmp_path / "autopilot.jsonl"
     other = RunId("20260102-130000-cd34")

@@ -11,7 +11,7 @@ from runner.run import cleanup as tidying
 
 
 def test_a_long_deletion_says_what_the_run_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes its time is told of once; here it is done only when that was said."""
+    """A slow disk is reported once; here the deletion ends only after that."""
     said: list[str] = []
     heard = threading.Event()
 

@@ -59,10 +59,10 @@ async def _run(repo: Path, view: Watcher, *, sample: ResourceSample | None = Non
         return await start_run(plan, view, sample=lambda _path: sample or PLENTY)
 
 
-async def test_a_falling_window_starts_nothing_and_evicts_nobody(
+async def test_a_falling_window_starts_nothing_and_ends_no_story(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Acceptance 28: running stories go on while the machine is low; the rest starts when it recovers."""
+    """Acceptance 28: running stories continue while the machine is low; the rest starts when it recovers."""
     monkeypatch.setattr(window_keeper, "TICK_SECONDS", 0.05)
     for name in ("a", "b"):
         write_story(
@@ -77,7 +77,7 @@ async def test_a_falling_window_starts_nothing_and_evicts_nobody(
             case ev.SessionStarted() if run.count(Status.RUNNING) == 2 and not looks_with_a_free_place:
                 machine[0] = LITTLE
             case ev.WindowChanged(window=1) if run.tier is Tier.CRITICAL:
-                assert run.count(Status.RUNNING) == 2, "nobody is evicted"
+                assert run.count(Status.RUNNING) == 2, "no running story is ended"
                 (tmp_path / "a").touch()
             case ev.StoryStarted(story_id="c"):
                 assert looks_with_a_free_place >= 5, "nothing new starts while low"
@@ -137,8 +137,8 @@ async def test_a_fixed_window_is_kept_and_said_once(repo: Path, monkeypatch: pyt
         ended = await start_run(plan, view, sample=lambda _path: LITTLE)
     assert most == 3
     assert [body.window for body in view.events if isinstance(body, ev.WindowChanged)] == [3]
-    (told,) = [note.message for note in ended.run.notes if "fixed" in note.message]
-    assert told == "fixed number of slots: 3, regardless of the machine's load"
+    (fixed,) = [note.message for note in ended.run.notes if "fixed" in note.message]
+    assert fixed == "fixed number of slots: 3, regardless of the machine's load"
 
 
 async def test_what_a_story_uses_limits_how_many_run(
@@ -178,7 +178,7 @@ async def test_what_a_story_uses_limits_how_many_run(
 
 
 async def test_the_cap_of_the_tier_reaches_the_session_and_the_record(repo: Path) -> None:
-    """Acceptance 46: the agents that a session may use at once, in its environment and in its record."""
+    """Acceptance 46: the agents that a session may use in parallel, in its environment and in its record."""
     write_story(repo, "a", command="echo $AUTOPILOT_AGENTS_PER_WAVE > a")
     ended = await _run(repo, Watcher(), sample=ResourceSample(memory_available=3 * GB))
     assert git(repo, "show", "autopilot/a:a") == "2\n"
@@ -271,7 +271,7 @@ async def test_a_crossed_budget_starts_no_further_session(
 
 
 async def test_a_story_that_is_never_done_ends_at_its_session_limit(repo: Path) -> None:
-    """`max-sessions-reached`: partial results go on in new sessions until the limit."""
+    """`max-sessions-reached`: partial results continue in new sessions until the limit."""
     write_story(repo, "a", command='echo x >> x; echo \'{"status": "partial"}\' > $AUTOPILOT_RESULT_FILE')
     plan = make_plan(RunRequest(directory=repo, flags={"max-sessions": "3"}))
     with trio.fail_after(60):
@@ -304,8 +304,8 @@ class Person:
             await run.changed()
 
 
-async def test_an_answer_at_the_desk_lets_the_story_go_on_in_the_same_run(repo: Path) -> None:
-    """Acceptance 63: asked, answered, told to the next session, and what waits for it starts then."""
+async def test_an_answer_at_the_desk_continues_the_story_in_the_same_run(repo: Path) -> None:
+    """Acceptance 63: asked, answered, passed to the next session; what waits for it starts then."""
     decision = {"question": "Which?", "options": ["Red", "Blue"], "recommendation": "A", "reason": "warm"}
     result = json.dumps({"status": "needs-decision", "decision": decision})
     ask = f"echo '{result}' > $AUTOPILOT_RESULT_FILE"

@@ -10,7 +10,7 @@ from msgspec import structs
 from runner.core.model import Story
 
 _NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode"})
-"""Where a story stands, its urgency, its length and its company do not change what is to be done."""
+"""The file of a story, its urgency, its length and its mode do not change the work itself."""
 
 
 def to_json(story: Story) -> dict[str, Any]:
