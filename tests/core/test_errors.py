@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from runner.cli.main import _system_message
+from runner.core.errors import system_message
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ from runner.cli.main import _system_message
 )
 def test_a_system_error_names_the_file_and_the_reason(error: OSError, message: str) -> None:
     """Only some errors tell that it was a write that failed."""
-    assert _system_message(error) == message
+    assert system_message(error) == message
