@@ -102,7 +102,7 @@ def test_more_jobs_than_github_makes_are_refused_or_put_together(repo: Path) -> 
     refused = run(repo, "matrix", "many.json", "--format", "github")
     assert refused.code == 1
     assert refused.out == ""
-    assert "257 jobs, and GitHub makes at most 256" in refused.err
+    assert "257 jobs, but GitHub accepts at most 256" in refused.err
     assert "--shards 256" in refused.err
     ran = run(repo, "matrix", "many.json", "--format", "github", "--shards", "256")
     (stage,) = json.loads(github(ran.out)["stages"])
