@@ -65,7 +65,7 @@ def _place(temporary: Path, path: Path, seen: bytes | None, whole: Callable[[byt
             raise Changed from None
         return None
     if _exchange(temporary, path):
-        # `temporary` now holds what was displaced, whoever wrote it.
+        # `temporary` now holds what was displaced, no matter which process wrote it.
         return read_settled(temporary, lambda found: found == seen or whole(found))
     # Without an atomic exchange, comparing first leaves a gap of microseconds.
     try:
