@@ -41,7 +41,7 @@ def view(plan: Plan, enforcement: str) -> PlanView:
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
         enforcement=enforcement,
-        boundary=plan.boundary,
+        fence=plan.boundary,
         disjoint=plan.disjoint,
         rows=rows,
     )

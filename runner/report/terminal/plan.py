@@ -41,6 +41,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
 
     `disjoint`: the claims were proven to share no path; None when unknown or when it does not matter.
+    The fields are keys of the JSON document, so their names stay; `fence` is the boundary of all claims.
     """
 
     base: str
@@ -52,7 +53,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     isolation: str
     enforcement: str
     rows: tuple[PlanRow, ...]
-    boundary: tuple[str, ...] = ()
+    fence: tuple[str, ...] = ()
     disjoint: bool | None = None
 
 
@@ -71,7 +72,7 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
     stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
     lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", color="bold")
     lines += look.wrapped(_machine(plan), color="dim")
-    if plan.disjoint or plan.boundary:
+    if plan.disjoint or plan.fence:
         lines += look.wrapped(_claims(plan), color="dim")
     titled = look.width is not None and look.width >= _TITLES_FROM
     columns = [
@@ -95,7 +96,7 @@ def _machine(plan: PlanView) -> str:
 
 
 def _claims(plan: PlanView) -> str:
-    within = f"within {' '.join(neutral(glob) for glob in plan.boundary)}" if plan.boundary else ""
+    within = f"within {' '.join(neutral(glob) for glob in plan.fence)}" if plan.fence else ""
     return "claims " + ", ".join(filter(None, ["proven disjoint" if plan.disjoint else "", within]))
 
 
