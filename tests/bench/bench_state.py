@@ -30,8 +30,7 @@ from runner.flows.state.writing import new_state, render
 
 FILES = 1000
 ROUNDS = 15
-LIMIT = 6.0
-"""One parser reads every form of a file: about 50 µs each, where splitting into lines takes about 10."""
+LIMIT = 3.0
 
 
 def sample(number: int) -> StateFile:
