@@ -77,18 +77,19 @@ def keep_whole(text: str, title: str, kept: str) -> str:
 
 def _with_sections(text: str, base: str, theirs: str) -> str:
     """Merge the sections that the dialect does not know."""
-    before = {key: base[slice(*span)] for key, span in (_foreign(base) if base else {}).items()}
+    before = {key: span.of(base) for key, span in (_foreign(base) if base else {}).items()}
     here, newline = _foreign(text), newline_of(text)
     edits, added = [], []
     for key, span in _foreign(theirs).items():
-        body, common = theirs[slice(*span)], before.get(key)
+        body, common = span.of(theirs), before.get(key)
         if body == common:
             continue
         if key not in here:
             added.append(body)
             continue
-        ours = text[slice(*here[key])]
-        edits.append(Edit(*here[key], body if ours == common else _union(ours, body, newline)))
+        own = here[key]
+        ours = own.of(text)
+        edits.append(Edit(own.start, own.end, body if ours == common else _union(ours, body, newline)))
     joined = apply(text, edits)
     if not added:
         return joined

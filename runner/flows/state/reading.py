@@ -6,7 +6,8 @@ unknown and is reported among the state's problems.
 """
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from runner.core.text.names import did_you_mean, shown
 from runner.flows.state.dialects import autodev, pointer, rich
@@ -23,10 +24,10 @@ _TRACKERS = {tracker.value: tracker for tracker in Tracker}
 _RETRIES = {str(number): number for number in range(MAX_RETRY + 1)}
 _CYCLE = re.compile(r"[1-9][0-9]{0,8}")
 _INLINE = re.compile(r"\{[ \t]*phase[ \t]*:")
-_CONFLICT = ("\n<<<<<<< ", "\n>>>>>>> ")
+_CONFLICT = (("<", "\n<<<<<<< "), (">", "\n>>>>>>> "))
 
 
-class Reading(NamedTuple):
+class Reading(Struct, frozen=True):
     """A state together with the positions of its values in the text."""
 
     state: StateFile
@@ -68,8 +69,9 @@ def find_problems(data: bytes, *, vocabulary: Vocabulary = STANDARD) -> tuple[Pr
 
 def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Reading:
     """Read a state and the positions of its values."""
-    for marker in _CONFLICT:
-        if marker in text:
+    for sign, marker in _CONFLICT:
+        # A single character is found many times faster, and most files have none.
+        if sign in text and marker in text:
             line = line_number(text, text.index(marker)) + 1
             message = "the file contains conflict markers of a merge"
             raise _refusal([Problem(line=line, key="", message=message, hint="resolve the merge first")])
@@ -84,7 +86,8 @@ def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Re
 
 def dialect_of(location: Location, block: Block) -> Dialect:
     """Return the dialect of a file from its content; keys count more than titles."""
-    if "cycle" in block.top or any(key.name in {"phase", "detail"} for key in block.nested):
+    nested = block.nested
+    if "cycle" in block.top or (nested and any(key.name in {"phase", "detail"} for key in nested)):
         return Dialect.AUTODEV
     flow, sub_step = block.top.get("flow"), block.top.get("sub_step")
     if location.autodev_title or (sub_step is not None and _INLINE.match(sub_step.raw)):
@@ -165,8 +168,8 @@ class _Reader:
         if scalar is None or not scalar.value or scalar.placeholder:
             self._note("name", "", "the step's name is missing", fatal=False)
             return ""
-        allowed = RICH_NAMES | self.vocabulary.names
-        if dialect is Dialect.RICH and scalar.value not in allowed:
+        if dialect is Dialect.RICH and not self.vocabulary.allows_name(scalar.value):
+            allowed = RICH_NAMES | self.vocabulary.names
             message = f"name {shown(scalar.value)} is not a step name of the dialect"
             self._note("name", scalar.value, message, allowed=", ".join(sorted(allowed)), fatal=False)
         return scalar.value

@@ -127,6 +127,10 @@ class Vocabulary(Struct, frozen=True, kw_only=True):
         last = self.last_step(dialect, flow or "")
         return last is not None and _NUMBER.fullmatch(step) is not None and int(step) <= last
 
+    def allows_name(self, name: str) -> bool:
+        """Return whether a file of the rich dialect may name a step so."""
+        return name in RICH_NAMES or name in self.names
+
     def steps_in_words(self, dialect: Dialect, flow: str | None) -> str:
         """Return the allowed steps as text for a message."""
         if dialect is Dialect.RICH:

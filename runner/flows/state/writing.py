@@ -11,7 +11,7 @@ from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, Position, StateFile, StepRef
 from runner.flows.state.reading import parse_state, read
 from runner.flows.state.text.block import Block, add_key, find_location, read_block, set_value
-from runner.flows.state.text.codec import decode_scalar, encode_scalar
+from runner.flows.state.text.codec import decode_text, encode_scalar
 from runner.flows.state.text.edits import Edit, apply, insert_after, remove_line
 from runner.flows.state.vocabulary import MAX_RETRY, STANDARD, Vocabulary, first_step
 
@@ -115,7 +115,7 @@ def _key_edit(text: str, block: Block, name: str, value: str | None) -> Edit:
         return add_key(text, block, name, encoded)
     if value is None:
         return remove_line(text, key.line)
-    scalar = block.scalar(name) or decode_scalar(key.raw, word=False)
+    scalar = block.scalar(name) or decode_text(key.raw)
     return set_value(text, key, scalar, encoded)
 
 

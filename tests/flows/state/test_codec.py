@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from runner.flows.state.text.codec import (
     decode_bullet,
     decode_row,
-    decode_scalar,
+    decode_text,
+    decode_word,
     encode_bullet,
     encode_row,
     encode_scalar,
@@ -23,8 +24,8 @@ def test_scalars_read_back(value: str) -> None:
     for encoded in (encode_scalar(value), quote(value)):
         assert "\n" not in encoded
         assert "\r" not in encoded
-        assert decode_scalar(encoded, word=False).value == value
-        assert decode_scalar(encoded + "  ← remark", word=True).value == value
+        assert decode_text(encoded).value == value
+        assert decode_word(encoded + "  ← remark").value == value
 
 
 @given(st.text())
@@ -62,7 +63,7 @@ def test_rows_read_back_folded(cells: list[str]) -> None:
 )
 def test_scalars_by_example(raw: str, word: bool, value: str, length: int) -> None:  # noqa: FBT001  a table's column
     """Quotes, remarks and escapes."""
-    scalar = decode_scalar(raw, word=word)
+    scalar = (decode_word if word else decode_text)(raw)
     assert (scalar.value, scalar.length) == (value, length)
 
 

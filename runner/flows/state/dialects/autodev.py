@@ -8,7 +8,7 @@ import re
 
 from runner.flows.state.model import RESERVED_NAME, Phase, Problem
 from runner.flows.state.text.block import PARTS, Block, set_value
-from runner.flows.state.text.codec import decode_scalar, encode_scalar, quote
+from runner.flows.state.text.codec import decode_text, decode_word, encode_scalar, quote
 from runner.flows.state.text.edits import Edit, insert_after, remove_line
 from runner.flows.state.text.layout import Key, line_number
 
@@ -55,7 +55,7 @@ def read_sub_step(
     key = block.top.get("sub_step")
     if key is None:
         return None, _problem(line_number(text, block.start), "", "sub_step is missing")
-    value = decode_scalar(key.raw, word=False).value
+    value = decode_text(key.raw).value
     parts = _inline_parts(value) if value and not block.nested else _nested_parts(block, value)
     if isinstance(parts, str):
         return None, _problem(line_number(text, key.line), value, parts)
@@ -73,17 +73,18 @@ def read_sub_step(
 def _nested_parts(block: Block, value: str) -> tuple[str, str, str] | str:
     if value:
         return "sub_step has a value of its own and lines below it"
-    lines = {key.name: key for key in block.nested if key.name in PARTS}
-    if sum(key.name in PARTS for key in block.nested) > len(lines):
+    parts = [key for key in block.nested if key.name in PARTS]
+    lines = {key.name: key for key in parts}
+    if len(parts) > len(lines):
         return "sub_step names a part twice"
-    if any(key.indent <= block.indent for key in lines.values()):
+    if any(key.indent <= block.indent for key in parts):
         return "the lines below sub_step are not indented"
     if "phase" not in lines or "name" not in lines:
         return "sub_step needs `phase:` and `name:` below it"
-    detail = decode_scalar(lines["detail"].raw, word=False).value if "detail" in lines else ""
+    detail = decode_text(lines["detail"].raw).value if "detail" in lines else ""
     return (
-        decode_scalar(lines["phase"].raw, word=True).value,
-        decode_scalar(lines["name"].raw, word=True).value,
+        decode_word(lines["phase"].raw).value,
+        decode_word(lines["name"].raw).value,
         detail,
     )
 
@@ -92,9 +93,7 @@ def _inline_parts(value: str) -> tuple[str, str, str] | str:
     found = _INLINE.fullmatch(value)
     if found is None:
         return "sub_step is not the structured form with `phase:`, `name:` and `detail:`"
-    number, name, detail = (
-        decode_scalar((part or "").strip(" \t"), word=True).value for part in found.groups()
-    )
+    number, name, detail = (decode_word((part or "").strip(" \t")).value for part in found.groups())
     return number, name, detail
 
 
@@ -117,13 +116,13 @@ def edit_sub_step(text: str, block: Block, old: Phase | None, new: Phase) -> lis
         ("detail", quote(old.detail), quote(new.detail)),
     ):
         if before != after:
-            scalar = decode_scalar(parts[name].raw, word=name != "detail")
+            scalar = (decode_text if name == "detail" else decode_word)(parts[name].raw)
             changed.append(set_value(text, parts[name], scalar, after))
     return changed
 
 
 def _rewrite(text: str, block: Block, key: Key, new: Phase) -> list[Edit]:
-    scalar = decode_scalar(key.raw, word=False)
+    scalar = decode_text(key.raw)
     removed = [remove_line(text, line.line) for line in block.nested if line.name in PARTS]
     pad = " " * block.indent
     fresh = insert_after(text, key.line, [pad + line for line in fresh_lines(new)[1:]])

@@ -5,7 +5,7 @@ The rich dialect has the same sub-step and uses these functions too.
 
 from runner.flows.state.model import Position, Problem
 from runner.flows.state.text.block import Block, set_value
-from runner.flows.state.text.codec import decode_scalar, encode_scalar
+from runner.flows.state.text.codec import decode_text, encode_scalar
 from runner.flows.state.text.edits import Edit
 from runner.flows.state.text.layout import line_number
 
@@ -27,7 +27,7 @@ def read_sub_step(text: str, block: Block) -> tuple[Position | None, Problem | N
     key = block.top.get("sub_step")
     if key is None:
         return None, None
-    scalar = decode_scalar(key.raw, word=False)
+    scalar = decode_text(key.raw)
     if scalar.placeholder:
         problem = Problem(
             line=line_number(text, key.line),
@@ -44,4 +44,4 @@ def read_sub_step(text: str, block: Block) -> tuple[Position | None, Problem | N
 def edit_sub_step(text: str, block: Block, new: Position) -> list[Edit]:
     """Change the sub-step's value."""
     key = block.top["sub_step"]
-    return [set_value(text, key, decode_scalar(key.raw, word=False), encode_scalar(new.text))]
+    return [set_value(text, key, decode_text(key.raw), encode_scalar(new.text))]

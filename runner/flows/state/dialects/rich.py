@@ -1,18 +1,20 @@
 """The rich dialect: no flow, lettered steps, and five sections of history after the current step."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runner.flows.state.model import CompletedRow, LastSession, Problem, RetryRow, StateFile
 from runner.flows.state.text.block import Location, set_value
 from runner.flows.state.text.codec import (
-    decode_scalar,
+    decode_text,
     encode_bullet,
     encode_row,
     encode_scalar,
 )
 from runner.flows.state.text.edits import Edit, apply, insert_after
-from runner.flows.state.text.layout import Key, Section, keys, line_number, visible
+from runner.flows.state.text.layout import Key, Section, Span, keys, line_number, visible
 from runner.flows.state.text.listing import change, read_bullets, read_table
 
 TEMPLATE = """\
@@ -66,10 +68,11 @@ HEADERS = {
     RETRIES: ("Attempt", "Step", "Name", "SubStep", "Failure Reason", "Timestamp"),
 }
 _WIDTHS = {title: len(cells) for title, cells in HEADERS.items()}
+_FIRST = {title: cells[0].lower() for title, cells in HEADERS.items()}
 SESSION_KEYS = ("date", "ended_at", "reason", "notes")
 
 
-class History(NamedTuple):
+class History(Struct, frozen=True):
     """What the five sections hold."""
 
     completed: tuple[CompletedRow, ...] = ()
@@ -84,10 +87,10 @@ def read_history(text: str, location: Location) -> History:
     known = location.sections
     session = _session_keys(text, location) if SESSION in known else {}
     return History(
-        completed=tuple(completed_row(cells) for cells in _rows(text, location, COMPLETED)),
+        completed=tuple(map(completed_row, _rows(text, location, COMPLETED))),
         decisions=_bullets(text, location, DECISIONS),
         last_session=_last_session(session),
-        retry_log=tuple(retry_row(cells) for cells in _rows(text, location, RETRIES)),
+        retry_log=tuple(map(retry_row, _rows(text, location, RETRIES))),
         blockers=_bullets(text, location, BLOCKERS),
     )
 
@@ -111,9 +114,7 @@ def _rows(text: str, location: Location, title: str) -> list[tuple[str, ...]]:
     section = location.sections.get(title)
     if section is None:
         return []
-    return [
-        item.value for item in read_table(text, section, location.hidden, HEADERS[title][0].lower()).items
-    ]
+    return [item.value for item in read_table(text, section, location.hidden, _FIRST[title]).items]
 
 
 def _bullets(text: str, location: Location, title: str) -> tuple[str, ...]:
@@ -155,7 +156,7 @@ def _session_keys(text: str, location: Location) -> dict[str, Key]:
 def _last_session(found: dict[str, Key]) -> LastSession | None:
     values = {}
     for name, key in found.items():
-        scalar = decode_scalar(key.raw, word=False)
+        scalar = decode_text(key.raw)
         values[name] = "" if scalar.placeholder else scalar.value
     return LastSession(**values) if any(values.values()) else None
 
@@ -182,14 +183,15 @@ def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str
 
 def _write_table(text: str, location: Location, title: str, rows: Sequence[tuple[str, ...]]) -> str:
     lines = [encode_row(row) for row in rows]
-    header, head = HEADERS[title], table_head(title)
+    head = table_head(title)
     section = location.sections.get(title)
     if section is None:
         return apply(text, [_new_section(text, location, title, ["", *head, *lines])])
-    listing = read_table(text, section, location.hidden, header[0].lower())
+    listing = read_table(text, section, location.hidden, _FIRST[title])
     if not listing.headed and not listing.items:
         return apply(text, [insert_after(text, section.start, ["", *head, *lines])])
-    same = listing._replace(items=[item._replace(value=_fitted(item.value, title)) for item in listing.items])
+    fitted = [replace(item, value=_fitted(item.value, title)) for item in listing.items]
+    same = replace(listing, items=fitted)
     return apply(text, change(text, same, rows, lines, empty=""))
 
 
@@ -227,7 +229,7 @@ def _write_session(text: str, location: Location, new: LastSession) -> str:
             missing.append(f"{name}: {encode_scalar(value)}".rstrip(" "))
             continue
         key = found[name]
-        scalar = decode_scalar(key.raw, word=False)
+        scalar = decode_text(key.raw)
         if scalar.value != value or scalar.placeholder:
             edits.append(set_value(text, key, scalar, encode_scalar(value)))
     if missing:
@@ -242,7 +244,8 @@ def _new_section(text: str, location: Location, title: str, lines: Sequence[str]
     before: list[Section] = [
         location.sections[name] for name in order[: order.index(title)] if name in location.sections
     ]
-    start, end = (before[-1].start, before[-1].body.end) if before else location.region
+    whole = Span(before[-1].start, before[-1].body.end) if before else location.region
+    start, end = whole.start, whole.end
     last = max(start, start + len(text[start:end].rstrip()) - 1)
     hashes = "#" * (before[-1].level if before else 2)
     return insert_after(text, text.rfind("\n", 0, last + 1) + 1, ["", f"{hashes} {SECTIONS[title]}", *lines])

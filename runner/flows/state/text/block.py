@@ -3,11 +3,11 @@
 A text has one such block or no state at all: two are ambiguous and refused.
 """
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import Problem
-from runner.flows.state.text.codec import Scalar, decode_scalar
+from runner.flows.state.text.codec import Scalar, decode_text, decode_word
 from runner.flows.state.text.edits import Edit, insert_after
 from runner.flows.state.text.layout import (
     CURRENT_STEP,
@@ -26,11 +26,13 @@ from runner.flows.state.text.layout import (
 
 ORDER = ("flow", "step", "name", "status", "sub_step", "retry_count", "cycle", "tracker")
 PARTS = ("phase", "name", "detail")
-TITLES = ("autopilot state", "autodev state")
-WORDS = frozenset(ORDER) - {"name", "sub_step"}
+AUTODEV_TITLE = "autodev state"
+TITLES = ("autopilot state", AUTODEV_TITLE)
+_KNOWN = frozenset(ORDER)
+WORDS = _KNOWN - {"name", "sub_step"}
 
 
-class Location(NamedTuple):
+class Location(Struct, frozen=True):
     """The location of the state: its region, its sections by title, and the spans of the block's lines."""
 
     region: Span
@@ -41,7 +43,7 @@ class Location(NamedTuple):
     autodev_title: bool
 
 
-class Block(NamedTuple):
+class Block(Struct, frozen=True):
     """The keys of the block. `nested` are the lines below `sub_step`, `repeated` keys given again.
 
     `start` is the offset where the block starts.
@@ -57,7 +59,9 @@ class Block(NamedTuple):
     def scalar(self, name: str) -> Scalar | None:
         """Decode a key's value; None when the key is missing."""
         key = self.top.get(name)
-        return None if key is None else decode_scalar(key.raw, word=name in WORDS)
+        if key is None:
+            return None
+        return decode_word(key.raw) if name in WORDS else decode_text(key.raw)
 
 
 def find_location(text: str) -> Location:
@@ -91,7 +95,7 @@ def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: t
     if hidden and not _is_block(text, block):
         # Some users fence the keys below the heading; only then are fenced lines the block.
         block = (current.body,)
-    return Location(region, known, tuple(repeated), hidden, block, _says_autodev(headings))
+    return Location(region, known, tuple(repeated), hidden, block, AUTODEV_TITLE in known)
 
 
 def _headless(text: str, marks: Outline) -> Location:
@@ -104,14 +108,14 @@ def _headless(text: str, marks: Outline) -> Location:
         block = tuple(visible(span, hidden))
         if _is_block(text, block):
             known = {item.title: item for item in reversed(sections(marks.headings, len(text)))}
-            return Location(whole, known, (), hidden, block, _says_autodev(marks.headings))
+            return Location(whole, known, (), hidden, block, AUTODEV_TITLE in known)
     fenced = [fence for fence in marks.fences if _is_block(text, (_preamble(fence),))]
     if len(fenced) > 1:
         raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `step:` and `status:`")
     if fenced:
         here = fenced[0]
         known = {item.title: item for item in reversed(sections(here.headings, here.inside.end))}
-        autodev = _says_autodev((*marks.headings, *here.headings))
+        autodev = AUTODEV_TITLE in known or any(item.title == AUTODEV_TITLE for item in marks.headings)
         return Location(here.inside, known, (), (), (_preamble(here),), autodev)
     raise UnreadableStateError(
         "no state was found",
@@ -137,10 +141,6 @@ def _is_block(text: str, spans: tuple[Span, ...]) -> bool:
     return "step" in names and "status" in names
 
 
-def _says_autodev(headings: tuple[Heading, ...]) -> bool:
-    return any(heading.title == "autodev state" for heading in headings)
-
-
 def _ambiguous(text: str, offset: int, what: str) -> UnreadableStateError:
     problem = Problem(
         line=line_number(text, offset),
@@ -160,18 +160,20 @@ def read_block(text: str, location: Location) -> Block:
     base, below, loose = -1, False, False
     for span in location.block:
         for key in keys(text, span):
-            base = key.indent if base < 0 else base
-            deeper = key.indent > base
+            name, indent = key.name, key.indent
+            if base < 0:
+                base = indent
+            deeper = indent > base
             # Lines that lost their indent are still recognized as the sub-step's, and then refused.
-            loose = below and not deeper and (key.name == "phase" or (loose and key.name in PARTS))
+            loose = below and not deeper and (name == "phase" or (loose and name in PARTS))
             if below and (deeper or loose):
                 nested.append(key)
-            elif deeper or key.name not in ORDER:
+            elif deeper or name not in _KNOWN:
                 unknown.append(key)
                 below = below and deeper
             else:
-                below = key.name == "sub_step"
-                if top.setdefault(key.name, key) is not key:
+                below = name == "sub_step"
+                if top.setdefault(name, key) is not key:
                     repeated.append(key)
     return Block(location.block[0].start, max(base, 0), top, tuple(nested), tuple(repeated), tuple(unknown))
 

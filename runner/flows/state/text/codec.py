@@ -7,7 +7,8 @@ something else: a comment, a placeholder of the template, surrounding blanks, a 
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 BLANKS = " \t\r"
 NOTHING = ("none", "n/a")
@@ -25,7 +26,7 @@ _BREAK = re.compile(r"[ \t]*(?:\r\n|\r|\n)[ \t]*")
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 
 
-class Scalar(NamedTuple):
+class Scalar(Struct, frozen=True):
     """A decoded value, and how many characters of the raw text it takes; what follows is a remark.
 
     `placeholder`: the value is the template's own, a description in brackets without quotes.
@@ -39,8 +40,18 @@ class Scalar(NamedTuple):
 
 # Files of one project repeat the same values; the caches make reading a thousand of them faster.
 @lru_cache(maxsize=2048)
-def decode_scalar(raw: str, *, word: bool) -> Scalar:
-    """Read the value after a key; a `word` may be followed by a `#` remark, free text may contain one."""
+def decode_word(raw: str) -> Scalar:
+    """Read the word after a key; a `#` remark may follow it."""
+    return _decode(raw, _REMARK)
+
+
+@lru_cache(maxsize=2048)
+def decode_text(raw: str) -> Scalar:
+    """Read the free text after a key; it may contain a `#`."""
+    return _decode(raw, _NOTE)
+
+
+def _decode(raw: str, remarks: re.Pattern[str]) -> Scalar:
     if raw[:1] in {'"', "'"}:
         quoted = _QUOTED.fullmatch(raw)
         if quoted:
@@ -48,14 +59,14 @@ def decode_scalar(raw: str, *, word: bool) -> Scalar:
         single = _SINGLE.fullmatch(raw)
         if single:
             return Scalar(single[1].replace("''", "'"), single.end(1) + 1, True)
-    remark = (_REMARK if word else _NOTE).search(raw) if ("#" in raw or "←" in raw or "<" in raw) else None
+    remark = remarks.search(raw) if ("#" in raw or "←" in raw or "<" in raw) else None
     value = (raw[: remark.start()] if remark else raw).rstrip(BLANKS)
     return Scalar(value, len(value), False, is_placeholder(value))
 
 
 def encode_scalar(value: str) -> str:
     """Return free text as it is written after a key."""
-    plain = decode_scalar(value, word=True)
+    plain = decode_word(value)
     if plain.value == value and not plain.quoted and not _needs_quotes(value):
         return value
     return quote(value)

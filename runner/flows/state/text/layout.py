@@ -7,25 +7,31 @@ section outside of fences wins over those inside.
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 CURRENT_STEP = "current step"
 
-# A pattern that begins with a line break, not with `^`, lets the search skip from line to line.
+# A pattern that begins with a line break, not with `^`, lets the search skip from line to line; the
+# characters that a mark may begin with let it skip most lines at once.
 _MARK = re.compile(
-    r"\n\ufeff?(?: {0,3}(?:(#{1,6})[ \t]+([^\n]*)|(`{3,}|~{3,})([^\n]*))|[ \t]*<!--)",
+    r"\n(?=[ \t#`~<\ufeff])\ufeff?(?: {0,3}(?:(#{1,6})[ \t]+([^\n]*)|(`{3,}|~{3,})([^\n]*))|[ \t]*<!--)",
 )
 _KEY = re.compile(r"^\ufeff?([ \t]*)([A-Za-z_][A-Za-z0-9_-]*)[ \t]*:[ \t]*([^\n]*)", re.MULTILINE)
 
 
-class Span(NamedTuple):
+class Span(Struct, frozen=True, order=True):
     """Characters `start` to `end` of a text."""
 
     start: int
     end: int
 
+    def of(self, text: str) -> str:
+        """Return these characters."""
+        return text[self.start : self.end]
 
-class Heading(NamedTuple):
+
+class Heading(Struct, frozen=True):
     """A heading: its title in lower case, where its line starts and ends, and its depth."""
 
     title: str
@@ -34,7 +40,7 @@ class Heading(NamedTuple):
     level: int
 
 
-class Fence(NamedTuple):
+class Fence(Struct, frozen=True):
     """A fenced block: all of it, its inside, and the headings inside."""
 
     whole: Span
@@ -42,7 +48,7 @@ class Fence(NamedTuple):
     headings: tuple[Heading, ...]
 
 
-class Outline(NamedTuple):
+class Outline(Struct, frozen=True):
     """The marks of a text: headings outside of fences, the fences, and HTML comments."""
 
     headings: tuple[Heading, ...]
@@ -50,7 +56,7 @@ class Outline(NamedTuple):
     comments: tuple[Span, ...]
 
 
-class Section(NamedTuple):
+class Section(Struct, frozen=True):
     """A heading's line and the body up to the next heading."""
 
     title: str
@@ -59,7 +65,7 @@ class Section(NamedTuple):
     level: int
 
 
-class Key(NamedTuple):
+class Key(Struct, frozen=True):
     """A `key: value` line. Offsets are computed on demand: reading a value does not need them."""
 
     name: str
@@ -124,9 +130,9 @@ def _fence(text: str, opening: Span, closing: Span, inner: list[Heading]) -> Fen
 def sections(headings: tuple[Heading, ...], end: int) -> list[Section]:
     """Return each heading with its body; the last one's reaches to `end`."""
     found = []
-    for title, start, body, level in reversed(headings):
-        found.append(Section(title, start, Span(body, end), level))
-        end = start
+    for heading in reversed(headings):
+        found.append(Section(heading.title, heading.start, Span(heading.end, end), heading.level))
+        end = heading.start
     found.reverse()
     return found
 

@@ -7,8 +7,9 @@ rows, stays.
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 from runner.flows.state.text.codec import decode_bullet, decode_row
 from runner.flows.state.text.edits import Edit, insert_after, newline_of
@@ -22,16 +23,11 @@ _BULLET = re.compile(
 )
 
 
-class RowKind(Enum):
-    """What a line of a table is."""
-
-    HEAD = "head"
-    FILLER = "filler"
-    VALUE = "value"
-    BLANK = "blank"
+RowKind = Literal["head", "filler", "value", "blank"]
+"""What a line of a table is."""
 
 
-class Item(NamedTuple, Generic[_Value]):
+class Item(Struct, Generic[_Value], frozen=True):
     """One value and the lines it takes."""
 
     value: _Value
@@ -44,7 +40,7 @@ class Item(NamedTuple, Generic[_Value]):
         return Span(start, start + len(self.lines[0].rstrip("\r")))
 
 
-class Listing(NamedTuple, Generic[_Value]):
+class Listing(Struct, Generic[_Value], frozen=True):
     """The items of a section, placeholder lines, and the line after which items are inserted."""
 
     items: list[Item[_Value]]
@@ -53,17 +49,15 @@ class Listing(NamedTuple, Generic[_Value]):
     headed: bool
 
 
-def row_kind(cells: tuple[str, ...], first: str, *, headed: bool) -> RowKind:
+def _row_kind(cells: tuple[str, ...], first: str, *, headed: bool) -> RowKind:
     """Return what a table's line is; `headed`: a header or a row came before."""
     lead = cells[0]
-    if lead[:1].isdigit():
-        return RowKind.VALUE
     if (lead.lower() == first and not headed) or (lead and not "".join(cells).strip("-: =")):
-        return RowKind.HEAD
+        return "head"
     rest = set(cells)
     if rest == {""}:
-        return RowKind.BLANK
-    return RowKind.FILLER if rest <= {"...", "…", ""} else RowKind.VALUE
+        return "blank"
+    return "filler" if rest <= {"...", "…", ""} else "value"
 
 
 def read_table(text: str, section: Section, hidden: tuple[Span, ...], first: str) -> Listing[tuple[str, ...]]:
@@ -74,12 +68,14 @@ def read_table(text: str, section: Section, hidden: tuple[Span, ...], first: str
     for span in visible(section.body, hidden) if hidden else (section.body,):
         for found in _ROW.finditer(text, span.start, span.end):
             cells = decode_row(found[1])
-            kind = row_kind(cells, first, headed=headed or bool(items))
-            if kind is RowKind.VALUE:
+            # Steps and attempts are numbers, so most rows need no closer look.
+            numbered = cells[0][:1].isdigit()
+            kind = "value" if numbered else _row_kind(cells, first, headed=headed or bool(items))
+            if kind == "value":
                 items.append(Item(cells, found))
-            elif kind is RowKind.HEAD:
+            elif kind == "head":
                 anchor, headed = found.start(), True
-            elif kind is RowKind.FILLER:
+            elif kind == "filler":
                 fillers.append(Item(cells, found).span)
     return Listing(items, fillers, anchor, headed)
 
