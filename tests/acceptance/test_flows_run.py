@@ -1,5 +1,6 @@
 """Whole flows by the real program: state files, retries, boundaries, decisions, re-entry."""
 
+import json
 import os
 import signal
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from runner.core.flow import Edition, artifact_parts
+from runner.flows.catalog import load_flow
+from tests.acceptance import flow_agent
 from tests.acceptance.program import Ran, run, started, wait_until, write_story
 from tests.conftest import git
 
@@ -19,14 +23,22 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "memory"
     folder.mkdir()
     monkeypatch.setenv("FLOW_AGENT_MEMORY", str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent.parent))
     return folder
 
 
 def story(repo: Path, name: str, *tricks: str, dialect: str = "autodev", flow: str = "greenfield") -> None:
     """Write a story that follows a flow, done by the stand-in agent."""
-    command = [sys.executable, "-m", "tests.acceptance.flow_agent", flow, dialect, *tricks]
+    artifacts = write_artifacts(Path(os.environ["FLOW_AGENT_MEMORY"]), flow, dialect)
+    command = [sys.executable, "-I", "-S", flow_agent.__file__, str(artifacts), *tricks]
     write_story(repo, name, flow=flow, dialect=dialect, command=command)
+
+
+def write_artifacts(folder: Path, flow: str, dialect: str) -> Path:
+    """Write what each step of a flow is to leave, for the stand-in agent."""
+    path = folder / f"{flow}-{dialect}.json"
+    steps = load_flow(flow, Edition(dialect)).steps
+    path.write_text(json.dumps({one.number: [*map(artifact_parts, one.artifacts)] for one in steps}))
+    return path
 
 
 def sessions(memory: Path) -> list[str]:
