@@ -113,7 +113,7 @@ def _foreign(text: str) -> dict[tuple[str, int], Span]:
         known = section.title in {CURRENT_STEP, *SECTIONS} and section not in location.repeated
         if section.start > location.block[0].start and not known:
             number = sum(title == section.title for title, _ in found)
-            whole = text[section.start : section.body.end].rstrip()
+            whole = text[section.start : section.end].rstrip()
             found[section.title, number] = Span(section.start, section.start + len(whole))
     return found
 

@@ -24,6 +24,7 @@ _TRACKERS = {tracker.value: tracker for tracker in Tracker}
 _RETRIES = {str(number): number for number in range(MAX_RETRY + 1)}
 _CYCLE = re.compile(r"[1-9][0-9]{0,8}")
 _INLINE = re.compile(r"\{[ \t]*phase[ \t]*:")
+_NO_HISTORY = rich.History()
 _CONFLICT = (("<", "\n<<<<<<< "), (">", "\n>>>>>>> "))
 
 
@@ -103,24 +104,28 @@ class _Reader:
     def __init__(self, text: str, location: Location, block: Block, vocabulary: Vocabulary) -> None:
         self.text, self.location, self.block, self.vocabulary = text, location, block, vocabulary
         self.problems: list[Problem] = []
+        self.dialect = dialect_of(location, block)
+        # Python 3.11 looks up an enum's member slowly, so each is compared once.
+        self.rich = self.dialect is Dialect.RICH
+        self.autodev = self.dialect is Dialect.AUTODEV
 
     def state(self, previous: Phase | None) -> StateFile | None:
         """Read everything; None when a fatal problem was found."""
-        dialect = dialect_of(self.location, self.block)
         for key in self.block.repeated:
             self._note(key.name, key.raw.strip(), f"{key.name} appears twice", line=key.line)
-        flow = None if dialect is Dialect.RICH else self._flow(dialect)
-        step, status = self._step(dialect, flow), self._status()
-        name, retries, cycle = self._name(dialect), self._retry_count(), self._cycle(dialect, flow)
-        tracker, sub_step = self._tracker(), self._sub_step(dialect, previous)
-        history = rich.History()
-        if dialect is Dialect.RICH:
+        flow = None if self.rich else self._flow()
+        step, status = self._step(flow), self._status()
+        name, retries = self._name(), self._retry_count()
+        cycle = self._cycle(flow) if self.autodev else None
+        tracker, sub_step = self._tracker(), self._sub_step(previous)
+        history = _NO_HISTORY
+        if self.rich:
             history = rich.read_history(self.text, self.location)
             self.problems += rich.section_problems(self.text, self.location)
         if step is None or status is None or (self.problems and any(one.fatal for one in self.problems)):
             return None
         return StateFile(
-            dialect=dialect,
+            dialect=self.dialect,
             flow=flow,
             step=step,
             name=name,
@@ -138,23 +143,23 @@ class _Reader:
             text=self.text,
         )
 
-    def _flow(self, dialect: Dialect) -> str | None:
+    def _flow(self) -> str | None:
         value = self._value("flow")
         if value is None:
             return None
-        if self.vocabulary.last_step(dialect, value) is None:
-            names = self.vocabulary.flow_names(dialect)
+        if self.vocabulary.last_step(self.dialect, value) is None:
+            names = self.vocabulary.flow_names(self.dialect)
             hint = did_you_mean(value, names)
             self._refuse("flow", value, ", ".join(names), hint)
             return None
         return value
 
-    def _step(self, dialect: Dialect, flow: str | None) -> str | None:
+    def _step(self, flow: str | None) -> str | None:
         value = self._value("step")
-        if value is None or (flow is None and dialect is not Dialect.RICH):
+        if value is None or (flow is None and not self.rich):
             return value
-        if not self.vocabulary.allows_step(dialect, flow, value):
-            self._refuse("step", value, self.vocabulary.steps_in_words(dialect, flow))
+        if not self.vocabulary.allows_step(self.dialect, flow, value):
+            self._refuse("step", value, self.vocabulary.steps_in_words(self.dialect, flow))
         return value
 
     def _status(self) -> StepStatus | None:
@@ -163,12 +168,12 @@ class _Reader:
             self._refuse("status", value, ", ".join(_STATUSES), did_you_mean(value, _STATUSES))
         return _STATUSES.get(value or "")
 
-    def _name(self, dialect: Dialect) -> str:
+    def _name(self) -> str:
         scalar = self.block.scalar("name")
         if scalar is None or not scalar.value or scalar.placeholder:
             self._note("name", "", "the step's name is missing", fatal=False)
             return ""
-        if dialect is Dialect.RICH and not self.vocabulary.allows_name(scalar.value):
+        if self.rich and not self.vocabulary.allows_name(scalar.value):
             allowed = RICH_NAMES | self.vocabulary.names
             message = f"name {shown(scalar.value)} is not a step name of the dialect"
             self._note("name", scalar.value, message, allowed=", ".join(sorted(allowed)), fatal=False)
@@ -185,9 +190,7 @@ class _Reader:
             self._refuse("retry_count", value, f"0 to {MAX_RETRY}")
         return _RETRIES.get(value, 0)
 
-    def _cycle(self, dialect: Dialect, flow: str | None) -> int | None:
-        if dialect is not Dialect.AUTODEV:
-            return None
+    def _cycle(self, flow: str | None) -> int | None:
         if "cycle" not in self.block.top:
             self._note("cycle", "", "cycle is missing, so 1 is assumed", allowed="1 or more", fatal=False)
             return 1
@@ -209,9 +212,9 @@ class _Reader:
             self._note("tracker", scalar.value, message, allowed=", ".join(_TRACKERS), fatal=False)
         return _TRACKERS.get(scalar.value)
 
-    def _sub_step(self, dialect: Dialect, previous: Phase | None) -> SubStep:
+    def _sub_step(self, previous: Phase | None) -> SubStep:
         found: tuple[SubStep, Problem | None]
-        if dialect is Dialect.AUTODEV:
+        if self.autodev:
             found = autodev.read_sub_step(self.text, self.block, previous)
         else:
             found = pointer.read_sub_step(self.text, self.block)

@@ -114,14 +114,14 @@ def _rows(text: str, location: Location, title: str) -> list[tuple[str, ...]]:
     section = location.sections.get(title)
     if section is None:
         return []
-    return [item.value for item in read_table(text, section, location.hidden, _FIRST[title]).items]
+    return read_table(text, section, location.hidden, _FIRST[title]).values
 
 
 def _bullets(text: str, location: Location, title: str) -> tuple[str, ...]:
     section = location.sections.get(title)
     if section is None:
         return ()
-    return tuple(item.value for item in read_bullets(text, section, location.hidden).items)
+    return tuple(read_bullets(text, section, location.hidden).values)
 
 
 def completed_row(cells: tuple[str, ...]) -> CompletedRow:
@@ -244,7 +244,7 @@ def _new_section(text: str, location: Location, title: str, lines: Sequence[str]
     before: list[Section] = [
         location.sections[name] for name in order[: order.index(title)] if name in location.sections
     ]
-    whole = Span(before[-1].start, before[-1].body.end) if before else location.region
+    whole = Span(before[-1].start, before[-1].end) if before else location.region
     start, end = whole.start, whole.end
     last = max(start, start + len(text[start:end].rstrip()) - 1)
     hashes = "#" * (before[-1].level if before else 2)

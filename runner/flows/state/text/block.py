@@ -12,7 +12,6 @@ from runner.flows.state.text.edits import Edit, insert_after
 from runner.flows.state.text.layout import (
     CURRENT_STEP,
     Fence,
-    Heading,
     Key,
     Outline,
     Section,
@@ -20,7 +19,6 @@ from runner.flows.state.text.layout import (
     keys,
     line_number,
     outline,
-    sections,
     visible,
 )
 
@@ -37,7 +35,7 @@ class Location(Struct, frozen=True):
 
     region: Span
     sections: dict[str, Section]
-    repeated: tuple[Section, ...]
+    repeated: list[Section]
     hidden: tuple[Span, ...]
     block: tuple[Span, ...]
     autodev_title: bool
@@ -52,9 +50,9 @@ class Block(Struct, frozen=True):
     start: int
     indent: int
     top: dict[str, Key]
-    nested: tuple[Key, ...]
-    repeated: tuple[Key, ...]
-    unknown: tuple[Key, ...]
+    nested: list[Key]
+    repeated: list[Key]
+    unknown: list[Key]
 
     def scalar(self, name: str) -> Scalar | None:
         """Decode a key's value; None when the key is missing."""
@@ -67,16 +65,16 @@ class Block(Struct, frozen=True):
 def find_location(text: str) -> Location:
     """Find the one region that holds a state, or raise with the reason."""
     marks = outline(text)
-    here = [heading for heading in marks.headings if heading.title == CURRENT_STEP]
+    here = [section for section in marks.sections if section.title == CURRENT_STEP]
     if len(here) > 1:
         raise _ambiguous(text, here[1].start, "a second `## Current Step`")
     if here:
-        return _sectioned(text, marks.headings, Span(0, len(text)), _hidden(marks))
-    fenced = [fence for fence in marks.fences if any(inner.title == CURRENT_STEP for inner in fence.headings)]
+        return _sectioned(text, marks.sections, Span(0, len(text)), _hidden(marks))
+    fenced = [fence for fence in marks.fences if any(inner.title == CURRENT_STEP for inner in fence.sections)]
     if len(fenced) > 1:
         raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `## Current Step`")
     if fenced:
-        return _sectioned(text, fenced[0].headings, fenced[0].inside, ())
+        return _sectioned(text, fenced[0].sections, fenced[0].inside, ())
     return _headless(text, marks)
 
 
@@ -86,37 +84,36 @@ def _hidden(marks: Outline) -> tuple[Span, ...]:
     return tuple(sorted([*(fence.whole for fence in marks.fences), *marks.comments]))
 
 
-def _sectioned(text: str, headings: tuple[Heading, ...], region: Span, hidden: tuple[Span, ...]) -> Location:
+def _sectioned(text: str, found: list[Section], region: Span, hidden: tuple[Span, ...]) -> Location:
     known: dict[str, Section] = {}
-    found = sections(headings, region.end)
     repeated = [section for section in found if known.setdefault(section.title, section) is not section]
     current = known[CURRENT_STEP]
     block = tuple(visible(current.body, hidden)) if hidden else (current.body,)
     if hidden and not _is_block(text, block):
         # Some users fence the keys below the heading; only then are fenced lines the block.
         block = (current.body,)
-    return Location(region, known, tuple(repeated), hidden, block, AUTODEV_TITLE in known)
+    return Location(region, known, repeated, hidden, block, AUTODEV_TITLE in known)
 
 
 def _headless(text: str, marks: Outline) -> Location:
     """Find keys without a heading: at the top, below the title, or in exactly one fenced block."""
     whole = Span(0, len(text))
-    first = marks.headings[0].start if marks.headings else len(text)
-    titled = [item.body for item in sections(marks.headings, len(text)) if item.title in TITLES]
+    first = marks.sections[0].start if marks.sections else len(text)
+    titled = [item.body for item in marks.sections if item.title in TITLES]
     hidden = _hidden(marks)
     for span in (Span(0, first), *titled):
         block = tuple(visible(span, hidden))
         if _is_block(text, block):
-            known = {item.title: item for item in reversed(sections(marks.headings, len(text)))}
-            return Location(whole, known, (), hidden, block, AUTODEV_TITLE in known)
+            known = {item.title: item for item in reversed(marks.sections)}
+            return Location(whole, known, [], hidden, block, AUTODEV_TITLE in known)
     fenced = [fence for fence in marks.fences if _is_block(text, (_preamble(fence),))]
     if len(fenced) > 1:
         raise _ambiguous(text, fenced[1].whole.start, "a second fenced block with `step:` and `status:`")
     if fenced:
         here = fenced[0]
-        known = {item.title: item for item in reversed(sections(here.headings, here.inside.end))}
-        autodev = AUTODEV_TITLE in known or any(item.title == AUTODEV_TITLE for item in marks.headings)
-        return Location(here.inside, known, (), (), (_preamble(here),), autodev)
+        known = {item.title: item for item in reversed(here.sections)}
+        autodev = AUTODEV_TITLE in known or any(item.title == AUTODEV_TITLE for item in marks.sections)
+        return Location(here.inside, known, [], (), (_preamble(here),), autodev)
     raise UnreadableStateError(
         "no state was found",
         problems=[
@@ -132,7 +129,7 @@ def _headless(text: str, marks: Outline) -> Location:
 
 def _preamble(fence: Fence) -> Span:
     """Return a block's lines before its first section; a title may precede them."""
-    below = [heading.start for heading in fence.headings if heading.title not in TITLES]
+    below = [section.start for section in fence.sections if section.title not in TITLES]
     return Span(fence.inside.start, below[0] if below else fence.inside.end)
 
 
@@ -175,7 +172,7 @@ def read_block(text: str, location: Location) -> Block:
                 below = name == "sub_step"
                 if top.setdefault(name, key) is not key:
                     repeated.append(key)
-    return Block(location.block[0].start, max(base, 0), top, tuple(nested), tuple(repeated), tuple(unknown))
+    return Block(location.block[0].start, max(base, 0), top, nested, repeated, unknown)
 
 
 def set_value(text: str, key: Key, scalar: Scalar, encoded: str) -> Edit:

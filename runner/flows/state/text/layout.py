@@ -20,7 +20,8 @@ _MARK = re.compile(
 _KEY = re.compile(r"^\ufeff?([ \t]*)([A-Za-z_][A-Za-z0-9_-]*)[ \t]*:[ \t]*([^\n]*)", re.MULTILINE)
 
 
-class Span(Struct, frozen=True, order=True):
+# `gc=False`: what is made for every line holds no cycles, so the garbage collector need not track it.
+class Span(Struct, frozen=True, order=True, gc=False):
     """Characters `start` to `end` of a text."""
 
     start: int
@@ -31,41 +32,41 @@ class Span(Struct, frozen=True, order=True):
         return text[self.start : self.end]
 
 
-class Heading(Struct, frozen=True):
-    """A heading: its title in lower case, where its line starts and ends, and its depth."""
+class Section(Struct, gc=False):
+    """A heading and the text up to the next one: its title in lower case, and its depth.
+
+    The body starts where the heading's line ends.
+    """
 
     title: str
     start: int
+    line_end: int
     end: int
     level: int
 
+    @property
+    def body(self) -> Span:
+        """What follows the heading's line."""
+        return Span(self.line_end, self.end)
+
 
 class Fence(Struct, frozen=True):
-    """A fenced block: all of it, its inside, and the headings inside."""
+    """A fenced block: all of it, its inside, and the sections inside."""
 
     whole: Span
     inside: Span
-    headings: tuple[Heading, ...]
+    sections: list[Section]
 
 
 class Outline(Struct, frozen=True):
-    """The marks of a text: headings outside of fences, the fences, and HTML comments."""
+    """The marks of a text: sections outside of fences, the fences, and HTML comments."""
 
-    headings: tuple[Heading, ...]
-    fences: tuple[Fence, ...]
-    comments: tuple[Span, ...]
-
-
-class Section(Struct, frozen=True):
-    """A heading's line and the body up to the next heading."""
-
-    title: str
-    start: int
-    body: Span
-    level: int
+    sections: list[Section]
+    fences: list[Fence]
+    comments: list[Span]
 
 
-class Key(Struct, frozen=True):
+class Key(Struct, frozen=True, gc=False):
     """A `key: value` line. Offsets are computed on demand: reading a value does not need them."""
 
     name: str
@@ -86,35 +87,36 @@ class Key(Struct, frozen=True):
 
 def outline(text: str) -> Outline:
     """Find the marks of a text in one pass."""
-    headings: list[Heading] = []
+    outer: list[Section] = []
     fences: list[Fence] = []
     comments: list[Span] = []
-    inner: list[Heading] = []
+    sections, whole = outer, len(text)
     opened: tuple[str, Span] | None = None
     skip = 0
     # The extra line break in front makes the first line a match too: a mark then starts at the offset
     # of its line in `text`, and its end is one too high.
     for mark in _MARK.finditer("\n" + text):
-        start, end = mark.start(), mark.end() - 1
+        start = mark.start()
         if start < skip:
             continue
         hashes, title, ticks, info = mark.groups()
         if hashes:
-            heading = Heading(_normalized(title), start, end, len(hashes))
-            (headings if opened is None else inner).append(heading)
+            if sections:
+                sections[-1].end = start
+            sections.append(Section(_normalized(title), start, mark.end() - 1, whole, len(hashes)))
         elif ticks and opened is None:
-            opened, inner = (ticks, Span(start, end)), []
+            opened, sections = (ticks, Span(start, mark.end() - 1)), []
         elif ticks and opened is not None:
             if ticks.startswith(opened[0]) and not info.strip(" \t\r"):
-                fences.append(_fence(text, opened[1], Span(start, end), inner))
-                opened = None
+                fences.append(_fence(opened[1], Span(start, mark.end() - 1), sections))
+                opened, sections = None, outer
         elif opened is None:
-            closed = text.find("-->", end)
-            skip = len(text) if closed < 0 else closed + 3
+            closed = text.find("-->", mark.end() - 1)
+            skip = whole if closed < 0 else closed + 3
             comments.append(Span(start, skip))
     if opened is not None:
-        fences.append(_fence(text, opened[1], Span(len(text), len(text)), inner))
-    return Outline(tuple(headings), tuple(fences), tuple(comments))
+        fences.append(_fence(opened[1], Span(whole, whole), sections))
+    return Outline(outer, fences, comments)
 
 
 @lru_cache(maxsize=256)
@@ -122,19 +124,11 @@ def _normalized(title: str) -> str:
     return " ".join(title.strip(" \t\r#").lower().split())
 
 
-def _fence(text: str, opening: Span, closing: Span, inner: list[Heading]) -> Fence:
-    inside = min(opening.end + 1, closing.start, len(text))
-    return Fence(Span(opening.start, closing.end), Span(inside, closing.start), tuple(inner))
-
-
-def sections(headings: tuple[Heading, ...], end: int) -> list[Section]:
-    """Return each heading with its body; the last one's reaches to `end`."""
-    found = []
-    for heading in reversed(headings):
-        found.append(Section(heading.title, heading.start, Span(heading.end, end), heading.level))
-        end = heading.start
-    found.reverse()
-    return found
+def _fence(opening: Span, closing: Span, sections: list[Section]) -> Fence:
+    if sections:
+        sections[-1].end = closing.start
+    inside = min(opening.end + 1, closing.start)
+    return Fence(Span(opening.start, closing.end), Span(inside, closing.start), sections)
 
 
 def keys(text: str, span: Span) -> list[Key]:

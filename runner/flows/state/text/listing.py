@@ -27,7 +27,7 @@ RowKind = Literal["head", "filler", "value", "blank"]
 """What a line of a table is."""
 
 
-class Item(Struct, Generic[_Value], frozen=True):
+class Item(Struct, Generic[_Value], frozen=True, gc=False):
     """One value and the lines it takes."""
 
     value: _Value
@@ -47,6 +47,11 @@ class Listing(Struct, Generic[_Value], frozen=True):
     fillers: list[Span]
     anchor: int
     headed: bool
+
+    @property
+    def values(self) -> list[_Value]:
+        """The items' values."""
+        return [item.value for item in self.items]
 
 
 def _row_kind(cells: tuple[str, ...], first: str, *, headed: bool) -> RowKind:
@@ -104,8 +109,8 @@ def change(
     if not new and empty:
         return [_replaced(spans[0], [empty], text), *_removed(text, spans[1:])]
     edits: list[Edit] = []
-    old = [item.value for item in listing.items]
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, list(new), autojunk=False).get_opcodes():
+    changes = SequenceMatcher(None, listing.values, list(new), autojunk=False)
+    for tag, i1, i2, j1, j2 in changes.get_opcodes():
         if tag == "replace":
             edits.append(_replaced(spans[i1], lines[j1:j2], text))
             edits += _removed(text, spans[i1 + 1 : i2])
