@@ -44,7 +44,8 @@ class Tracker(StrEnum):
     LOCAL = "local"
 
 
-class Phase(Struct, frozen=True, kw_only=True):
+# `gc=False`: text and numbers form no cycles, so the garbage collector need not track these values.
+class Phase(Struct, frozen=True, kw_only=True, gc=False):
     """Where an autodev sub-skill is: an integer that never decreases within one invocation, and a token."""
 
     phase: int
@@ -59,7 +60,7 @@ AWAITING = Phase(phase=0, name=RESERVED_NAME)
 """The sub-skill was chained and has not started."""
 
 
-class Position(Struct, frozen=True, kw_only=True):
+class Position(Struct, frozen=True, kw_only=True, gc=False):
     """Where a sub-skill of the older dialects is: its own number and name, as one text."""
 
     text: str = "0"
@@ -98,7 +99,7 @@ class StepRef(Struct, frozen=True, kw_only=True):
     name: str
 
 
-class CompletedRow(Struct, frozen=True, kw_only=True):
+class CompletedRow(Struct, frozen=True, kw_only=True, gc=False):
     """One row of Completed Steps."""
 
     step: str
@@ -107,7 +108,7 @@ class CompletedRow(Struct, frozen=True, kw_only=True):
     outcome: str
 
 
-class RetryRow(Struct, frozen=True, kw_only=True):
+class RetryRow(Struct, frozen=True, kw_only=True, gc=False):
     """One row of the Retry Log."""
 
     attempt: str
@@ -118,7 +119,7 @@ class RetryRow(Struct, frozen=True, kw_only=True):
     timestamp: str
 
 
-class LastSession(Struct, frozen=True, kw_only=True):
+class LastSession(Struct, frozen=True, kw_only=True, gc=False):
     """How the last session ended."""
 
     date: str = ""
