@@ -5,27 +5,29 @@ the same output three times. Meaningless differences between runs, such as times
 ignored; counts are not, since fewer failures are progress.
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
 
 SAME_FAILURES = 3
 _TURN = 4  # before, changed, undone, changed again
 
+# Compiled when a failure is folded, and cached by `re`: `status` of a run without one need not wait for it.
 _NOISE = (
-    (re.compile(r"0x[0-9a-fA-F]+"), "0x"),
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]?"), ""),
-    (re.compile(r"\d{1,2}:\d\d(:\d\d)?([.,]\d+)?Z?"), "<time>"),
-    (re.compile(r"\d+(\.\d+)?\s*(µs|ms|s|secs?|seconds?|mins?|minutes?)\b"), "<time>"),
-    (re.compile(r"/tmp/[\w./-]+"), "<temporary>"),  # noqa: S108  a pattern, not a file
+    (r"0x[0-9a-fA-F]+", "0x"),
+    (r"\d{4}-\d\d-\d\d[T ]?", ""),
+    (r"\d{1,2}:\d\d(:\d\d)?([.,]\d+)?Z?", "<time>"),
+    (r"\d+(\.\d+)?\s*(µs|ms|s|secs?|seconds?|mins?|minutes?)\b", "<time>"),
+    (r"/tmp/[\w./-]+", "<temporary>"),  # noqa: S108  a pattern, not a file
 )
 
 
 def failure_digest(reason: str, output: str) -> str:
     """Return what identifies a failure, regardless of times and addresses in its output."""
+    import hashlib
+
     text = f"{reason}\n{output}"
     for pattern, instead in _NOISE:
-        text = pattern.sub(instead, text)
+        text = re.sub(pattern, instead, text)
     return hashlib.sha256(" ".join(text.split()).encode(errors="replace")).hexdigest()
 
 
