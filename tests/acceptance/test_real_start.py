@@ -1,0 +1,44 @@
+"""Every command once by a new interpreter: other tests fork it from a process that has loaded all of it."""
+
+from pathlib import Path
+
+from runner.cli.overview import COMMANDS
+from tests.acceptance.program import run, write_story
+
+ARGUMENTS = {
+    "run": (),
+    "resume": (),
+    "stop": (),
+    "decide": (),
+    "rollback": ("a", "Plan"),
+    "quarantine": (),
+    "gc": (),
+    "plan": ("--again",),
+    "prompt": ("a",),
+    "status": (),
+    "history": (),
+    "logs": ("a",),
+    "flows": (),
+    "state": ("check",),
+    "matrix": (),
+    "aggregate": (),
+    "report": ("--format", "markdown"),
+    "init": (),
+    "config": (),
+    "doctor": (),
+    "demo": ("--help",),
+    "completion": ("bash",),
+}
+REFUSED = {"stop", "rollback", "state"}
+"""What has nothing to do after a finished run without a flow; its refusal is an answer, too."""
+
+
+def test_every_command_loads_what_it_needs(repo: Path) -> None:
+    """A module that only some other command imports would be missed by a forked program, and not here."""
+    assert set(ARGUMENTS) == set(COMMANDS)
+    write_story(repo, "a", command="echo a > a.txt")
+    for name, arguments in ARGUMENTS.items():
+        ran = run(repo, name, *arguments, real_start=True)
+        assert "internal error" not in ran.err, f"{name}: {ran.err}"
+        assert "Traceback" not in ran.err, f"{name}: {ran.err}"
+        assert (ran.code == 0) != (name in REFUSED), f"{name}: {ran.code} {ran.err}"
