@@ -1,8 +1,9 @@
 """The settings of a run, each declared once.
 
-To add a setting, add a field with its `Setting` here, and use it. The checks of flags, environment variables
-and files, the command line, `config`, the file that `init` writes and the reference page follow from the
-declaration (`core/declaration.py`); `python docs/generate.py` writes the page.
+To add a setting, add a field with its `Setting` here (or in `work_settings.py`, which comes first), and use
+it. The checks of flags, environment variables and files, the command line, `config`, the file that `init`
+writes and the reference page follow from the declaration (`core/declaration.py`); `python docs/generate.py`
+writes the page.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from isolation.model import EnforcementLevel
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
-from runner.core.tier_settings import MOST_STORIES, TierSettings
+from runner.core.tier_settings import TierSettings
+from runner.core.work_settings import WorkSettings
 
 SHARED_WRITABLE = tuple(
     f"**/{name}/**"
@@ -72,182 +74,9 @@ class HookSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(WorkSettings):
     """One run's settings, after all sources were read."""
 
-    stories: Annotated[
-        str,
-        Setting(
-            help="the folder or file that holds the backlog, relative to the top of the repository",
-            filled=True,
-        ),
-    ] = "stories"
-    agent: Annotated[
-        str,
-        Setting(
-            help="the agent for stories that name none",
-            details="Not used for stories with a `command`. `auto` picks the only agent described under "
-            "`[agents]`, or else the first [known agent](../how-to/use-a-known-agent.md) that is "
-            "installed, and a note says which.",
-            flag="--agent NAME",
-            filled=True,
-        ),
-    ] = "auto"
-    model: Annotated[
-        str,
-        Setting(
-            help="the model that the agent uses",
-            details="Passed to known agents at every start and resume, and replaces `{model}` in an agent's "
-            "`argv`.",
-            flag="--model NAME",
-            example="opus",
-        ),
-    ] = ""
-    prompt_template: Annotated[
-        str,
-        Setting(
-            help="a file with the template of prompts, relative to the top of the repository",
-            details="See [prompts](#prompts).",
-            example="tools/prompt.md",
-            empty="built in",
-        ),
-    ] = ""
-    verify: Annotated[
-        tuple[str, ...],
-        Setting(
-            help="a command that must pass for stories that name none",
-            details="Run in the story's workspace after its work; the story is done only when all commands "
-            "pass.",
-            flag="--verify CMD",
-            expects="a command or a list of commands",
-            example="make test",
-            separator="\n",
-        ),
-    ] = ()
-    max_stories: Annotated[
-        int,
-        Setting(
-            help="how many stories may run in parallel",
-            details="The machine may allow fewer, see [tiers](#tiers).",
-            flag="--max-stories N",
-            bounds=Bounds(low=1, high=MOST_STORIES),
-        ),
-    ] = 3
-    max_sessions: Annotated[
-        int,
-        Setting(
-            help="how many work sessions one step of a story may have",
-            details="The count starts over with each step; the flow `quick` has one step. Verify commands do "
-            "not count.",
-            flag="--max-sessions N",
-            bounds=Bounds(low=1, high=50),
-        ),
-    ] = 5
-    max_hours: Annotated[
-        float,
-        Setting(
-            help="how many hours the whole run may take",
-            details="After this time no session starts; running sessions finish.",
-            flag="--max-hours H",
-            bounds=Bounds(low=0.5, high=24, unit="h"),
-        ),
-    ] = 8.0
-    inactivity_timeout: Annotated[
-        float,
-        Setting(
-            help="end the run when no story shows any activity for S seconds",
-            details="Activity is output or an event of any story.",
-            flag="--inactivity-timeout S",
-            bounds=Bounds(low=60, high=14400, unit="s"),
-        ),
-    ] = 1800.0
-    stall_seconds: Annotated[
-        float,
-        Setting(
-            help="stop a session that is silent for S seconds, twice in a row",
-            details="Silent means without any "
-            "[sign of life](../explanation/kill-switches-and-retries.md#signs-of-life).",
-            flag="--stall-seconds S",
-            bounds=Bounds(low=60, high=3600, unit="s"),
-        ),
-    ] = 600.0
-    confidence_threshold: Annotated[
-        float,
-        Setting(
-            help="how certain the next step must be to continue without asking",
-            details="Below it you are asked, see [where a story is](flows.md#where-a-story-is); from the "
-            "second session of a loop on, the story is stopped.",
-            flag="--confidence-threshold X",
-            bounds=Bounds(low=0, high=1),
-        ),
-    ] = 0.85
-    token_budget: Annotated[
-        int | None,
-        Setting(
-            help="start no session once the run has used N tokens",
-            details="Only tokens that sessions report count.",
-            flag="--token-budget N",
-            example="2000000",
-        ),
-    ] = None
-    cost_budget: Annotated[
-        float | None,
-        Setting(
-            help="start no session once the run has cost this many US dollars",
-            flag="--cost-budget USD",
-            example="25",
-        ),
-    ] = None
-    story_token_budget: Annotated[
-        int | None,
-        Setting(
-            help="start no further session of a story that has used N tokens",
-            flag="--story-token-budget N",
-            example="200000",
-        ),
-    ] = None
-    story_cost_budget: Annotated[
-        float | None,
-        Setting(
-            help="start no further session of a story that has cost this many US dollars",
-            flag="--story-cost-budget USD",
-            example="3",
-        ),
-    ] = None
-    session_tokens: Annotated[
-        int | None,
-        Setting(
-            help="how many tokens a session is expected to use, until one has finished",
-            details="Without it the first session of a run with a `token-budget` runs "
-            "[alone](../explanation/kill-switches-and-retries.md#budgets).",
-            example="80000",
-        ),
-    ] = None
-    session_cost: Annotated[
-        float | None,
-        Setting(
-            help="how many US dollars a session is expected to cost, until one has finished",
-            details="Without it the first session of a run with a `cost-budget` runs alone.",
-            example="1.5",
-        ),
-    ] = None
-    peer_abort: Annotated[
-        int,
-        Setting(
-            help="no session starts on a machine in tier `critical` with more other agent sessions than this",
-            bounds=Bounds(low=0, high=1000),
-        ),
-    ] = 6
-    selector: Annotated[
-        str,
-        Setting(
-            help="a command that decides before each session what comes next, and how certain that is",
-            details="See [the selector](session-contract.md#the-selector).",
-            flag="--selector CMD",
-            example="tools/select",
-            empty="built in",
-        ),
-    ] = ""
     bg_isolation: Annotated[
         str,
         Setting(

@@ -28,16 +28,16 @@ NEW = """\
         int,
         Setting(help="how fresh the air is", bounds=Bounds(low=1, high=9, unit="m"), flag="--fresh-air N"),
     ] = 4
-    stories: Annotated["""
+    bg_isolation: Annotated["""
 ADDED = """
 import sys
 from pathlib import Path
 
 source = Path("runner/core/settings.py").read_text()
-assert source.count("    stories: Annotated[") == 1
+assert source.count("    bg_isolation: Annotated[") == 1
 module = type(sys)("runner.core.settings")
 sys.modules["runner.core.settings"] = module
-exec(source.replace("    stories: Annotated[", {new!r}), module.__dict__)
+exec(source.replace("    bg_isolation: Annotated[", {new!r}), module.__dict__)
 
 from docs.generate import settings_page
 from runner.cli.main import run_program

@@ -159,7 +159,7 @@ def test_add_an_agent(follow: Callable[[str], Scratch], repo: Path, tmp_path: Pa
 def test_add_a_setting(follow: Callable[[str], Scratch], repo: Path) -> None:
     """One declaration: file, flag, check, `config`, help, journal and the reference page follow."""
     scratch = follow("Add a setting")
-    scratch.insert("runner/core/settings.py", SETTING, before="    model: ")
+    scratch.insert("runner/core/settings.py", SETTING, before="    base: ")
     write_story(repo, "a", command=writes("a.txt"))
     (repo / "autopilot-multi.toml").write_text('greeting = "hi"\n')
     commit_stories(repo)
