@@ -1,11 +1,15 @@
 """`init` and `completion`: the first minute with the program."""
 
+import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from runner.cli.overview import COMMANDS
+from runner.plan.settings.project import find_test_commands
+from tests.acceptance.program import LIMIT, command, run
 from tests.acceptance.written_runs import autopilot, document
 
 
@@ -19,16 +23,112 @@ def test_init_writes_settings_and_a_first_story_that_plans(repo: Path) -> None:
     assert [story["id"] for story in document(repo, "plan")["data"]["stories"]] == ["001-hello"]
 
 
+PLACEHOLDER = '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'
+SCRIPT = '{"scripts": {"test": "node --test"}}'
+
+
+def _project(top: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(text)
+    return top
+
+
+@pytest.mark.parametrize(
+    ("files", "commands"),
+    [
+        ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, ["python3 -m pytest -q"]),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\n", "uv.lock": ""}, ["uv run pytest -q"]),
+        ({"pyproject.toml": "[project]\n", "tests/notes.txt": ""}, []),
+        ({"pytest.ini": "", "poetry.lock": ""}, ["poetry run pytest -q"]),
+        ({"setup.cfg": "[tool:pytest]\n"}, ["python3 -m pytest -q"]),
+        ({"tests/unit/test_a.py": ""}, ["python3 -m pytest -q"]),
+        ({"pytest.ini": "", ".venv/bin/python": ""}, [".venv/bin/python -m pytest -q"]),
+        ({"pytest.ini": "", "venv/bin/python": ""}, ["python3 -m pytest -q"]),
+        ({"package.json": SCRIPT}, ["npm test"]),
+        ({"package.json": SCRIPT, "pnpm-lock.yaml": ""}, ["pnpm test"]),
+        ({"package.json": SCRIPT, "yarn.lock": ""}, ["yarn test"]),
+        ({"package.json": PLACEHOLDER}, []),
+        ({"package.json": "[1, {"}, []),
+        ({"package.json": "[]", "pyproject.toml": "tool = 1"}, []),
+        ({"Cargo.toml": ""}, ["cargo test --quiet"]),
+        ({"go.mod": ""}, ["go test ./..."]),
+        ({"Makefile": "all test: build\n\ttrue\n"}, ["make test"]),
+        ({"Makefile": "test := 1\ntest ::= 2\n# test:\n\ttest: x\nlatest:\n"}, []),
+        ({"Makefile": "test:\n\tcargo test\n", "Cargo.toml": ""}, ["make test", "cargo test --quiet"]),
+    ],
+)
+def test_the_test_command_of_a_project_is_found(
+    tmp_path: Path, files: dict[str, str], commands: list[str]
+) -> None:
+    """Each kind of project is known by its files; what is broken or a placeholder says nothing."""
+    found = find_test_commands(_project(tmp_path, files), lambda folder: folder in {".venv", "node_modules"})
+    assert [each.command for each in found] == commands
+    assert all(each.found for each in found)
+
+
+def test_init_sets_what_it_found(repo: Path, tmp_path: Path) -> None:
+    """The one test command, its folder and the one agent are set, each with where it was found."""
+    _project(repo, {"package.json": SCRIPT, "node_modules/a/index.js": "", ".gitignore": "node_modules/\n"})
+    program = tmp_path / "bin" / "codex"
+    _project(program.parent, {"codex": "#!/bin/sh\n"})
+    program.chmod(0o755)
+    done = run(repo, "init", env={"PATH": f"{program.parent}:/usr/bin:/bin"})
+    assert done.code == 0
+    assert 'set verify = ["npm test"] (package.json has a script "test")' in done.out
+    text = (repo / "autopilot-multi.toml").read_text()
+    assert '# Found: package.json has a script "test".\nverify = ["npm test"]\n' in text
+    assert tomllib.loads(text) == {
+        "max-stories": 3,
+        "verify": ["npm test"],
+        "agent": "codex",
+        "symlink-directories": ["node_modules"],
+    }
+
+
+def test_init_leaves_the_choice_among_several(repo: Path) -> None:
+    """Without a terminal each candidate is a comment, and the document has them all."""
+    _project(repo, {"Makefile": "test:\n\tcargo test\n", "Cargo.toml": ""})
+    data = document(repo, "init")["data"]
+    assert [each["value"] for each in data["found"]["verify"]] == ["make test", "cargo test --quiet"]
+    assert "verify" not in data["set"]
+    text = (repo / "autopilot-multi.toml").read_text()
+    assert "verify" not in tomllib.loads(text)
+    assert '# Found: there is a Cargo.toml:\n# verify = ["cargo test --quiet"]\n' in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "verify"), [(b"2\n", ["cargo test --quiet"]), (b"\n", None), (b"\x04", None)]
+)
+def test_init_asks_at_a_terminal(repo: Path, typed: bytes, verify: list[str] | None) -> None:
+    """The answer is what is written; without one, the choice stays open in the file."""
+    _project(repo, {"Makefile": "test:\n\tcargo test\n", "Cargo.toml": ""})
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        command("init"), cwd=repo, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    shown = b""
+    while b"choose later]: " not in shown:
+        shown += os.read(ours, 4096)
+    os.write(ours, typed)
+    assert process.wait(LIMIT) == 0
+    os.close(ours)
+    assert tomllib.loads((repo / "autopilot-multi.toml").read_text()).get("verify") == verify
+
+
 def test_init_never_overwrites(repo: Path) -> None:
     """What is there stays byte for byte, in a second run as in a first."""
     (repo / "autopilot-multi.toml").write_text("max-stories = 1\n")
     (repo / "stories").mkdir()
     (repo / "stories" / "mine.md").write_text("My own work\n")
     for _ in range(2):
-        assert document(repo, "init")["data"] == {
-            "written": [],
-            "kept": ["autopilot-multi.toml", "stories/"],
-        }
+        data = document(repo, "init")["data"]
+        assert (data["written"], data["kept"], data["set"]) == (
+            [],
+            ["autopilot-multi.toml", "stories/"],
+            {},
+        )
     assert (repo / "autopilot-multi.toml").read_text() == "max-stories = 1\n"
     assert [path.name for path in (repo / "stories").iterdir()] == ["mine.md"]
 

@@ -1,9 +1,14 @@
-"""The settings file that `init` writes: every setting with its help, commented out."""
+"""The settings file that `init` writes: every setting with its help.
+
+A setting is commented out unless its value was found in the project.
+"""
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from runner.core.declaration import Declared, shown_value
 from runner.core.settings import SETTINGS
@@ -18,19 +23,47 @@ _SET = frozenset({"max-stories"})
 _WIDTH = 108
 
 
-def settings_template() -> str:
-    """Return the text of the file."""
+class Suggestion(Struct, frozen=True, kw_only=True):
+    """A value for a setting, and where it was found."""
+
+    value: str
+    found: str
+
+
+def settings_template(suggested: Mapping[str, Sequence[Suggestion]] | None = None) -> str:
+    """Return the text of the file; a setting with one suggestion is set, with several the user chooses."""
     # In TOML a key after the head of a table would belong to the table, so tables come last.
     ordered = sorted(SETTINGS.values(), key=lambda declared: declared.is_table)
-    return "\n".join([_HEAD, *(f"{text}\n" for text in map(_entry, ordered))])
+    entries = (_entry(declared, (suggested or {}).get(declared.key, ())) for declared in ordered)
+    return "\n".join([_HEAD, *(f"{text}\n" for text in entries)])
 
 
-def _entry(declared: Declared) -> str:
-    comment = textwrap.wrap(
-        _sentence(declared), _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
-    )
+def setting_line(key: str, value: str) -> str:
+    """Return the line of the file that sets a setting."""
+    return f"{key} = {_toml(SETTINGS[key], value)}"
+
+
+def _entry(declared: Declared, suggestions: Sequence[Suggestion]) -> str:
+    comment = _comment(_sentence(declared))
+    if suggestions:
+        return "\n".join([*comment, *_suggested(declared.key, suggestions)])
     prefix = "" if declared.key in _SET else "# "
     return "\n".join([*comment, *(f"{prefix}{line}".rstrip() for line in _lines(declared))])
+
+
+def _suggested(key: str, suggestions: Sequence[Suggestion]) -> Iterator[str]:
+    if len(suggestions) == 1:
+        yield from _comment(f"Found: {suggestions[0].found}.")
+        yield setting_line(key, suggestions[0].value)
+        return
+    yield '# Several were found; remove the "# " in front of one of them.'
+    for suggestion in suggestions:
+        yield from _comment(f"Found: {suggestion.found}:")
+        yield f"# {setting_line(key, suggestion.value)}"
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
 def _sentence(declared: Declared) -> str:
