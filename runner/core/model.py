@@ -90,7 +90,8 @@ FLOW_DONE = Step(number="done", name="Done")
 class Story(Struct, frozen=True, kw_only=True):
     """One unit of work. `command` is an argv; without it an agent does the work.
 
-    `estimate` is how many minutes it will take, where its author said so.
+    `estimate` is how many minutes it will take, where its author said so. `verify_minutes` limits each of its
+    verify commands; None leaves that to the settings of the run.
     """
 
     id: StoryId
@@ -107,6 +108,7 @@ class Story(Struct, frozen=True, kw_only=True):
     dialect: str | None = None
     mode: str = MULTI_STORY
     source: str = ""
+    verify_minutes: float | None = None
 
 
 class Usage(Struct, frozen=True, kw_only=True):

@@ -60,6 +60,16 @@ class WorkSettings:
             separator="\n",
         ),
     ] = ()
+    verify_minutes: Annotated[
+        float | None,
+        Setting(
+            help="how many minutes one verify command may take",
+            details="After this time the command and all its processes are ended, and the attempt has "
+            "failed. A story's own `verify_minutes` takes precedence.",
+            flag="--verify-minutes M",
+            example="30",
+        ),
+    ] = None
     max_stories: Annotated[
         int,
         Setting(

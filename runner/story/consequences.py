@@ -57,7 +57,12 @@ def verify_consequences(ended: SessionVerdict, command: str, facts: EndFacts) ->
     """Return what follows from the end of a verify command: a failed one is a failed attempt."""
     if ended.outcome is not Outcome.FAILED:
         return ()
-    return failed_attempt(f"verify `{command}`: {ended.detail}", f"$ {command}\n{ended.output}", facts)
+    how = (
+        f"verify command `{command}` {ended.detail}"
+        if ended.overdue
+        else f"verify `{command}`: {ended.detail}"
+    )
+    return failed_attempt(how, f"$ {command}\n{ended.output}", facts)
 
 
 def failed_attempt(reason: str, output: str, facts: EndFacts) -> tuple[ev.Body, ...]:

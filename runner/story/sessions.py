@@ -16,7 +16,7 @@ from runner.agents.protocol import Agent, AgentJob
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.prices import priced
-from runner.core.model import VERIFY, SessionKind, Step, StorySnapshot, Usage
+from runner.core.model import VERIFY, Outcome, SessionKind, Step, StorySnapshot, Usage
 from runner.core.schedule.tiers import agents_per_wave
 from runner.core.settings import Settings
 from runner.plan.settings.prompt_template import load_template
@@ -25,7 +25,7 @@ from runner.story.flow_steps import Brief
 from runner.story.session.artifacts import ArtifactWatch
 from runner.story.session.environment import environment_of
 from runner.story.session.prompt import PromptFacts, render
-from runner.story.session.session import SessionOrder, SessionVerdict
+from runner.story.session.session import SessionOrder, SessionVerdict, TimeLimit
 
 
 class PreparedSession(Struct, frozen=True, kw_only=True):
@@ -105,8 +105,16 @@ async def prepare_verify(context: StoryContext, workspace: Workspace, command: s
         prompt=Path(os.devnull),
         confinement=await offload(context.confinement, workspace),
     )
-    order = _order(context, _name(now, VERIFY), spec)
+    order = replace(_order(context, _name(now, VERIFY), spec), limit=_verify_limit(context))
     return PreparedSession(order=order, started=_started(context, order, step, SessionKind.VERIFY))
+
+
+def _verify_limit(context: StoryContext) -> TimeLimit | None:
+    minutes = context.verify_minutes
+    if minutes is None:
+        return None
+    words = f"exceeded its limit of {minutes:g} min"
+    return TimeLimit(seconds=minutes * 60, outcome=Outcome.FAILED, words=words)
 
 
 def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settings) -> ev.SessionEnded:

@@ -50,10 +50,17 @@ def test_fields_of_a_newer_program_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"source": "elsewhere.md"}, {"priority": 9}, {"mode": "deep"}, {"estimate": 9.5}]
+    "changes",
+    [
+        {"source": "elsewhere.md"},
+        {"priority": 9},
+        {"mode": "deep"},
+        {"estimate": 9.5},
+        {"verify_minutes": 1.0},
+    ],
 )
 def test_the_digest_ignores_what_is_not_the_work(changes: dict[str, Any]) -> None:
-    """Moving a story, its priority, its mode or its estimate does not make it other work."""
+    """Moving a story, its priority, its mode, its estimate or its limits do not make it other work."""
     assert digest(replace(STORY, **changes)) == digest(STORY)
 
 

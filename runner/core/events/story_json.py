@@ -9,8 +9,8 @@ from msgspec import structs
 
 from runner.core.model import Story
 
-_NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode"})
-"""The file of a story, its urgency, its length and its mode do not change the work itself."""
+_NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode", "verify_minutes"})
+"""The file of a story, its urgency, its length, its mode and its limits do not change the work itself."""
 
 
 def to_json(story: Story) -> dict[str, Any]:

@@ -28,12 +28,13 @@ _WANTED = {
     "agent": _TEXT,
     "command": "a shell command, or a list: the program and its arguments",
     "verify": "a command or a list of commands",
+    "verify_minutes": "a number of minutes above 0",
     "dialect": _TEXT,
     "mode": _TEXT,
 }
-_NUMBERS = frozenset({"priority", "estimate"})
+_NUMBERS = frozenset({"priority", "estimate", "verify_minutes"})
 _MAX_PRIORITY = 1_000_000
-_MAX_ESTIMATE = 1_000_000.0
+_MAX_MINUTES = 1_000_000.0
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
@@ -60,8 +61,8 @@ def _bounded(number: int) -> int:
 
 
 def _positive(minutes: float) -> float:
-    if not 0 < minutes <= _MAX_ESTIMATE:
-        raise ValueError(f"must be above 0 and at most {_MAX_ESTIMATE:.0f}")
+    if not 0 < minutes <= _MAX_MINUTES:
+        raise ValueError(f"must be above 0 and at most {_MAX_MINUTES:.0f}")
     return minutes
 
 
@@ -78,6 +79,7 @@ def _argv(value: Any) -> Any:
 
 
 Text = Annotated[str, AfterValidator(require_sound)]
+Minutes = Annotated[float, AfterValidator(_positive)]
 FilledText = Annotated[Text, AfterValidator(_filled)]
 Texts = Annotated[list[FilledText], BeforeValidator(_listed)]
 
@@ -91,13 +93,14 @@ class _Fields(BaseModel):
     title: Text | None = None
     prompt: Text | None = None
     priority: Annotated[int, AfterValidator(_bounded)] | None = None
-    estimate: Annotated[float, AfterValidator(_positive)] | None = None
+    estimate: Minutes | None = None
     depends_on: Texts | None = None
     owns: Texts | None = None
     flow: Text | None = None
     agent: FilledText | None = None
     command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
     verify: Texts | None = None
+    verify_minutes: Minutes | None = None
     dialect: Text | None = None
     mode: FilledText | None = None
 
@@ -131,6 +134,7 @@ def story_of(entry: Entry) -> Story:
         dialect=fields.dialect,
         mode=one_line(fields.mode or "") or MULTI_STORY,
         source=entry.source,
+        verify_minutes=fields.verify_minutes,
     )
 
 

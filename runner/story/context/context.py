@@ -86,6 +86,11 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         return self.story.verify or self.settings.verify
 
     @property
+    def verify_minutes(self) -> float | None:
+        """How long each of them may take; None without a limit."""
+        return self.story.verify_minutes or self.settings.verify_minutes
+
+    @property
     def aborted(self) -> bool:
         """Whether the user wants nothing new to start for this story."""
         return self.run.control.level(self.story.id) >= Level.FINISH

@@ -37,6 +37,14 @@ LOOK_FOR_LIFE = 15.0
 LOOKS_A_WINDOW = 4
 
 
+class TimeLimit(Struct, frozen=True, kw_only=True):
+    """How long a session may run; when it is ended for that, `outcome` and `words` say so."""
+
+    seconds: float
+    outcome: Outcome
+    words: str
+
+
 class SessionOrder(Struct, frozen=True, kw_only=True):
     """All that one session needs; `result_file` only where a result is expected.
 
@@ -60,13 +68,14 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     agent: Agent | None = None
     conversation: str = ""
     used_before: Usage = field(default_factory=Usage)
+    limit: TimeLimit | None = None
 
 
 class SessionVerdict(Struct, frozen=True, kw_only=True):
     """How a session ended; `output` is the end of what it printed, for the prompt of the next attempt.
 
     `said` is the agent's own final result, `usage` and `tools` what it reported on the way. `attempts` are
-    writes that were refused; None where they were not witnessed.
+    writes that were refused; None where they were not witnessed. `overdue`: its time limit ended it.
     """
 
     outcome: Outcome
@@ -80,6 +89,7 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
     usage: Usage = field(default_factory=Usage)
     tools: int | None = None
     attempts: Attempts | None = None
+    overdue: bool = False
 
 
 class _State(Struct):
@@ -89,6 +99,7 @@ class _State(Struct):
     why: str = ""
     printed_at: float = 0.0
     peak_memory: int | None = None
+    overdue: bool = False
 
 
 class _Reader(Struct, frozen=True, kw_only=True):
@@ -116,6 +127,7 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
                     nursery.start_soon(_obey, order, session, run.control, state)
                     nursery.start_soon(_watch, order, session, reader, events)
                     nursery.start_soon(_watch_progress, order, session, state)
+                    nursery.start_soon(_watch_time, order, session, state)
                     with run.meter.watching(order.story_id, session) as reading:
                         await _drain(order, session, reader, events)
                         ended = await session.wait()
@@ -127,6 +139,8 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
             ended, complaint = None, error.message
         else:
             complaint = ""
+        if state.overdue:  # the next attempt reads the output, and must know why it stops here
+            log.write(f"\nautopilot-multi: ended: {state.why}\n".encode())
     return _judge(order, ended, complaint=complaint, reader=reader, at=events.now())
 
 
@@ -222,6 +236,16 @@ async def _watch_progress(order: SessionOrder, session: Session, state: _State) 
             return
 
 
+async def _watch_time(order: SessionOrder, session: Session, state: _State) -> None:
+    """End the session when its time is over."""
+    if order.limit is None:
+        return
+    await trio.sleep(order.limit.seconds)
+    if state.ended_by is None:
+        state.ended_by, state.why, state.overdue = order.limit.outcome, order.limit.words, True
+        session.stop(grace=order.grace)
+
+
 def _judge(
     order: SessionOrder, ended: Exit | None, *, complaint: str, reader: _Reader, at: float
 ) -> SessionVerdict:
@@ -251,6 +275,7 @@ def _judge(
         # A program that prints plain text does not report its tools, so their number is unknown.
         tools=listener.tally.uses if listener.traits.says_end else None,
         attempts=ended.attempts if ended else None,
+        overdue=reader.state.overdue,
     )
 
 
