@@ -6,6 +6,7 @@ break a line. Time and memory are proportional to the input, whatever it contain
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 ELLIPSIS = "…"
 TAIL_BYTES = 4096
@@ -40,6 +41,17 @@ def neutral(text: str, width: int | None = None) -> str:
 def cells(text: str) -> int:
     """Count the terminal cells that safe text takes."""
     return len(text) if text.isascii() else sum(_cells_of(character) for character in text)
+
+
+def widest(texts: Sequence[str]) -> int:
+    """Count the terminal cells of the widest of these safe texts."""
+    return max(map(cells, texts), default=0)
+
+
+def fit(texts: Sequence[str], width: int) -> list[tuple[str, str]]:
+    """Cut each safe text to `width` cells; return it with the spaces that fill it up to there."""
+    fitted = [shorten(text, width) for text in texts]
+    return [(text, " " * (width - cells(text))) for text in fitted]
 
 
 def shorten(text: str, width: int) -> str:

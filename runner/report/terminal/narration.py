@@ -21,18 +21,17 @@ def line_for(event: ev.Event, run: RunSnapshot) -> str | None:
     text = _message(event, run)
     if text is None:
         return None
-    story = ev.story_of(event.body)
-    prefix = "" if story is None else f"{story}{' ' * (_column(run) - cells(story))}  "
+    story = getattr(event.body, "story_id", None)
+    prefix = "" if story is None else _columns(tuple(run.stories))[story]
     return f"{clock(event.at)} {prefix}{neutral(text)}"
 
 
-def _column(run: RunSnapshot) -> int:
-    return _widest(tuple(run.stories))
-
-
 @lru_cache(maxsize=1)
-def _widest(names: tuple[StoryId, ...]) -> int:
-    return min(_WIDEST_ID, max(map(cells, names), default=0))
+def _columns(names: tuple[StoryId, ...]) -> dict[StoryId, str]:
+    """Return the ids as a column, with the space before what follows."""
+    widths = {name: cells(name) for name in names}
+    widest = min(_WIDEST_ID, max(widths.values(), default=0))
+    return {name: f"{name}{' ' * (widest - width)}  " for name, width in widths.items()}
 
 
 def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PLR0911, PLR0912  one arm per event

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from runner.core.text.screen import cells, shorten, wrap
+from runner.core.text.screen import fit, widest, wrap
 
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 _GAP = "  "
@@ -72,20 +72,23 @@ def layout(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], look: Look
     table = [titles, *rows]
     widths = []
     for number, column in enumerate(columns):
-        wanted = max(cells(row[number].text) for row in table)
+        wanted = widest([row[number].text for row in table])
         limited = look.width is not None and column.limit is not None
         widths.append(min(wanted, column.limit or 0) if limited else wanted)
     if look.width is not None:
         taken = sum(widths[:-1]) + len(_GAP) * (len(columns) - 1)
         widths[-1] = max(0, min(widths[-1], look.width - taken))
-    return [_line(columns, row, widths, look) for row in table]
+    texts = [fit([row[number].text for row in table], width) for number, width in enumerate(widths)]
+    return [
+        _line(columns, row, [column[number] for column in texts], look) for number, row in enumerate(table)
+    ]
 
 
-def _line(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], look: Look) -> str:
+def _line(
+    columns: Sequence[Column], row: Sequence[Cell], texts: Sequence[tuple[str, str]], look: Look
+) -> str:
     parts = []
-    for column, cell, width in zip(columns, row, widths, strict=True):
-        text = shorten(cell.text, width)
-        space = " " * (width - cells(text))
+    for column, cell, (text, space) in zip(columns, row, texts, strict=True):
         painted = look.paint(text, cell.color)
         parts.append(space + painted if column.right else painted + space)
     return _GAP.join(parts).rstrip()
