@@ -12,8 +12,8 @@ Invariants:
 2. All or none. The events of one call are adjacent in one transaction.
 3. Order. The journal has events in the order of the calls, across both queues: what was deferred before
    a record comes before it.
-4. One writer. Only the holder of `_lock` takes from the queues, and it publishes what it wrote before it
-   lets go. Events that are in neither queue and not published belong to the holder's transaction.
+4. One writer. Only the caller that has set `_writing` takes from the queues, and it publishes what it
+   wrote before it clears it. Events that are in neither queue and not published belong to its transaction.
 5. A failed write loses nothing. What was taken returns to the front of its queue; each caller learns of
    the failure by trying for itself, and deferred events go with the next record that succeeds.
 6. Conditions see everything. `record_unless` judges its condition when no event of an earlier call is
@@ -87,7 +87,8 @@ class EventLog:
         self._store = store
         self._wall_clock = wall_clock
         self._listeners: list[tuple[Listener, tuple[type, ...]]] = []
-        self._lock = trio.Lock()
+        self._writing = False
+        self._idle = trio.lowlevel.ParkingLot()
         self._numbers = itertools.count()
         self._deferred: list[_Deferred] = []
         self._waiting: list[_Request] = []
@@ -139,19 +140,22 @@ class EventLog:
 
     def _events(self, bodies: tuple[Body, ...]) -> tuple[Event, ...]:
         at = self._wall_clock()
-        return tuple(Event(run_id=self.snapshot.run_id, at=at, body=self._clean(body)) for body in bodies)
-
-    def _clean(self, body: Body) -> Body:
-        """Take secrets out of what came from outside; a plan must stay as the user wrote it."""
-        return body if isinstance(body, RunStarted) else self.redactor.value(body)
+        # Secrets are taken out of what came from outside; the plan, which comes first in its run, must stay
+        # as the user wrote it.
+        plan = 1 if bodies and isinstance(bodies[0], RunStarted) else 0
+        clean = (*bodies[:plan], *self.redactor.value(bodies[plan:]))
+        return tuple(Event(run_id=self.snapshot.run_id, at=at, body=body) for body in clean)
 
     async def _settle(self, request: _Request) -> None:
         """Wait until some transaction, this caller's or another's, has settled the request."""
         self._waiting.append(request)
         try:
-            # The task that held the lock before may have settled this request along with its own.
-            async with self._lock:
-                while not request.settled:
+            # The task that writes now may settle this request along with its own. No lock: taking one
+            # would cost a turn of the scheduler for each record, though hardly two are ever written at once.
+            while not request.settled:
+                if self._writing:
+                    await self._idle.park()
+                else:
                     await self._write_next()
         finally:
             # Invariant 7: a caller that fails or is cancelled takes along what is still in the queue,
@@ -161,8 +165,15 @@ class EventLog:
                 self._waiting.remove(request)
 
     async def _write_next(self) -> None:
-        """Write one transaction and publish what was waiting for it; the caller holds the lock."""
-        deferred, requests = self._take()
+        """Write one transaction and publish what was waiting for it; nobody else writes meanwhile."""
+        self._writing = True
+        try:
+            await self._write(*self._take())
+        finally:
+            self._writing = False
+            self._idle.unpark_all()
+
+    async def _write(self, deferred: list[_Deferred], requests: list[_Request]) -> None:
         calls: list[_Deferred | _Request] = [*deferred, *requests]
         in_order = sorted(calls, key=lambda call: call.number)
         events = [event for call in in_order for event in call.events]

@@ -223,11 +223,13 @@ async def test_a_caller_cancelled_during_a_write_that_fails_leaves_nothing_behin
             await log.record(Noted(message="given up"))
 
     async with trio.open_nursery() as nursery:
-        async with log._lock:
-            nursery.start_soon(record, "first")
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(give_up)
-            await trio.testing.wait_all_tasks_blocked()
+        log._writing = True  # as while another transaction is written
+        nursery.start_soon(record, "first")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(give_up)
+        await trio.testing.wait_all_tasks_blocked()
+        log._writing = False
+        log._idle.unpark_all()
         await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
