@@ -135,6 +135,8 @@ class _Link:
 
     async def ended(self) -> str:
         """Wait for the report; any number of tasks may wait, and one of them reads."""
+        if self.report is not None:
+            return self.report
         async with self._lock:
             while self.report is None:
                 line = await self._lines.receive() or ""
@@ -203,14 +205,20 @@ class Session:
 
     async def receive(self) -> bytes:
         """Return the next bytes of its output, at most 64 KiB; none at the end. For one task."""
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        waited = False
         while True:
             if self._link.report is not None:
                 self._output.end()
             try:
-                return self._output.read()
+                data = self._output.read()
             except BlockingIOError:
                 await self._readable_or_ended()
+                waited = True
+                continue
+            if not waited:
+                await trio.lowlevel.cancel_shielded_checkpoint()  # a flood must not starve other tasks
+            return data
 
     async def _readable_or_ended(self) -> None:
         async with trio.open_nursery() as nursery:
