@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import trio
+from trio import to_thread
 
-from isolation.git.repository import offload
 from isolation.worktree.removal import close_path, sweep_trash
 from runner.core.events.events import WorkspaceClosed
 from runner.core.model import Status
@@ -23,7 +23,7 @@ async def sweep(root: Path, say: Callable[[str], None]) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(explain)
-        await offload(sweep_trash, root)
+        await to_thread.run_sync(sweep_trash, root)
         nursery.cancel_scope.cancel()
 
 
@@ -35,7 +35,7 @@ async def tidy(context: RunContext, say: Callable[[str], None]) -> None:
     for story in context.log.snapshot.stories.values():
         if story.workspace.path is None or story.status not in {Status.DONE, Status.NO_WORK}:
             continue
-        closing = await offload(
+        closing = await to_thread.run_sync(
             close_path, context.repository, Path(story.workspace.path), story.workspace.branch
         )
         await context.log.record(

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from isolation.git.repository import Repository, offload
+from trio import to_thread
+
+from isolation.git.repository import Repository
 from runner.core.events.events import RunEnded
 from runner.records.event_log import EventLog
 from runner.records.telemetry import records_checkout, write_run
@@ -16,7 +18,7 @@ async def close_run(log: EventLog, repository: Repository, root: Path, view: Vie
     """Record the end, write the records, and delete what finished worktrees left below `root`."""
     async with records_on_error(log, repository):
         await log.record(RunEnded(exit_code=exit_code))
-    await offload(write_run, log.snapshot, records_checkout(repository.paths))
+    await to_thread.run_sync(write_run, log.snapshot, records_checkout(repository.paths))
     await sweep(root, view.say)
 
 

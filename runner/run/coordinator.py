@@ -19,10 +19,11 @@ from functools import partial
 
 import trio
 from msgspec import Struct
+from trio import to_thread
 
 from isolation.errors import KeeperError
 from isolation.files import lease
-from isolation.git.repository import Repository, offload
+from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
 from isolation.paths import journal_path, keepers_lock_path
 from runner.agents.catalog import PROGRAMS, choose
@@ -47,7 +48,7 @@ from runner.run.first_events import beginning
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
-from runner.run.side_tasks import aggregating, asking, notifying, refreshing
+from runner.run.side_tasks import aggregating, notifying, refreshing
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
@@ -83,6 +84,11 @@ def new_run_id() -> RunId:
     return RunId(time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{secrets.token_hex(4)}")
 
 
+def run_plan(plan: Plan, view: View, *, dialog: Dialog | None, quiet: bool) -> Ended:
+    """Carry out a plan; returns when the run has ended."""
+    return trio.run(partial(start_run, plan, view, dialog=dialog, quiet=quiet))
+
+
 async def start_run(
     plan: Plan,
     view: View,
@@ -94,8 +100,8 @@ async def start_run(
     """Carry out a plan from its beginning; `sample` measures the machine around a path."""
     run_id, settings, repository, root = new_run_id(), plan.settings, plan.repository, plan.worktree_root
     sample = sample or Probe(PROGRAMS)
-    sampled = await offload(sample, root)
-    enforcement = await offload(require_enforcement, repository, settings, root, plan.stories)
+    sampled = await to_thread.run_sync(sample, root)
+    enforcement = await to_thread.run_sync(require_enforcement, repository, settings, root, plan.stories)
     first = beginning(plan, evaluate(sampled, settings.tiers).tier, enforcement.name)
     notes = (ev.Noted(message=note) for note in plan.notes)
     assignment = Assignment(
@@ -133,6 +139,21 @@ def nothing_to_do(plan: Plan) -> Ended:
     return Ended(run=run, exit_code=code, idle=True, events=tuple(events))
 
 
+def run_rest(
+    repository: Repository,
+    run_id: RunId,
+    view: View,
+    *,
+    retry_failed: bool,
+    dialog: Dialog | None,
+    quiet: bool,
+) -> Ended:
+    """Continue a run that was interrupted; returns when it has ended."""
+    return trio.run(
+        partial(resume_run, repository, run_id, view, retry_failed=retry_failed, dialog=dialog, quiet=quiet)
+    )
+
+
 async def resume_run(
     repository: Repository,
     run_id: RunId,
@@ -144,14 +165,14 @@ async def resume_run(
 ) -> Ended:
     """Continue a run where it was interrupted: what is finished stays finished."""
     async with _acquired(repository, run_id) as journal:
-        events = await offload(journal.events, run_id)
+        events = await to_thread.run_sync(journal.events, run_id)
         snapshot = fold(run_id, events)
         started = next(event.body for event in events if isinstance(event.body, ev.RunStarted))
         requeued = _requeued(snapshot, retry_failed=retry_failed)
         asks = dialog is not None and bool(snapshot.open_decisions)
         if not requeued and snapshot.ended and not asks:
             # It may have been killed between its last event and its records.
-            await offload(write_run, snapshot, records_checkout(repository.paths))
+            await to_thread.run_sync(write_run, snapshot, records_checkout(repository.paths))
             return Ended(run=snapshot, exit_code=exit_code(snapshot), idle=True)
         settings = settings_from_json(snapshot.options, top=repository.top)
         stories = tuple(from_json(entry) for entry in started.stories)
@@ -160,7 +181,7 @@ async def resume_run(
             settings=settings,
             stories=stories,
             agents={story.id: choose(story, settings) for story in stories},
-            enforcement=await offload(
+            enforcement=await to_thread.run_sync(
                 enforcement_of, repository, settings, worktree_root_of(repository, settings)
             ),
             retry_failed=retry_failed,
@@ -199,7 +220,7 @@ async def _acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Jour
     journal is closed before another run may open it.
     """
     common = repository.common_dir
-    held = await offload(lease.acquire, common, run_id)
+    held = await to_thread.run_sync(lease.acquire, common, run_id)
     try:
         with trio.move_on_after(OLD_KEEPERS_SECONDS) as patience:
             await wait_for_old_keepers(keepers_lock_path(common))
@@ -208,7 +229,7 @@ async def _acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Jour
                 f"processes of a killed run are still alive after {OLD_KEEPERS_SECONDS:g} s",
                 hint="`autopilot-multi doctor` names them; end them, then run again.",
             )
-        journal = await offload(Journal.open, journal_path(common))
+        journal = await to_thread.run_sync(Journal.open, journal_path(common))
         try:
             journal.notes = (*held.notes, *journal.notes)
             with unwrapped():
@@ -234,8 +255,8 @@ async def _coordinate(
         # It starts while the first events are recorded.
         open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
     ):
-        await offload(exclude_byproducts, assignment)
-        notes = await offload(opening_notes, beginning.journal, assignment)
+        await to_thread.run_sync(exclude_byproducts, assignment)
+        notes = await to_thread.run_sync(opening_notes, beginning.journal, assignment)
         await log.record(*beginning.first, *notes)
         async with (
             records_on_error(log, repository),
@@ -264,7 +285,7 @@ async def _context(
     assignment: Assignment, journal: Journal, log: EventLog, keeper: Keeper, control: StopControl
 ) -> AsyncIterator[RunContext]:
     """Open what the stories share, for as long as the orchestrator works."""
-    past = await offload(past_of, journal, assignment.stories)
+    past = await to_thread.run_sync(past_of, journal, assignment.stories)
     async with open_shared_tree(
         assignment.repository,
         log.snapshot.run_id,
@@ -281,22 +302,25 @@ async def _orchestrate(
     assignment: Assignment, context: RunContext, journal: Journal, interaction: Interaction, sample: Sampler
 ) -> None:
     """Let the orchestrator carry the stories, with everything that runs beside it."""
-    world = make_world(context, journal, sample, interaction)
+    world = make_world(context, journal, sample, interaction.dialog)
     orchestrator = Orchestrator(
         order=assignment.stories, agents=assignment.agents, context=context, world=world
-    )
-    live = LiveRun(
-        context.log,
-        answer=orchestrator.answer,
-        postponed=orchestrator.reconsider,
-        pause=interaction.view.pause,
-        resume=interaction.view.resume,
     )
     async with (
         visible(context),
         aggregating(context),
         notifying(context, quiet=interaction.quiet),
-        asking(interaction.dialog, live),
+        trio.open_nursery() as desk,
     ):
+        if interaction.dialog is not None:
+            live = LiveRun(
+                context.log,
+                answer=orchestrator.answer,
+                postponed=orchestrator.reconsider,
+                pause=interaction.view.pause,
+                resume=interaction.view.resume,
+            )
+            desk.start_soon(interaction.dialog.serve, live)
         await context.keeper.ready()
         await orchestrator.orchestrate()
+        desk.cancel_scope.cancel()  # what is not answered when the run ends stays open

@@ -87,7 +87,3 @@ class Interaction(Struct, frozen=True, kw_only=True):
     view: View
     dialog: Dialog | None = None
     quiet: bool = False
-
-    def awaits_answer(self, run: RunSnapshot) -> bool:
-        """Return whether the user may still answer a question of this run."""
-        return self.dialog is not None and self.dialog.waits(run)

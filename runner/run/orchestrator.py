@@ -9,16 +9,15 @@ Invariants:
 - When `orchestrate` returns, nothing it started still runs, and every story has its result.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import trio
 from msgspec import Struct
 
 from runner.agents.protocol import Agent
-from runner.core.errors import JournalError, RunnerError, system_message
+from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
 from runner.core.model import (
@@ -38,7 +37,7 @@ from runner.story import results
 from runner.story.context.context import RunContext, story_context
 from runner.story.context.stop import Level
 from runner.story.decisions import answer_event
-from runner.story.pipeline import Pipeline
+from runner.story.pipeline import Pipeline, Turn
 from runner.story.workspace import intent
 
 REQUEST_SECONDS = 0.3
@@ -73,21 +72,13 @@ class AnswerRequest(Struct, frozen=True, kw_only=True):
 class World(Struct, frozen=True, kw_only=True):
     """What the orchestrator asks of the outside; all of it blocks and is called in a thread.
 
-    `attended` returns whether the user may still answer a decision while the run is active.
+    `attended` returns whether the user may still answer a decision while the run is active; None if no user
+    is asked.
     """
 
     sample: Callable[[], ResourceSample]
     requests: Callable[[int], Sequence[StopRequest | AnswerRequest]]
-    write_crash: Callable[[BaseException], Path]
-    attended: Callable[[], bool] = lambda: False
-
-
-@dataclass(slots=True, eq=False)
-class _Preparing:
-    """A story whose workspace is made: it continues once it has its slot, or is cancelled before that."""
-
-    slot: trio.Event = field(default_factory=trio.Event)
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    attended: Callable[[], bool] | None = None
 
 
 class Orchestrator:
@@ -102,7 +93,8 @@ class Orchestrator:
         self._world = world
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
-        self._ahead: dict[StoryId, _Preparing] = {}
+        self._ahead: dict[StoryId, Turn] = {}
+        self._leaving, self._left = trio.open_memory_channel[StoryId](math.inf)
         self._policy = ContinuePolicy(context.settings.continue_)
 
     async def orchestrate(self) -> None:
@@ -117,6 +109,7 @@ class Orchestrator:
             watchers.start_soon(self._watch_silence)
             watchers.start_soon(self._watch_stops)
             watchers.start_soon(self._watch_pauses)
+            watchers.start_soon(self._watch_departures)
             async with trio.open_nursery() as stories:
                 await self._admit(stories)
             watchers.cancel_scope.cancel()
@@ -153,7 +146,6 @@ class Orchestrator:
     async def _stop_unstarted(self) -> None:
         """Record the result of stories that the user stopped before they had a slot; no worktree is made."""
         run, control = self._context.log.snapshot, self._context.control
-        found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         asked = [
             story.id
             for story in run.stories.values()
@@ -162,6 +154,7 @@ class Orchestrator:
         for story_id in asked:
             self._withdraw(story_id)
         if asked:
+            found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
             stopped = (results.stopped(story_id, run.run_id, found) for story_id in asked)
             await self._context.log.record(*stopped)
 
@@ -182,12 +175,14 @@ class Orchestrator:
         if bodies:
             await log.record(*bodies)
         for story in new:
-            preparation = _Preparing()
+            turn = Turn(left=self._leaving)
             if story.id in preparing:
-                self._ahead[story.id] = preparation
+                self._ahead[story.id] = turn
             else:
-                preparation.slot.set()
-            nursery.start_soon(self._carry, story, interrupted[story.id], preparation)
+                turn.slot.set()
+            context = story_context(story, self._agents[story.id], self._context)
+            pipeline = Pipeline(context, interrupted=interrupted[story.id], turn=turn)
+            nursery.start_soon(pipeline.run, name=story.id)
 
     def _to_prepare(self, decision: ScheduleDecision) -> tuple[StoryId, ...]:
         """Choose whose worktree to make while others work, so that no story waits for it in its slot.
@@ -211,42 +206,26 @@ class Orchestrator:
         return evaluate(disk, self._context.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
 
     def _withdraw(self, story_id: StoryId) -> None:
-        preparation = self._ahead.pop(story_id, None)
-        if preparation is not None:
-            preparation.scope.cancel()
+        turn = self._ahead.pop(story_id, None)
+        if turn is not None:
+            turn.scope.cancel()
 
-    async def _carry(self, story: Story, interrupted: bool, preparation: _Preparing) -> None:  # noqa: FBT001  nurseries take positions
-        """Run one story's pipeline; a bug in it becomes its result."""
-        log = self._context.log
-        try:
-            context = story_context(story, self._agents[story.id], self._context)
-            pipeline = Pipeline(context, interrupted=interrupted, slot=preparation.slot)
-            # Cancelled only while it waits for its slot; its result is then recorded already.
-            with preparation.scope:
-                await pipeline.run()
-        except JournalError:
-            raise
-        except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
-            report = await trio.to_thread.run_sync(self._world.write_crash, error)
-            reason = f"crashed: {type(error).__name__}: {error}"
-            if isinstance(error, OSError):
-                reason = system_message(error)
-            if not log.snapshot.stories[story.id].status.final:
-                await log.record(results.failed(story.id, reason, next_=f"see {report}"))
-            else:
-                await log.record(ev.Noted(story_id=story.id, message=f"{reason} (see {report})"))
-        else:
+    async def _watch_departures(self) -> None:
+        """Give free what a story held once its pipeline has ended."""
+        async for story_id in self._left:
+            self._ahead.pop(story_id, None)
+            self._active[story_id] -= 1
             # The answer may have come while the pipeline was ending.
-            await self._requeue_answered(story.id, leaving=1)
-        finally:
-            self._ahead.pop(story.id, None)
-            self._active[story.id] -= 1
+            await self._requeue_answered(story_id)
             self._wake()
 
     def _held(self) -> dict[StoryId, str]:
         """Return the stories whose agent is at its limit, each with the reason and until when."""
         log = self._context.log
-        now, pauses = log.now(), log.snapshot.pauses
+        pauses = log.snapshot.pauses
+        if not pauses:
+            return {}
+        now = log.now()
         return {
             story_id: f"waits for {agent.name}, which is at its limit until {clock(pauses[agent.name])}"
             for story_id, agent in self._agents.items()
@@ -270,7 +249,8 @@ class Orchestrator:
     @property
     def _awaiting_answers(self) -> bool:
         """Whether the user is at the desk and has questions to answer."""
-        return bool(self._context.log.snapshot.open_decisions) and self._world.attended()
+        attended = self._world.attended
+        return attended is not None and bool(self._context.log.snapshot.open_decisions) and attended()
 
     async def answer(self, event: ev.DecisionAnswered) -> None:
         """Record the user's answer; its story continues in this run."""
@@ -285,12 +265,11 @@ class Orchestrator:
         await self._context.log.record(checked)
         await self._requeue_answered(event.story_id)
 
-    async def _requeue_answered(self, story_id: StoryId, *, leaving: int = 0) -> None:
+    async def _requeue_answered(self, story_id: StoryId) -> None:
         """Requeue a parked story once its question is answered and its pipeline has ended."""
         story = self._context.log.snapshot.stories[story_id]
         answered = story.decision is not None and bool(story.decision.letter)
-        gone = self._active[story_id] <= leaving
-        if story.status is Status.PARKED and answered and gone and self._admitting:
+        if story.status is Status.PARKED and answered and not self._active[story_id] and self._admitting:
             await self._context.log.record(ev.StoryRequeued(story_id=story_id))
 
     def reconsider(self) -> None:
@@ -301,12 +280,14 @@ class Orchestrator:
         """Record of every story that never started that it was stopped, and by what."""
         snapshot = self._context.log.snapshot
         left = [story for story in snapshot.stories.values() if not story.status.final]
+        if not left:
+            return
         ended_by = snapshot.kill_switch or Switch.USER_ABORT.tripped(STOPPED_BY_USER)
         if ended_by.name == Switch.SPIRAL:
             ended_by = Switch.COHORT.tripped(f"ended with its cohort: {ended_by.detail}")
-        bodies = [results.stopped(story.id, snapshot.run_id, ended_by) for story in left]
-        if bodies:
-            await self._context.log.record(*bodies)
+        await self._context.log.record(
+            *(results.stopped(story.id, snapshot.run_id, ended_by) for story in left)
+        )
 
     async def _end_admission(self, switch: Switch, detail: str) -> None:
         if self._context.log.snapshot.kill_switch is None:

@@ -23,7 +23,7 @@ from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.records.journal import Journal, Request
-from runner.run.interaction import Interaction
+from runner.run.interaction import Dialog
 from runner.run.orchestrator import AnswerRequest, StopRequest, World
 from runner.story.context.budget import BudgetLedger
 from runner.story.context.context import RunContext
@@ -107,16 +107,18 @@ def make_context(
         deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
         budget=BudgetLedger(settings, lambda: log.snapshot),
         registry=Registry(assignment.repository.common_dir),
+        write_crash=partial(
+            write_crash_log, folder=run_dir(assignment.repository.common_dir, log.snapshot.run_id)
+        ),
         retry_failed=assignment.retry_failed,
         past=past,
         shared_tree=shared_tree,
     )
 
 
-def make_world(context: RunContext, journal: Journal, sample: Sampler, interaction: Interaction) -> World:
+def make_world(context: RunContext, journal: Journal, sample: Sampler, dialog: Dialog | None) -> World:
     """Return the orchestrator's access to the machine, to other terminals and to the user."""
     run_id = context.log.snapshot.run_id
-    crashes = run_dir(context.repository.common_dir, run_id)
 
     def requests(last: int) -> list[StopRequest | AnswerRequest]:
         found = (_request(request) for request in journal.requests_after(run_id, last))
@@ -125,8 +127,7 @@ def make_world(context: RunContext, journal: Journal, sample: Sampler, interacti
     return World(
         sample=partial(sample, context.worktree_root),
         requests=requests,
-        write_crash=lambda error: write_crash_log(error, crashes),
-        attended=lambda: interaction.awaits_answer(context.log.snapshot),
+        attended=None if dialog is None else lambda: dialog.waits(context.log.snapshot),
     )
 
 

@@ -1,4 +1,4 @@
-"""What runs beside the stories: the view, the dialog's questions, the `notify` command, the aggregated state.
+"""What runs beside the stories: the view, the `notify` command, the aggregated state.
 
 Each is a block around the orchestrator; when the block is left, what it started has ended.
 """
@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import trio
+from trio import to_thread
 
-from isolation.git.repository import offload
 from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, StoryId
-from runner.run.interaction import Dialog, LiveRun, View
+from runner.run.interaction import View
 from runner.story.context.context import RunContext
 from runner.story.decisions import attention, open_questions
 
@@ -36,16 +36,6 @@ async def refreshing(view: View, hint: Callable[[], str]) -> AsyncIterator[None]
 
 
 @asynccontextmanager
-async def asking(dialog: Dialog | None, run: LiveRun) -> AsyncIterator[None]:
-    """Let the dialog ask questions; what is not answered when the run ends stays open."""
-    async with trio.open_nursery() as nursery:
-        if dialog is not None:
-            nursery.start_soon(dialog.serve, run)
-        yield
-        nursery.cancel_scope.cancel()
-
-
-@asynccontextmanager
 async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
     """Run the user's `notify` command for every question, all of them before the block is left."""
     send, receive = trio.open_memory_channel[StoryId](_MOST_NOTICES)
@@ -64,8 +54,10 @@ async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
                 if complaint is not None:
                     await context.log.record(complaint)
 
-    if context.settings.notify and not quiet:
-        context.log.subscribe(notice, ev.DecisionAsked)
+    if quiet or not context.settings.notify:
+        yield
+        return
+    context.log.subscribe(notice, ev.DecisionAsked)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(notify)
         yield
@@ -84,14 +76,14 @@ async def aggregating(context: RunContext) -> AsyncIterator[None]:
     async def keep() -> None:
         async for _ in receive:
             await trio.sleep(AGGREGATE_SECONDS)  # what else happens in this time is written along with it
-            await offload(_aggregate, context)
+            await to_thread.run_sync(_aggregate, context)
 
     context.log.subscribe(notice, *_CHANGES_THE_AGGREGATE)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep)
         yield
         nursery.cancel_scope.cancel()
-    await offload(_aggregate, context)
+    await to_thread.run_sync(_aggregate, context)
 
 
 def _aggregate(context: RunContext) -> None:

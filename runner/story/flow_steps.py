@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from msgspec import Struct
+from trio import to_thread
 
-from isolation.git.repository import offload
 from isolation.model import Workspace
 from runner.core import choose
 from runner.core.agent_question import from_result
@@ -125,7 +125,7 @@ class FlowSteps:
             failure=self._past.reason,
             threshold=self._context.settings.confidence_threshold,
         )
-        found = await offload(find)
+        found = await to_thread.run_sync(find)
         place = ev.PlaceFound(
             story_id=self._story.id,
             step_number=found.place.number,
@@ -167,13 +167,15 @@ class FlowSteps:
         if question is not None:
             await self.ask(question)
             return False
-        await self._keep(await offload(partial(self._state.begin, now.place, retries=now.retry_count)))
+        await self._keep(
+            await to_thread.run_sync(partial(self._state.begin, now.place, retries=now.retry_count))
+        )
         return True
 
     async def attempt_failed(self, reason: str) -> None:
         """Count a failed attempt in the state file."""
         if self._state is not None:
-            await self._keep(await offload(partial(self._state.failed, reason)))
+            await self._keep(await to_thread.run_sync(partial(self._state.failed, reason)))
 
     def missing_artifacts(self) -> tuple[str, ...]:
         """Return the artifacts that the step should have left and that are missing."""
@@ -189,8 +191,10 @@ class FlowSteps:
         outcome = f"attempt {self._now.progress.attempt}"
         here = step(self._flow, place.number)
         if here is not None and here.tracker:
-            await self._gate(self._state).mark(await offload(self._state.artifact_files, place.number))
-        overflow = await offload(
+            await self._gate(self._state).mark(
+                await to_thread.run_sync(self._state.artifact_files, place.number)
+            )
+        overflow = await to_thread.run_sync(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )
         await self._record(
@@ -295,7 +299,7 @@ class FlowSteps:
         if self._state is None:
             memories = (ev.Remembered(story_id=self._story.id, topic="decision", text=words),)
         else:
-            memories = self._memories(await offload(self._state.decided, words))
+            memories = self._memories(await to_thread.run_sync(self._state.decided, words))
         applied = ev.DecisionApplied(
             story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
         )
@@ -304,12 +308,12 @@ class FlowSteps:
                 await self._record(applied, *memories)
             case Effect.RETRY:
                 if self._state is not None:
-                    await offload(self._state.retried)
+                    await to_thread.run_sync(self._state.retried)
                 await self._record(applied, *memories)
             case Effect.SKIP:
                 following = self._following()
                 if self._state is not None:
-                    memories += self._memories(await offload(self._state.skipped, following))
+                    memories += self._memories(await to_thread.run_sync(self._state.skipped, following))
                 skipped = self._step_finished(following, skipped=True)
                 last = self._last_commit(following)
                 await self._record(applied, skipped, *memories, *last)
@@ -345,7 +349,7 @@ async def open_flow(context: StoryContext, workspace: Workspace) -> FlowSteps:
     """Begin a story's way through its flow; reads its state file, if the flow has one."""
     if context.story.flow == QUICK.name:
         return FlowSteps(context, workspace)
-    return await offload(FlowSteps, context, workspace)
+    return await to_thread.run_sync(FlowSteps, context, workspace)
 
 
 def _open_state(context: StoryContext, workspace: Workspace) -> "StoryState":

@@ -10,8 +10,8 @@ from enum import Enum, auto
 from functools import partial
 
 import trio
+from trio import to_thread
 
-from isolation.git.repository import offload
 from isolation.model import IsolationMode
 from isolation.paths import current_branch
 from runner.core import choose
@@ -49,10 +49,10 @@ async def visible(run: RunContext) -> AsyncIterator[None]:
     registry, log = run.registry, run.log
     run_id = log.snapshot.run_id
     try:
-        await offload(registry.sweep, log.now())
+        await to_thread.run_sync(registry.sweep, log.now())
     except OSError as error:
         _note(log, f"the registry of sessions cannot be swept: {error}")
-    branch = await offload(current_branch, run.repository.top)
+    branch = await to_thread.run_sync(current_branch, run.repository.top)
     entry = registry.entry(run_id, mode=MULTI_STORY, run_id=run_id, branch=branch, now=log.now())
     async with present(registry, entry, note=partial(_note, log), clock=log.now) as presence:
         await presence.seen()
@@ -100,7 +100,7 @@ async def _admission(context: StoryContext) -> AdmissionResult:
     """Read the registry; one that cannot be read is noted, and blocks nothing."""
     log, run_id = context.log, context.log.snapshot.run_id
     try:
-        active = await offload(partial(context.run.registry.active, log.now(), but=run_id))
+        active = await to_thread.run_sync(partial(context.run.registry.active, log.now(), but=run_id))
     except OSError as error:
         _note(log, f"the registry of sessions cannot be read: {error}")
         return AdmissionResult(verdict=Admission.PASS)

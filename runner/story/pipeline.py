@@ -5,23 +5,24 @@ acknowledged is never repeated. A failure in here fails this story alone.
 """
 
 import random
+from dataclasses import dataclass, field
 from functools import partial
 
 import trio
+from trio import to_thread
 
 from isolation.claims import globs as claims
 from isolation.errors import IsolationError
 from isolation.git.commits import named
-from isolation.git.repository import offload
 from isolation.model import Workspace
 from isolation.paths import folds_case
 from isolation.worktree.removal import thin_trash
 from runner.core.choose import Question
-from runner.core.errors import JournalError, RunnerError
+from runner.core.errors import JournalError, RunnerError, system_message
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
-from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Status
+from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Status, StoryId
 from runner.story import results
 from runner.story.consequences import (
     EndFacts,
@@ -48,21 +49,58 @@ CHECKED_COMMITS = 2
 """A change that was undone and made again takes more commits of one step than this."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class Turn:
+    """When a story may work: it continues once it has its slot, or is cancelled before that.
+
+    Its id is sent to `left` when its pipeline has ended, however it ended.
+    """
+
+    left: trio.MemorySendChannel[StoryId]
+    slot: trio.Event = field(default_factory=trio.Event)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
 class Pipeline:
     """Carries one story whose `intent` is recorded; `run` is called once.
 
     `interrupted` says that an earlier intent was never followed by a workspace that was recorded as open.
-    Before the story has its `slot`, its workspace is made, and nothing else; it may be cancelled until then.
+    Before the story has its slot, its workspace is made, and nothing else; it may be cancelled until then.
     """
 
-    def __init__(self, context: StoryContext, *, interrupted: bool, slot: trio.Event) -> None:
+    def __init__(self, context: StoryContext, *, interrupted: bool, turn: Turn) -> None:
         self._context = context
         self._story = context.story
         self._log = context.log
-        self._slot = slot
+        self._turn = turn
+        self._slot = turn.slot
         self._story_workspace = StoryWorkspace(context, interrupted=interrupted)
 
     async def run(self) -> None:
+        """Carry the story to its result; a bug in here becomes its result and cancels no other story."""
+        try:
+            with self._turn.scope:
+                await self._carry()
+        except JournalError:
+            raise
+        except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
+            await self._crashed(error)
+        finally:
+            self._turn.left.send_nowait(self._story.id)
+
+    async def _crashed(self, error: Exception) -> None:
+        """Record a bug as the story's result, or as a note if it already has one."""
+        report = await to_thread.run_sync(self._context.run.write_crash, error)
+        reason = f"crashed: {type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            reason = system_message(error)
+        if self._context.now.status.final:
+            note = ev.Noted(story_id=self._story.id, message=f"{reason} (see {report})")
+            await self._log.record(note)
+        else:
+            await self._log.record(results.failed(self._story.id, reason, next_=f"see {report}"))
+
+    async def _carry(self) -> None:
         """Open the workspace, do the work, record the result, and close what may be closed."""
         context, story_id = self._context, self._story.id
         try:
@@ -87,7 +125,7 @@ class Pipeline:
         if opened.closing is not None:
             removed, reason = opened.closing.removed, opened.closing.reason
             await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=removed, reason=reason))
-            await offload(partial(thin_trash, most=MOST_TRASH), context.run.worktree_root)
+            await to_thread.run_sync(partial(thin_trash, most=MOST_TRASH), context.run.worktree_root)
 
     async def _finish(self, result: ev.StoryFinished) -> None:
         """Publish the result, and continue once it is durable.
@@ -227,7 +265,7 @@ class Pipeline:
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
         now = self._context.now
-        made = await offload(
+        made = await to_thread.run_sync(
             self._story_workspace.commit,
             workspace,
             now.workspace.commit or now.workspace.head or workspace.head,
@@ -245,7 +283,7 @@ class Pipeline:
         ):
             return
         commits = tuple(commit for commit in (now.workspace.base, *now.step_history.checkpoints) if commit)
-        trees = await offload(self._context.repository.trees, commits)
+        trees = await to_thread.run_sync(self._context.repository.trees, commits)
         spiral = undone_change(trees, self._end_facts())
         if spiral:
             await self._log.record(*spiral)
@@ -254,7 +292,7 @@ class Pipeline:
         """Judge the committed work by its claim, its artifacts and its commands; then take the next step."""
         flaw = None
         if self._story.owns or flow.keeps_file:
-            flaw = await offload(self._flaw, workspace, flow)
+            flaw = await to_thread.run_sync(self._flaw, workspace, flow)
         if flaw is not None:
             await self._log.record(*failed_attempt(*flaw, self._end_facts()))
             await flow.attempt_failed(flaw[0])
@@ -325,7 +363,7 @@ class Pipeline:
             return results.no_work(now.id, commit=commit)
         if self._story_workspace.branch_name and not context.run.shared_tree:
             return self._done(workspace, commit, commits, reason)
-        return await offload(self._done, workspace, commit, commits, reason)
+        return await to_thread.run_sync(self._done, workspace, commit, commits, reason)
 
     def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> ev.StoryFinished:
         shared_tree, repository = self._context.run.shared_tree, self._context.repository

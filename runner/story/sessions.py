@@ -6,8 +6,8 @@ from pathlib import Path
 import trio
 from msgspec import Struct
 from msgspec.structs import replace
+from trio import to_thread
 
-from isolation.git.repository import offload
 from isolation.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir
@@ -46,7 +46,7 @@ async def prepare_work(
     exchange = context.exchange(workspace)
     prompt, result_file = exchange / f"{name}.prompt.md", exchange / f"{name}.result.json"
     facts = _prompt_facts(context, brief, result_file)
-    access = await offload(_prepare_disk, context, workspace, prompt, facts, agent)
+    access = await to_thread.run_sync(_prepare_disk, context, workspace, prompt, facts, agent)
     known = now.step_history.conversation
     job = AgentJob(
         story=story,
@@ -103,7 +103,7 @@ async def prepare_verify(context: StoryContext, workspace: Workspace, command: s
         cwd=workspace.path,
         env=_environment(context, now, workspace, step),
         prompt=Path(os.devnull),
-        confinement=await offload(context.confinement, workspace),
+        confinement=await to_thread.run_sync(context.confinement, workspace),
     )
     order = replace(_order(context, _name(now, VERIFY), spec), limit=_verify_limit(context))
     return PreparedSession(order=order, started=_started(context, order, step, SessionKind.VERIFY))

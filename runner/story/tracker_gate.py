@@ -6,7 +6,8 @@ file, so the gate is passed once.
 
 from pathlib import Path
 
-from isolation.git.repository import offload
+from trio import to_thread
+
 from isolation.model import Workspace
 from runner.core import choose
 from runner.core.events.events import Noted
@@ -33,9 +34,11 @@ class TrackerGate:
         """Settle the tracker for a step; return what only the user can settle as a question."""
         if not step.tracker:
             return None
-        recorded = await offload(self._state.tracker)
+        recorded = await to_thread.run_sync(self._state.tracker)
         setting = self._context.settings.tracker
-        detection = await offload(lambda: detect(self._workspace.path, setting=setting, recorded=recorded))
+        detection = await to_thread.run_sync(
+            lambda: detect(self._workspace.path, setting=setting, recorded=recorded)
+        )
         name = detection.name or self._chosen(detection)
         if name is None:
             return detection.question
@@ -45,7 +48,7 @@ class TrackerGate:
         entered = name is Tracker.LOCAL or recorded == name or await self._authenticate()
         question = gate(step, name, authenticated=entered)
         if question is None and recorded != name:
-            await offload(self._state.set_tracker, name)
+            await to_thread.run_sync(self._state.set_tracker, name)
             await self._context.log.record(
                 Noted(
                     story_id=self._context.story.id, message=f"work item tracker: {name} ({detection.reason})"
@@ -55,8 +58,8 @@ class TrackerGate:
 
     async def mark(self, files: tuple[Path, ...]) -> None:
         """Mark the items that a step left as pending where no tracker gives them ids."""
-        if await offload(self._state.tracker) == Tracker.LOCAL:
-            await offload(mark_pending, files)
+        if await to_thread.run_sync(self._state.tracker) == Tracker.LOCAL:
+            await to_thread.run_sync(mark_pending, files)
 
     async def _authenticate(self) -> bool:
         command = self._context.settings.tracker_auth

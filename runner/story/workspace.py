@@ -4,9 +4,9 @@ import math
 from contextlib import AbstractAsyncContextManager
 
 import trio
+from trio import to_thread
 
 from isolation.git.commits import Checkpoint, checkpoint
-from isolation.git.repository import offload
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import commit_claim
 from isolation.workspace import OpenWorkspace, open_workspace
@@ -49,7 +49,7 @@ class StoryWorkspace:
         """Return the block in which the story's workspace is open; `begin` makes it ready for work."""
         context, story = self._context, self._context.story
         run = context.log.snapshot
-        needed = await offload(self._dependencies) if story.depends_on else ()
+        needed = await to_thread.run_sync(self._dependencies) if story.depends_on else ()
         request = WorkspaceRequest(
             run_id=run.run_id,
             story_id=story.id,
@@ -93,7 +93,7 @@ class StoryWorkspace:
         opened_at, self._opened_at = self._opened_at, -math.inf
         if self._claim is not None or trio.current_time() < opened_at + JUST_OPENED:
             return  # it was just checked, and nothing has run in it yet
-        await offload(require_there, self._repository, workspace.path)
+        await to_thread.run_sync(require_there, self._repository, workspace.path)
 
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""

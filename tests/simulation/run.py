@@ -163,6 +163,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
         meter=MemoryMeter(),
         budget=BudgetLedger(settings, lambda: log.snapshot),
         registry=Registry(repository.common_dir),
+        write_crash=_crash,
     )
     started = ev.RunStarted(
         base="0" * 40,
@@ -173,7 +174,7 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
         stories=tuple(to_json(story) for story in stories),
     )
     await log.record(started)
-    world = World(sample=_machine(rng, keeper), requests=lambda _last: (), write_crash=_crash)
+    world = World(sample=_machine(rng, keeper), requests=lambda _last: ())
     agents = {story.id: PaperAgent() for story in stories}
     with trio.fail_after(60 * SECONDS_AN_HOUR):
         async with trio.open_nursery() as nursery:

@@ -66,6 +66,7 @@ def _tools(repo: Path, *, isolation: str) -> RunContext:
         worktree_root=repo.parent / "trees",
         populate=trio.CapacityLimiter(1),
         deadline=0.0,
+        write_crash=lambda _error: repo / "crash.log",
     )
 
 

@@ -102,6 +102,7 @@ class _Round:
         # A story that is leaving has freed its slot, but its hooks may still touch the repository.
         inside = {*(story.id for story in self.running), *leaving}
         self.inside = [story for story in order if story.id in inside]
+        self.alone = {story.id for story in order if runs_alone(story.mode)}
 
     def made(
         self, open_: Sequence[Story], *, patient: bool, held: Mapping[StoryId, str], reasons: bool
@@ -132,17 +133,17 @@ class _Round:
 
     def _next(self, free: Sequence[Story], open_: Sequence[Story]) -> tuple[StoryId, ...]:
         """Return the stories that only lack a slot; none while a story must run alone."""
-        if any(runs_alone(story.mode) for story in (*self.inside, *open_)):
+        if any(story.id in self.alone for story in (*self.inside, *open_)):
             return ()
         return tuple(story.id for story in free)
 
     def _start(self, ready: Sequence[Story]) -> tuple[StoryId, ...]:
         """Return the first stories that fit; one that runs alone starts only when nothing else runs."""
-        if any(runs_alone(story.mode) for story in self.inside):
+        if any(story.id in self.alone for story in self.inside):
             return ()
         chosen: list[StoryId] = []
         for story in ready[: max(0, self.window - len(self.running))]:
-            if runs_alone(story.mode):
+            if story.id in self.alone:
                 if not self.inside and not chosen:
                     chosen.append(story.id)
                 # Nothing overtakes it: a steady flow of other stories would keep it waiting forever.
@@ -152,12 +153,12 @@ class _Round:
 
     def _behind_one_alone(self, ready: Sequence[Story]) -> dict[StoryId, Story]:
         """Map each ready story to the one before it that runs alone."""
-        first = next((story for story in self.inside if runs_alone(story.mode)), None)
+        first = next((story for story in self.inside if story.id in self.alone), None)
         behind: dict[StoryId, Story] = {}
         for story in ready:
             if first is not None:
                 behind[story.id] = first
-            elif runs_alone(story.mode):
+            elif story.id in self.alone:
                 first = story
         return behind
 
@@ -204,7 +205,7 @@ class _Round:
         if not missing and first is not None:
             return f"waits for {first.id}, which runs alone (mode {first.mode})"
         others = [*(one.id for one in self.inside), *start]
-        if not missing and runs_alone(story.mode) and others:
+        if not missing and story.id in self.alone and others:
             return f"runs alone (mode {story.mode}): waits for {_join(others)}"
         if not missing:
             busy = len(self.running) + len(start)

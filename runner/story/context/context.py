@@ -1,6 +1,6 @@
 """What the stories of a run share, and what the walk of one story needs of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import trio
@@ -34,7 +34,8 @@ class RunContext(Struct, frozen=True, kw_only=True):
 
     `populate` limits simultaneous checkouts; `deadline` is on trio's clock. `retry_failed` says that the user
     allows another try of failed steps; `past` is what earlier runs recorded about stories that follow a flow.
-    `shared_tree` is None unless all stories work in one tree.
+    `shared_tree` is None unless all stories work in one tree. `write_crash` keeps what is known of a bug, and
+    returns where; it blocks.
     """
 
     repository: Repository
@@ -48,6 +49,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     deadline: float
     budget: BudgetLedger
     registry: Registry
+    write_crash: Callable[[BaseException], Path]
     latest: Latest = field(default_factory=Latest)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)

@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-from isolation.git.repository import offload, scrubbed
+from trio import to_thread
+
+from isolation.git.repository import scrubbed
 from isolation.model import Workspace
 from runner.core.events.events import Noted
 from runner.core.model import Outcome
@@ -26,7 +28,9 @@ async def run_aside(name: str, command: str, context: StoryContext, workspace: W
         "AUTOPILOT_BASE": workspace.base,
     }
     log = side_log(name, context)
-    order = await offload(lambda: side_order(command, context, workspace, env=environment, log=log))
+    order = await to_thread.run_sync(
+        lambda: side_order(command, context, workspace, env=environment, log=log)
+    )
     verdict = await run_watched(order, context.run)
     if verdict.outcome is Outcome.OK:
         return True

@@ -10,8 +10,8 @@ from typing import Any
 
 import trio
 from msgspec import Struct
+from trio import to_thread
 
-from isolation.git.repository import offload
 from isolation.model import Workspace
 from runner.core.events import events as ev
 from runner.core.model import Outcome, StorySnapshot
@@ -59,8 +59,8 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
     number = len(story.sessions) + 1
     log = context.folder / f"selector-{number:02}.log"
     position = context.exchange(workspace) / f"{number:02}-position.json"
-    await trio.to_thread.run_sync(_write_position, position, story, log)
-    order = await offload(
+    await to_thread.run_sync(_write_position, position, story, log)
+    order = await to_thread.run_sync(
         lambda: side_order(
             command,
             context,
@@ -74,7 +74,7 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
         verdict = await run_watched(order, context.run)
         if verdict.outcome is not Outcome.OK:
             return _nothing(f"the selector failed ({verdict.detail})")
-        return parsed(await trio.to_thread.run_sync(read_tail, log, _TAIL_BYTES))
+        return parsed(await to_thread.run_sync(read_tail, log, _TAIL_BYTES))
     return _nothing(f"the selector took longer than {LIMIT_SECONDS:g} s")
 
 

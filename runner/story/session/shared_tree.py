@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Sequence
 
 from msgspec.structs import replace
+from trio import to_thread
 
 from isolation.git.commits import named
-from isolation.git.repository import offload
 from isolation.guard import UNSEEN
 from isolation.shared_tree.findings import Finding, Refusals
 from runner.core.events.events import Noted
@@ -25,7 +25,7 @@ def run_watched(order: SessionOrder, run: RunContext) -> Awaitable[SessionVerdic
 
 async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSharedTree) -> SessionVerdict:
     async with shared_tree.watch.session(order.story_id) as watched:
-        confinement = await offload(shared_tree.confine, order.story_id)
+        confinement = await to_thread.run_sync(shared_tree.confine, order.story_id)
         spec = replace(order.spec, env={**order.spec.env, **shared_tree.refusal}, confinement=confinement)
         places = shared_tree.activity_paths(spec.cwd, order.story_id)
         verdict = await run_session(replace(order, spec=spec, places=places), run)
@@ -43,7 +43,7 @@ async def _refused(order: SessionOrder, verdict: SessionVerdict, shared_tree: Op
     """Judge the writes that were refused, and list them in the log, since it may not."""
     if verdict.attempts is None:
         return Refusals()
-    refused = await offload(shared_tree.judge, order.story_id, verdict.attempts)
+    refused = await to_thread.run_sync(shared_tree.judge, order.story_id, verdict.attempts)
     with SessionLog(order.log, cap=order.log_cap) as log:
         for path in (*refused.foreign, *refused.forgiven):
             log.write(f"autopilot-multi: refused outside its claim: {named([path])}\n".encode())

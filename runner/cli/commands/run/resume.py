@@ -6,13 +6,9 @@ failed unless you pass --retry-failed.
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import common
-
-if TYPE_CHECKING:
-    from runner.run.coordinator import Ended
 
 EXAMPLE = "autopilot-multi resume"
 
@@ -31,15 +27,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Find the run and continue it."""
-    import trio
-
     from isolation.git.repository import Repository
     from isolation.paths import journal_path
     from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.records.journal import Journal
-    from runner.run.coordinator import resume_run
+    from runner.run.coordinator import run_rest
 
     repository = Repository.open(Path(arguments.directory))
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
@@ -50,12 +44,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     dialog = choose_dialog(output, events=arguments.events)
 
-    async def resume() -> "Ended":
-        return await resume_run(
-            repository, run_id, view, retry_failed=arguments.retry_failed, dialog=dialog, quiet=output.quiet
-        )
-
-    ended = trio.run(resume)
+    ended = run_rest(
+        repository, run_id, view, retry_failed=arguments.retry_failed, dialog=dialog, quiet=output.quiet
+    )
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
     code = print_final_report(ended, output, no_color=arguments.no_color, silent=arguments.events)

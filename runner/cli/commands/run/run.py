@@ -7,7 +7,6 @@ arguments after `--` are never read as options.
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,13 +76,11 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         probe_ahead(
             plan.repository, plan.settings
         )  # probes in the background while the rest of the program loads
-    import trio
-
     from runner.ci.job import finish_job, prepare_job
     from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
-    from runner.run.coordinator import nothing_to_do, start_run
+    from runner.run.coordinator import nothing_to_do, run_plan
 
     out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None
     for line in prepare_job(plan, out):
@@ -99,7 +96,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
             output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
         )
         dialog = choose_dialog(output, events=arguments.events)
-        ended = trio.run(partial(start_run, plan, view, dialog=dialog, quiet=output.quiet))
+        ended = run_plan(plan, view, dialog=dialog, quiet=output.quiet)
         silent = arguments.events
     failures = finish_job(plan, ended, out=out, push=arguments.remote if arguments.push else None)
     code = print_final_report(ended, output, no_color=arguments.no_color, silent=silent)
