@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from runner.core.model import ResourceSample
-from runner.doctor import Check, Severity, examine
+from runner.doctor.check import Check, Severity
+from runner.doctor.examination import examine
 from runner.machine import probe
 
 GB = 1024**3

@@ -1,6 +1,8 @@
 """`doctor`: what this machine and this repository offer, found out by trying."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,12 @@ import pytest
 
 from isolation.paths import find_repository, journal_path
 from runner.core.events import events as ev
+from runner.core.text.shell_words import programs_of
+from runner.plan.readiness import unwritable
+from tests.acceptance.people import NOBODY
+from tests.acceptance.program import write_story
 from tests.acceptance.written_runs import autopilot, coordinator, document, write_events
+from tests.conftest import git
 from tests.records.sample_runs import RUN, ended_events, event, mixed_events
 
 
@@ -101,3 +108,90 @@ def test_damaged_journal_and_settings_fail(repo: Path) -> None:
     found = {check["name"]: check["level"] for check in answer["data"]["checks"]}
     assert (found["journal"], found["settings"], answer["success"]) == ("fail", "fail", False)
     assert autopilot(repo, "doctor").returncode == 2
+
+
+def test_what_will_stop_a_run_is_found(tmp_path: Path) -> None:
+    """No commit, a missing program and a missing agent each fail, with what to do; a first commit helps."""
+    repo = tmp_path / "new"
+    subprocess.run(["git", "init", "-q", str(repo)], check=True)
+    write_story(repo, "a", verify=["make test"])
+    (repo / "autopilot-multi.toml").write_text(
+        'verify = ["pytst -q && true"]\nstories = "stories"\nagent = "gemini"\n'
+    )
+    found = checks(repo)
+    assert {name for name, check in found.items() if check["level"] == "fail"} == {"base", "agent", "verify"}
+    assert found["base"]["hint"] == 'git add -A && git commit -m "Initial commit"'
+    assert "pytst is not on PATH" in found["verify"]["detail"]
+    assert "gemini" in found["agent"]["detail"]
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "begin"], cwd=repo, check=True)
+    assert checks(repo)["base"]["level"] == "ok"
+
+
+def test_what_stories_will_not_see_is_named(repo: Path, tmp_path: Path) -> None:
+    """Uncommitted files, empty submodules and ignored programs; a hook or a link answers each."""
+    subprocess.run(["git", "clone", "-q", str(repo), str(tmp_path / "library")], check=True)
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "library"), "lib")
+    git(repo, "commit", "-q", "-m", "a submodule")
+    tool = repo / ".venv" / "bin" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    (repo / ".gitignore").write_text(".venv/\n")
+    write_story(repo, "a", command="true")
+    settings = repo / "autopilot-multi.toml"
+    settings.write_text('verify = [".venv/bin/tool --quick"]\n')
+    found = checks(repo)
+    assert "1 uncommitted file that stories will not see: .gitignore" in found["checkout"]["detail"]
+    assert found["submodules"]["detail"] == "empty in worktrees: lib"
+    assert "is ignored by git" in found["verify"]["detail"]
+    assert 'symlink-directories = [".venv"]' in found["verify"]["hint"]
+    settings.write_text(
+        'verify = [".venv/bin/tool"]\nsymlink-directories = [".venv"]\n[hooks]\n'
+        + found["submodules"]["hint"].split("`")[1]
+    )
+    git(repo, "add", ".gitignore")
+    git(repo, "commit", "-q", "-m", "ignore")
+    found = checks(repo)
+    assert "submodules" not in found
+    assert (found["verify"]["level"], found["checkout"]["level"]) == ("ok", "ok")
+
+
+def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
+    """The nearest folder that exists counts; asked as an ordinary user, since root may write everywhere."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    pid = os.fork()
+    if pid == 0:
+        if os.getuid() == 0:
+            os.setuid(NOBODY)
+        right = unwritable(closed / "not" / "yet") == closed and unwritable(Path("/tmp/not/yet")) is None  # noqa: S108
+        os._exit(not right)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "programs"),
+    [
+        ("pytest -q", ["pytest"]),
+        ("CI=1 npm test && node check.js | tee out", ["npm", "node", "tee"]),
+        ("test -s a.txt", []),
+        ("! grep -q x a", []),
+        ("grep -q salt b || { echo no; exit 1; }", []),
+        ("test $(wc -l < menu.md) -eq 2", []),
+        ("tool $(date)", ["tool"]),
+        ("cd web && npm test", []),
+        ('"$PYTHON" -m pytest', []),
+        ("PATH=/opt/x:$PATH tool", []),
+        ("make test > log 2>&1; ./check", ["make", "./check"]),
+        ("f() { true; }; f", []),
+        ("if true; then x; fi", []),
+        ("echo 'open", []),
+        ("", []),
+        ("set -e\nno-such", []),
+    ],
+)
+def test_the_programs_of_a_command(command: str, programs: list[str]) -> None:
+    """Only what is certain to run counts: a wrong alarm would stop a run that works."""
+    assert list(programs_of(command)) == programs

@@ -1,6 +1,7 @@
 """Check what this machine and this repository support, and how to fix what does not work.
 
-The exit code is 2 if something would prevent a run.
+Also finds what stories will not see: uncommitted files, submodules, ignored programs. The exit code is 2 if
+something would prevent a run.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.doctor import Check
+    from runner.doctor.check import Check
     from runner.report.terminal.table import Look
 
 EXAMPLE = "autopilot-multi doctor"
@@ -32,7 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Run every check, and print each result right away."""
-    from runner.doctor import Severity, examine
+    from runner.doctor.check import Severity
+    from runner.doctor.examination import examine
     from runner.report.terminal.table import look_for
 
     look = look_for(sys.stdout, no_color=arguments.no_color)

@@ -9,10 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
-
-from msgspec import Struct
 
 from isolation.errors import IsolationError
 from isolation.files.lease import holder_is_alive, read_holder
@@ -29,6 +26,8 @@ from runner.core.schedule.window import at_start
 from runner.core.settings import Settings
 from runner.core.text.instants import clock, span
 from runner.core.text.words import count, window
+from runner.doctor.check import Check, Severity
+from runner.doctor.repository import readiness
 from runner.machine import probe
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import agent_conflicts
@@ -44,23 +43,6 @@ _SCARCE_DISK = 5 * GB
 _LEAST_DISK = GB // 2
 _SCARCE_INODES, _LEAST_INODES = 100_000, 1_000
 _SCARCE_FILES = 1024
-
-
-class Severity(StrEnum):
-    """What a check means for a run: all is well, worth knowing, or no run is possible."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-class Check(Struct, frozen=True, kw_only=True):
-    """One check: what was found and, where something is wrong, what to do."""
-
-    name: str
-    level: Severity
-    detail: str
-    hint: str = ""
 
 
 def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
@@ -88,6 +70,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
     yield _disk(sample, root)
     yield _open_files()
     if paths:
+        yield from readiness(start, settings, root, environ)
         if settings.bg_isolation == IsolationMode.WORKTREE:
             yield _guard(paths, settings, root)
         yield from _agent_conflicts(start, settings, root, environ)
