@@ -165,7 +165,7 @@ class EventLog:
                 self._waiting.remove(request)
 
     async def _write_next(self) -> None:
-        """Write one transaction and publish what was waiting for it; nobody else writes meanwhile."""
+        """Write one transaction and publish what was waiting for it; no other task writes meanwhile."""
         self._writing = True
         try:
             await self._write(*self._take())

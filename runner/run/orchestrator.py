@@ -211,7 +211,7 @@ class Orchestrator:
             turn.scope.cancel()
 
     async def _watch_departures(self) -> None:
-        """Give free what a story held once its pipeline has ended."""
+        """Release what a story held once its pipeline has ended."""
         async for story_id in self._left:
             self._ahead.pop(story_id, None)
             self._active[story_id] -= 1
