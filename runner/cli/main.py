@@ -30,7 +30,8 @@ def run_program(arguments: list[str]) -> int:
         return 0
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a limited locale must not crash the program
-    return _run_command(*_command(arguments))
+    name, rest = _command(arguments)
+    return _run_command(name, rest, word=_implied_word(name, arguments))
 
 
 def _open_closed_streams() -> None:
@@ -50,11 +51,12 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(STDERR, "w", closefd=False)
 
 
-def _run_command(name: str, rest: list[str]) -> int:
+def _run_command(name: str, rest: list[str], *, word: str = "") -> int:
+    """Run a command; `word` was typed in the place of one, and may be a mistyped one."""
     from importlib import import_module
 
     from runner.cli.output import Output
-    from runner.cli.parser import CommandLineError, parse
+    from runner.cli.parser import CommandLineError, nearest_command, parse
 
     options = rest[: rest.index("--")] if "--" in rest else rest
     quiet = "-q" in options or "--quiet" in options
@@ -63,24 +65,56 @@ def _run_command(name: str, rest: list[str]) -> int:
         module: ModuleType = import_module(module_of(name))
         return int(module.execute(parse(name, module, rest), output))
     except CommandLineError as error:
-        output.error(code="usage", message=str(error), hint=error.hint)
+        meant = nearest_command(word)
+        hint = f"did you mean the command '{meant}'? {error.hint}" if meant else error.hint
+        output.error(code="usage", message=str(error), hint=hint)
         return EXIT_USER_ERROR
     except BrokenPipeError:
         return _pipe_closed()
     except Exception as error:  # noqa: BLE001  the only place that turns bugs into error messages
-        return _failed(error, output)
+        meant = nearest_command(word) if _names_nothing(error, word) else None
+        if meant is None:
+            return _failed(error, output)
+        output.error(code="usage", message=f"unknown command '{word}'", hint=_meant(meant, error))
+        return EXIT_USER_ERROR
     except (KeyboardInterrupt, BaseExceptionGroup):  # a nursery wraps KeyboardInterrupt in a group
         output.error(code="interrupted", message="interrupted", hint="see `autopilot-multi status`.")
         return EXIT_INTERRUPTED
 
 
 def _command(arguments: list[str]) -> tuple[str, list[str]]:
-    leading = 0
-    while leading < len(arguments) and arguments[leading] in {*COMMON_SWITCHES, "-C"}:
-        leading += 2 if arguments[leading] == "-C" else 1  # -C is followed by its value
+    leading = _leading(arguments)
     if leading < len(arguments) and arguments[leading] in COMMANDS:
         return arguments[leading], [*arguments[:leading], *arguments[leading + 1 :]]
     return DEFAULT_COMMAND, arguments
+
+
+def _leading(arguments: list[str]) -> int:
+    """Count the common flags before the command."""
+    leading = 0
+    while leading < len(arguments) and arguments[leading] in {*COMMON_SWITCHES, "-C"}:
+        leading += 2 if arguments[leading] == "-C" else 1  # -C is followed by its value
+    return leading
+
+
+def _implied_word(name: str, arguments: list[str]) -> str:
+    """Return the first word if no command was typed; empty for a flag, a path or a prompt."""
+    word = "".join(arguments[_leading(arguments) :][:1])
+    return word if name == DEFAULT_COMMAND != word and word.isalpha() else ""
+
+
+def _names_nothing(error: Exception, word: str) -> bool:
+    """Whether an error says that a word is no story, or that there is no repository with stories."""
+    code = getattr(error, "code", "")
+    return bool(word) and (getattr(error, "name", "") == word or code == "repository")
+
+
+def _meant(command: str, error: Exception) -> str:
+    """Suggest the command, after the story that the error suggests, if it does."""
+    story = str(getattr(error, "hint", ""))
+    if story.startswith("did you mean"):
+        return f"{story} or the command '{command}'?"
+    return f"did you mean '{command}'? `autopilot-multi --help` lists all commands."
 
 
 def _failed(error: Exception, output: "Output") -> int:

@@ -1,7 +1,7 @@
 """Parse the arguments of one command; an unknown name suggests the closest known one."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -26,6 +26,13 @@ class Parser(argparse.ArgumentParser):
         """Raise argparse's error as our own."""
         raise CommandLineError(message, _see_help(self.prog))
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            nearest = _did_you_mean(str(value), map(str, action.choices or ()))
+            raise CommandLineError(str(error), f"{nearest} {_see_help(self.prog)}".strip()) from error
+
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         return super()._get_value(action, arg_string.removeprefix(_LITERAL))
 
@@ -49,8 +56,12 @@ def parse(name: str, module: ModuleType, argv: Sequence[str]) -> argparse.Namesp
     parser = build(name, module)
     arguments, rest = parser.parse_known_intermixed_args(_marked(argv))
     if unknown := [argument for argument in rest if argument != "--"]:
-        flag = unknown[0].removeprefix(_LITERAL).partition("=")[0]
-        raise CommandLineError(f"unknown argument '{flag}' for `{parser.prog}`", _nearest(parser, flag))
+        names = list(dict.fromkeys(item.removeprefix(_LITERAL).partition("=")[0] for item in unknown))
+        # What follows an unknown flag is probably its value.
+        names = [name for name in names if name.startswith("-")] or names
+        listed = ", ".join(f"'{name}'" for name in names)
+        word = "argument" if len(names) == 1 else "arguments"
+        raise CommandLineError(f"unknown {word} {listed} for `{parser.prog}`", _nearest(parser, names))
     return arguments
 
 
@@ -60,6 +71,13 @@ def _marked(argv: Sequence[str]) -> list[str]:
         return list(argv)
     end = argv.index("--")
     return [*argv[: end + 1], *(_LITERAL + argument for argument in argv[end + 1 :])]
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Suggest the closest name; the rule is loaded only for an error."""
+    from runner.core.text import names
+
+    return names.did_you_mean(name, known)
 
 
 def _folder(text: str) -> str:
@@ -90,11 +108,15 @@ def _see_help(prog: str) -> str:
     return f"see `{command} --help`."
 
 
-def _nearest(parser: argparse.ArgumentParser, flag: str) -> str:
+def nearest_command(word: str) -> str | None:
+    """Return the command that a word was probably meant to be."""
     from difflib import get_close_matches
 
+    # Closer than elsewhere: the word may also be a story's id.
+    return next(iter(get_close_matches(word.casefold(), COMMANDS, n=1, cutoff=0.7)), None)
+
+
+def _nearest(parser: argparse.ArgumentParser, names: Sequence[str]) -> str:
     known = [name for action in parser._actions for name in action.option_strings]  # noqa: SLF001  argparse offers no list
-    candidates = known if flag.startswith("-") else [*known, *COMMANDS]
-    close = get_close_matches(flag, candidates, n=1)
-    tail = _see_help(parser.prog)
-    return f"did you mean '{close[0]}'? {tail}" if close else tail
+    close = [_did_you_mean(name, known if name.startswith("-") else [*known, *COMMANDS]) for name in names]
+    return " ".join([*filter(None, close), _see_help(parser.prog)])

@@ -39,6 +39,14 @@ class BacklogError(RunnerError):
     code = "backlog"
 
 
+class UnknownStoryError(BacklogError):
+    """A word names neither a file nor a story."""
+
+    def __init__(self, message: str, *, name: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.name = name
+
+
 class NotFoundError(RunnerError):
     """What the user named does not exist: a run, a story, a log."""
 

@@ -51,3 +51,28 @@ def test_unusable_settings_are_one_error(repo: Path) -> None:
     (repo / "autopilot-multi.toml").write_text("max-storys = 3\n")
     assert "max-stories" in autopilot(repo, "config").stderr
     assert document(repo, "config")["error"]["code"] == "settings"
+
+
+def test_named_settings_only(repo: Path) -> None:
+    """One value stands alone, for scripts; several are a table; a wrong key gets the nearest."""
+    (repo / "autopilot-multi.toml").write_text("max-stories = 7\n[tiers.warn]\nmemory-gb = 5\n")
+    assert autopilot(repo, "config", "max-stories").stdout == "7\n"
+    assert autopilot(repo, "config", "max_hours").stdout == "8\n"
+    alone = document(repo, "config", "max-stories")["data"]["settings"]
+    assert alone == {"max-stories": {"value": 7, "origin": "autopilot-multi.toml"}}
+    tiers = autopilot(repo, "config", "tiers.warn", "agent").stdout.splitlines()
+    assert tiers[1].split() == ["tiers.warn.memory-gb", "5", "autopilot-multi.toml"]
+    assert tiers[-1].split() == ["agent", "auto", "default"]
+    wrong = autopilot(repo, "config", "max-storys")
+    assert wrong.stderr == "error: unknown setting 'max-storys'\nhint: did you mean 'max-stories'?\n"
+
+
+def test_changed_settings_only(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What differs from its default, with its source; a default that is written down does not differ."""
+    assert autopilot(repo, "config", "--changed").stderr == "every setting has its default value\n"
+    (repo / "autopilot-multi.toml").write_text("max-stories = 3\n[tiers.warn]\nmemory-gb = 5\n")
+    monkeypatch.setenv("AUTOPILOT_MULTI_MAX_HOURS", "2")
+    assert document(repo, "config", "--changed")["data"]["settings"] == {
+        "max-hours": {"value": 2, "origin": "environment AUTOPILOT_MULTI_MAX_HOURS"},
+        "tiers.warn.memory-gb": {"value": 5, "origin": "autopilot-multi.toml"},
+    }

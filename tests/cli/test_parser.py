@@ -8,6 +8,7 @@ from runner.cli.commands.setup import completion
 from runner.cli.commands.show import history, plan, status
 from runner.cli.main import _command, run_program
 from runner.cli.parser import CommandLineError, parse
+from tests.acceptance.program import write_story
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,46 @@ def test_a_flag_after_two_dashes_does_not_change_the_output(
 def test_common_flags_may_come_before_the_command(typed: list[str], name: str, rest: list[str]) -> None:
     """As in git, `-C DIR` may come first; its folder is never read as the command."""
     assert _command(typed) == (name, rest)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "hint"),
+    [
+        (["staus"], "unknown command 'staus'", "did you mean 'status'? `autopilot-multi --help` lists"),
+        (["-q", "Plna"], "unknown command 'Plna'", "did you mean 'plan'?"),
+        (["staus", "--watch"], "unknown argument '--watch' for", "did you mean the command 'status'?"),
+        (["lgs"], "unknown command 'lgs'", "did you mean 'legs' (stories/legs.md)? or the command 'logs'?"),
+        (["zebra"], "'zebra' is neither a file nor a story", "a prompt needs quotes"),
+        (["./staus"], "no such file or folder", "a prompt needs quotes"),
+        (["run", "staus"], "'staus' is neither a file nor a story", "a prompt needs quotes"),
+        (["completion", "bsh"], "invalid choice: 'bsh'", "did you mean 'bash'?"),
+        (
+            ["plan", "--max-storeis", "3"],
+            "unknown argument '--max-storeis' for",
+            "did you mean '--max-stories'?",
+        ),
+        (
+            ["plan", "--max-storeis", "3", "--verfy=x"],
+            "unknown arguments '--max-storeis', '--verfy' for",
+            "did you mean '--max-stories'? did you mean '--verify'?",
+        ),
+    ],
+)
+def test_a_mistyped_word_gets_its_nearest_name(
+    capsys: pytest.CaptureFixture[str], repo: Path, typed: list[str], message: str, hint: str
+) -> None:
+    """A command, a flag and a choice; a word that was given as a story is not taken for a command."""
+    write_story(repo, "legs")
+    assert run_program(["-C", str(repo), *typed]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert message in first
+    assert hint in second
+
+
+def test_a_mistyped_command_outside_a_repository(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The typo is named, not the missing repository."""
+    monkeypatch.chdir(tmp_path)
+    assert run_program(["demmo"]) == 1
+    assert "unknown command 'demmo'\nhint: did you mean 'demo'?" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Values of settings: what is clamped, what is refused, and what the error says."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -236,9 +237,28 @@ def test_a_wrong_file_is_a_settings_error_that_names_it(
     sources.project(text)
     error = sources.error()
     assert isinstance(error, SettingsError)
-    assert error.message.startswith("autopilot-multi.toml: ")
+    assert re.match(r"autopilot-multi\.toml(:\d+)?: ", error.message)
     assert message in error.message
     assert hint in error.hint
+
+
+def test_all_unknown_keys_of_all_files_are_one_error(sources: Sources) -> None:
+    """Each with its line and the nearest name; what has no near name gets the list."""
+    sources.project(
+        "max-storys = 3\n\n[hooks]\nafter-creat = 'x'\n[tiers.warn]\nmemory = 3\n[prices.'a.b']\ninputt = 1\n"
+    )
+    sources.user("verfy = 'x'\nzzzz = 1\n")
+    error = sources.error()
+    assert error.message.splitlines() == [
+        "6 unknown keys:",
+        "  autopilot-multi.toml: 'prices.a.b.inputt': did you mean 'input'?",
+        "  autopilot-multi.toml:1: 'max-storys': did you mean 'max-stories'?",
+        "  autopilot-multi.toml:4: 'hooks.after_creat': did you mean 'after_create'?",
+        "  autopilot-multi.toml:6: 'tiers.warn.memory': did you mean 'memory-gb'?",
+        "  ~/.config/autopilot-multi/config.toml:1: 'verfy': did you mean 'verify'?",
+        "  ~/.config/autopilot-multi/config.toml:2: 'zzzz'",
+    ]
+    assert error.hint.startswith("correct or remove them; known here: stories, agent")
 
 
 def test_equal_tier_rows_are_no_contradiction(sources: Sources) -> None:

@@ -66,7 +66,7 @@ def test_an_alias_bomb_is_refused(backlog: Backlog) -> None:
     levels = ["a0: &a0 [x, x]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     error = backlog.refused("---\n" + "\n".join(levels) + "\nverify: *a11\n---\nx")
-    assert len(error.message) < 200
+    assert len(error.message) < 400
 
 
 def test_a_merge_bomb_is_refused(backlog: Backlog) -> None:
@@ -133,3 +133,18 @@ def test_a_list_in_any_of_three_languages(backlog: Backlog, path: str, text: str
 def test_errors_in_a_list_name_the_entry(backlog: Backlog, path: str, text: str, message: str) -> None:
     """A line where the language has lines, else the entry's number."""
     assert message in backlog.refused(text, path).message
+
+
+def test_unknown_keys_of_all_stories_are_one_error(backlog: Backlog) -> None:
+    """A backlog that was written with a wrong key is mended in one go."""
+    backlog.put("stories/a.md", "---\nprioriy: 1\ntitle: A\nverfy: x\n---\nx")
+    backlog.put("stories/b.yaml", "stories:\n- id: b\n  promt: x\n")
+    error = backlog.error()
+    assert error.message.splitlines() == [
+        "3 unknown keys:",
+        "  stories/a.md:2: 'prioriy': did you mean 'priority'?",
+        "  stories/a.md:4: 'verfy': did you mean 'verify'?",
+        "  stories/b.yaml:3: story b: 'promt': did you mean 'prompt'?",
+    ]
+    backlog.put("stories/c.yaml", "stories: []\nagent: x\nverify: y\n")
+    assert "unknown keys 'agent', 'verify' beside 'stories'" in backlog.error("stories/c.yaml").message

@@ -1,9 +1,10 @@
-"""Whether a settings file exists, or something else has its name.
+"""Whether a settings file exists, or something else has its name; and where in a file a key is.
 
 Nothing is opened here: a named pipe would block its reader forever.
 """
 
 import errno
+import re
 import stat
 from pathlib import Path
 
@@ -12,6 +13,8 @@ _OTHERS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
 }
+_HEADING = re.compile(r"\s*\[\[?([^\]]+)\]")
+_KEY = re.compile(r"""\s*([\w.'"-]+)\s*=""")
 
 
 def exists(path: Path) -> bool:
@@ -34,3 +37,27 @@ def obstacle(path: Path) -> str:
             return "a link to itself"
         raise
     return "" if kind == stat.S_IFREG else _OTHERS.get(kind, "a device")
+
+
+def line_of(keys: tuple[str, ...], text: str) -> int | None:
+    """Return the line of a TOML text on which a key, or its table, begins; None if it is not found."""
+    wanted = [_plain(key) for key in keys]
+    table: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if heading := _HEADING.match(line):
+            table = path = _parts(heading[1])
+        elif key := _KEY.match(line):
+            path = [*table, *_parts(key[1])]
+        else:
+            continue
+        if path[: len(wanted)] == wanted:
+            return number
+    return None
+
+
+def _parts(dotted: str) -> list[str]:
+    return [_plain(part.strip().strip("\"'")) for part in dotted.split(".")]
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "_")  # hooks may be written with either

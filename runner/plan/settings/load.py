@@ -18,9 +18,10 @@ from runner.core.declaration import ENVIRONMENT_PREFIX
 from runner.core.errors import SettingsError
 from runner.core.settings import SETTINGS, Settings
 from runner.core.text.names import did_you_mean
+from runner.core.text.unknown_keys import UnknownKey
 from runner.plan.settings.agents_md import load_block
 from runner.plan.settings.files import exists, obstacle
-from runner.plan.settings.values import Source, SourceKind, build, checked, clamped
+from runner.plan.settings.values import Source, SourceKind, UnknownSettingsError, build, checked, clamped
 
 PROJECT_FILES = ("autopilot-multi.toml", ".config/autopilot-multi.toml")
 # Limited in length: reading a very long number takes quadratic time.
@@ -56,9 +57,15 @@ def load_settings(
     joined: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     notes: list[str] = []
+    unknown: list[UnknownKey] = []
     for layer in layers:
         notes.extend(layer.notes)
-        for key, value in checked(layer.values, layer.source).items():
+        try:
+            given = checked(layer.values, layer.source)
+        except UnknownSettingsError as error:
+            unknown.extend(error.keys)
+            continue
+        for key, value in given.items():
             if key in joined:
                 continue
             joined[key], note = clamped(key, value, layer.source)
@@ -68,6 +75,8 @@ def load_settings(
             table = key.partition(".")[0]
             if origins[table] == "default":
                 origins[table] = origins[key]
+    if unknown:
+        raise UnknownSettingsError(unknown)
     return Loaded(settings=build(joined, origins), origins=origins, notes=tuple(notes))
 
 
@@ -171,9 +180,10 @@ def _unreadable(name: str, error: OSError) -> SettingsError:
 
 def _file(path: Path, name: str) -> _Layer:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        values = tomllib.loads(text)
     except OSError as error:
         raise _unreadable(name, error) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{name}: not valid TOML: {error}", hint="strings need quotes.") from error
-    return _Layer(source=Source(kind=SourceKind.FILE, file=name), values=values)
+    return _Layer(source=Source(kind=SourceKind.FILE, file=name, text=text), values=values)

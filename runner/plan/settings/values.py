@@ -4,7 +4,7 @@ A source's values come in as plain data and leave flat, under dotted keys such a
 `hooks.before_run`, `agents.mine` or `tiers.warn.memory-gb`, so that sources can be joined key by key.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, NoReturn
@@ -16,6 +16,8 @@ from runner.core.declaration import Declared, declared_in, find
 from runner.core.errors import RunnerError, SettingsError, UsageError
 from runner.core.settings import BOUNDS, SETTINGS, Settings
 from runner.core.text.names import did_you_mean, shown
+from runner.core.text.unknown_keys import UnknownKey, message_and_hint
+from runner.plan.settings.files import line_of
 from runner.plan.settings.model import model_of
 from runner.plan.settings.tiers import refuse_crossed
 
@@ -32,10 +34,11 @@ class SourceKind(Enum):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """A source of settings; `file` is its name if it is one."""
+    """A source of settings; `file` is its name if it is one, and `text` what it holds if that is TOML."""
 
     kind: SourceKind
     file: str = ""
+    text: str = ""
 
     def name(self, key: str) -> str:
         """Name a key as it is written in this source."""
@@ -51,13 +54,30 @@ class Source(Struct, frozen=True, kw_only=True):
         """Say where a value came from."""
         return self.file if self.kind is SourceKind.FILE else f"{self.kind.value} {self.name(key)}"
 
+    def place(self, keys: tuple[str, ...]) -> str:
+        """Name the file, with the line of a key if that can be found."""
+        line = line_of(keys, self.text)
+        return f"{self.file}:{line}" if line else self.file
+
     def error(self, message: str, hint: str) -> RunnerError:
         """Make the error for a value of this source."""
         return (UsageError if self.kind is SourceKind.FLAG else SettingsError)(message, hint=hint)
 
 
+class UnknownSettingsError(SettingsError):
+    """Files of settings have keys that are not settings."""
+
+    def __init__(self, keys: Sequence[UnknownKey]) -> None:
+        message, hint = message_and_hint(keys)
+        super().__init__(message, hint=hint)
+        self.keys = tuple(keys)
+
+
 def checked(values: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    """Check one source's values and return them flat; an error names the source, the key and the value."""
+    """Check one source's values and return them flat; an error names the source, the key and the value.
+
+    Unknown keys are one error, `UnknownSettingsError`.
+    """
     # YAML has keys without a value, which count as absent.
     given = {key: value for key, value in values.items() if value is not None}
     if isinstance(given.get("hooks"), dict):
@@ -141,22 +161,35 @@ def _require_argv(name: str, agent: Any, source: Source) -> None:
 
 
 def _refuse(error: ValidationError, source: Source) -> NoReturn:
-    """Turn pydantic's first error into one of ours."""
-    first = error.errors(include_url=False)[0]
-    # Positions in lists and the marker of a bad key are pydantic's; users know only keys.
-    keys = tuple(str(part) for part in first["loc"] if not isinstance(part, int) and part != "[key]")
-    dotted, value = ".".join(keys), first["input"]
-    declared, beside = find(keys, SETTINGS.values())
-    if first["type"] == "extra_forbidden" or declared is None:
-        known = [item.key for item in beside]
-        hint = did_you_mean(keys[-1], known) or f"known here: {', '.join(known)}."
-        name = source.file if source.kind is SourceKind.FILE else source.origin(dotted)
-        raise source.error(f"{name}: unknown key '{dotted}'", hint)
-    if first["type"] == "missing":
+    """Turn pydantic's errors into one of ours: all unknown keys, else the first wrong value."""
+    # In the order of the file; pydantic reports unknown keys of a table last.
+    errors = error.errors(include_url=False)
+    errors.sort(key=lambda found: line_of(_keys(found), source.text) or 0)
+    if unknown := [item for found in errors if (item := _unknown(found, source))]:
+        raise UnknownSettingsError(unknown)
+    first = errors[0]
+    keys, value = _keys(first), first["input"]
+    dotted = ".".join(keys)
+    declared, _ = find(keys, SETTINGS.values())
+    if first["type"] == "missing" or declared is None:
         _refuse_missing(dotted, source)
     odd = ", which contains a NUL character" if isinstance(value, str) and "\0" in value else ""
     message = f"{source.name(dotted)} must be {declared.allowed}, not {shown(value)}{odd}"
     raise source.error(message, _hint(keys, declared, value, source))
+
+
+def _keys(error: Mapping[str, Any]) -> tuple[str, ...]:
+    # Positions in lists and the marker of a bad key are pydantic's; users know only keys.
+    return tuple(str(part) for part in error["loc"] if not isinstance(part, int) and part != "[key]")
+
+
+def _unknown(error: Mapping[str, Any], source: Source) -> UnknownKey | None:
+    keys = _keys(error)
+    declared, beside = find(keys, SETTINGS.values())
+    if error["type"] != "extra_forbidden" and declared is not None:
+        return None
+    known = tuple(item.key for item in beside)
+    return UnknownKey(where=source.place(keys), key=".".join(keys), known=known)
 
 
 def _refuse_missing(dotted: str, source: Source) -> NoReturn:

@@ -1,6 +1,7 @@
 """From a raw entry to a story: every value is checked, and every error says where it is and what to do."""
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, NoReturn
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -11,6 +12,7 @@ from runner.core.errors import BacklogError
 from runner.core.model import MULTI_STORY, Story, StoryId
 from runner.core.settings import SETTINGS
 from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug
+from runner.core.text.unknown_keys import UnknownKey, message_and_hint
 from runner.plan.stories.files import Entry
 
 _DIALECTS = SETTINGS["dialect"].choices
@@ -105,8 +107,23 @@ class _Fields(BaseModel):
     mode: FilledText | None = None
 
 
-def story_of(entry: Entry) -> Story:
-    """Check an entry and turn it into a story."""
+def stories_of(entries: Iterable[Entry]) -> list[Story]:
+    """Check entries and turn them into stories; unknown keys of all of them are one error."""
+    found = list(entries)
+    known = tuple(_Fields.model_fields)
+    unknown = [
+        UnknownKey(where=_where(entry, (key,)), key=str(key), known=known)
+        for entry in found
+        for key in entry.data
+        if key not in _Fields.model_fields
+    ]
+    if unknown:
+        message, hint = message_and_hint(unknown, listed="known keys")
+        raise BacklogError(message, hint=hint)
+    return [_story_of(entry) for entry in found]
+
+
+def _story_of(entry: Entry) -> Story:
     if entry.body is not None and "prompt" in entry.data:
         _refuse(entry, ("prompt",), "'prompt' is a key of list files", "write the prompt under the '---'.")
     # An empty value (`verify:` with nothing after it) means the same as no key at all.
@@ -201,9 +218,6 @@ def _refuse_first(entry: Entry, error: ValidationError) -> NoReturn:
     first = error.errors(include_url=False)[0]
     keys = tuple(first["loc"])
     key, value = str(keys[0]), first["input"]
-    if first["type"] == "extra_forbidden":
-        hint = did_you_mean(key, _Fields.model_fields) or f"known keys: {', '.join(_WANTED)}."
-        _refuse(entry, (key,), f"unknown key '{key}'", hint)
     if first["type"] == "value_error":
         _refuse(entry, keys, f"'{key}' {first['ctx']['error']}", f"it must be {_WANTED[key]}.")
     wanted = _WANTED[key]
@@ -223,8 +237,13 @@ def _quote_hint(key: str, written: str | None) -> str:
 
 
 def _refuse(entry: Entry, keys: tuple[str | int, ...], message: str, hint: str) -> NoReturn:
+    raise BacklogError(f"{_where(entry, keys)}: {message}", hint=hint)
+
+
+def _where(entry: Entry, keys: tuple[str | int, ...]) -> str:
+    """Name the file of a value, with its line, and its story in a list."""
     line = entry.position(keys).line
     where = f"{entry.file}:{line}" if line is not None else entry.file
     name = entry.data.get("id")
-    story = f" story {name}:" if entry.stem is None and isinstance(name, str) and keys != ("id",) else ""
-    raise BacklogError(f"{where}:{story} {message}", hint=hint)
+    in_list = entry.stem is None and isinstance(name, str) and keys != ("id",)
+    return f"{where}: story {name}" if in_list else where

@@ -149,12 +149,11 @@ def list_entries(path: Path, file: str, text: str, *, required: bool) -> list[En
             hint = f"write 'stories' instead of '{slips[0]}'." if slips else _LIST_EXAMPLE
             raise BacklogError(f"{file} has no list 'stories'", hint=hint)
         return []
-    for key in data:
-        if key != "stories":
-            raise BacklogError(
-                f"{file}: unknown key '{key}' beside 'stories'",
-                hint=f"remove '{key}'; the settings have a file of their own, autopilot-multi.toml.",
-            )
+    if others := [f"'{key}'" for key in data if key != "stories"]:
+        raise BacklogError(
+            f"{file}: unknown key{'s'[: len(others) > 1]} {', '.join(others)} beside 'stories'",
+            hint=f"remove {', '.join(others)}; the settings have a file of their own, autopilot-multi.toml.",
+        )
     stories = data["stories"]
     if not isinstance(stories, list):
         raise BacklogError(f"{file}: 'stories' must be a list", hint=_LIST_EXAMPLE)

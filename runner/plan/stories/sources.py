@@ -8,13 +8,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.core.errors import BacklogError
+from runner.core.errors import BacklogError, UnknownStoryError
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import closure
 from runner.core.text.names import did_you_mean_story, id_problem, one_line, shown, slug, unique
-from runner.plan.stories.entry import require_sound, story_of
+from runner.plan.stories.entry import require_sound, stories_of
 from runner.plan.stories.files import (
     LIST_SUFFIXES,
+    Entry,
     has_front_matter,
     list_entries,
     markdown_entry,
@@ -67,14 +68,14 @@ class _Reader:
         """Return the stories of the default folder; empty if it does not exist."""
         if self._backlog is None:
             path = self.top / self.default
-            self._backlog = list(self._path(path)) if path.exists() else []
+            self._backlog = stories_of(self._path(path)) if path.exists() else []
         return self._backlog
 
     def resolve(self, source: str) -> list[Story] | None:
         """Read what a source names; None when it is a prompt."""
         path = self._existing(source)
         if path is not None:
-            stories = list(self._path(path))
+            stories = stories_of(self._path(path))
             if not stories:
                 raise BacklogError(f"no stories in {self._name(path)}", hint=_NO_STORIES)
             return stories
@@ -84,13 +85,17 @@ class _Reader:
             return self._by_id(source)
         if not source.strip():
             raise BacklogError("an empty argument names no story", hint=_NO_STORIES)
-        raise BacklogError(f"no such file or folder: {shown(source)}", hint=self._hint(source))
+        raise UnknownStoryError(
+            f"no such file or folder: {shown(source)}", name=source, hint=self._hint(source)
+        )
 
     def _by_id(self, name: str) -> list[Story]:
         backlog = self.backlog()
         if not any(story.id == name for story in backlog):
-            raise BacklogError(
-                f"'{name}' is neither a file nor a story in {self.default}/", hint=self._hint(name)
+            raise UnknownStoryError(
+                f"'{name}' is neither a file nor a story in {self.default}/",
+                name=name,
+                hint=self._hint(name),
             )
         return list(closure(backlog, [name]))
 
@@ -111,7 +116,7 @@ class _Reader:
                 return None
         return None
 
-    def _path(self, path: Path) -> Iterator[Story]:
+    def _path(self, path: Path) -> Iterator[Entry]:
         if not path.is_dir():
             if path.suffix.lower() not in {".md", ".markdown", *LIST_SUFFIXES}:
                 raise BacklogError(
@@ -136,14 +141,13 @@ class _Reader:
             elif child.suffix.lower() in {".md", *LIST_SUFFIXES}:
                 yield from self._file(child, named=False)
 
-    def _file(self, path: Path, *, named: bool) -> Iterator[Story]:
+    def _file(self, path: Path, *, named: bool) -> Iterator[Entry]:
         name = self._name(path)
         text = read_text(path, name)
         if path.suffix.lower() in LIST_SUFFIXES:
-            entries = list_entries(path, name, text, required=named)
-            yield from (story_of(entry) for entry in entries)
+            yield from list_entries(path, name, text, required=named)
         elif named or path.stem.lower() != "readme" or has_front_matter(text):
-            yield story_of(markdown_entry(path, name, text))
+            yield markdown_entry(path, name, text)
 
     def _name(self, path: Path) -> str:
         """Return a path for messages: relative to the repository if it is inside."""

@@ -1,4 +1,6 @@
-"""Show every setting, its value and where it came from.
+"""Show settings, their values and where they came from: all of them, or those that you name.
+
+The value of one setting is printed alone, for scripts.
 
 The first source that sets a value wins: flags, AUTOPILOT_MULTI_* variables, autopilot-multi.toml, the
 `autopilot:` block of AGENTS.md or CLAUDE.md, your own config.toml, the defaults.
@@ -8,7 +10,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,53 +18,105 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
+    from runner.core.settings import Settings
     from runner.plan.settings.load import Loaded
 
-EXAMPLE = "autopilot-multi config --json"
+Row = tuple[str, Any, str]
+Rows = list[Row]
+"""Key, value and origin of settings."""
+
+EXAMPLE = "autopilot-multi config --changed"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `config`."""
+    parser.add_argument(
+        "keys",
+        nargs="*",
+        metavar="KEY",
+        help="a setting, such as max-stories, or a table, such as tiers.warn",
+    )
+    parser.add_argument("--changed", action="store_true", help="only what differs from its default")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Read the settings as a run would, and print them."""
     from isolation.paths import find_repository
-    from runner.core.text.screen import neutral
+    from runner.core.settings import Settings
     from runner.plan.settings.load import load_settings
-    from runner.report.terminal.table import Cell, Column, layout, look_for
 
     top = find_repository(Path(arguments.directory)).top
     loaded = load_settings(top=top, flags={}, environ=os.environ)
-    rows = list(_rows(loaded))
+    rows = _chosen(list(_rows(loaded)), arguments.keys)
+    if arguments.changed:
+        defaults = dict(_values(Settings()))
+        rows = [row for row in rows if row[0] not in defaults or row[1] != defaults[row[0]]]
     settings = {key: {"value": value, "origin": origin} for key, value, origin in rows}
     output.document({"settings": settings, "notes": list(loaded.notes)})
-    if not output.as_json:
-        table = [
-            [
-                Cell(text=key),
-                Cell(text=neutral(_shown(value)), color="dim" if origin == "default" else "bold"),
-                Cell(text=neutral(origin), color="dim" if origin == "default" else ""),
-            ]
-            for key, value, origin in rows
-        ]
-        columns = [Column(title="SETTING"), Column(title="VALUE", limit=40), Column(title="FROM")]
-        look = look_for(sys.stdout, no_color=arguments.no_color)
-        output.answer("\n".join(layout(columns, table, look)))
+    if len(arguments.keys) == 1 and list(settings) == [_spelled(arguments.keys[0])]:
+        output.answer(_shown(rows[0][1], empty=""))
+    elif rows and not output.as_json:
+        _print_table(rows, output, no_color=arguments.no_color)
+    elif not rows:
+        output.say("every setting has its default value")
     for note in loaded.notes:
         output.warn(note)
     return 0
 
 
-def _rows(loaded: "Loaded") -> Iterator[tuple[str, Any, str]]:
+def _print_table(rows: Rows, output: Output, *, no_color: bool) -> None:
+    from runner.core.text.screen import neutral
+    from runner.report.terminal.table import Cell, Column, layout, look_for
+
+    table = [
+        [
+            Cell(text=key),
+            Cell(text=neutral(_shown(value)), color="dim" if origin == "default" else "bold"),
+            Cell(text=neutral(origin), color="dim" if origin == "default" else ""),
+        ]
+        for key, value, origin in rows
+    ]
+    columns = [Column(title="SETTING"), Column(title="VALUE", limit=40), Column(title="FROM")]
+    output.answer("\n".join(layout(columns, table, look_for(sys.stdout, no_color=no_color))))
+
+
+def _chosen(rows: Rows, keys: Sequence[str]) -> Rows:
+    """Return the rows of the named settings and tables, in the order of the names."""
+    if not keys:
+        return rows
+    chosen = []
+    for typed in keys:
+        key = _spelled(typed)
+        found = [row for row in rows if row[0] == key or row[0].startswith(f"{key}.")]
+        if not found:
+            from runner.core.errors import SettingsError
+            from runner.core.text.names import did_you_mean
+
+            nearest = did_you_mean(key, [row[0] for row in rows])
+            hint = nearest or "`autopilot-multi config` lists all settings."
+            raise SettingsError(f"unknown setting '{typed}'", hint=hint)
+        chosen += [row for row in found if row not in chosen]
+    return chosen
+
+
+def _spelled(key: str) -> str:
+    """Spell a key as settings are: a flag's dashes and a variable's underscores are understood, too."""
+    first, dot, rest = key.lstrip("-").partition(".")
+    return first.replace("_", "-") + dot + rest
+
+
+def _rows(loaded: "Loaded") -> Iterator[Row]:
     """Yield key, value and origin of each setting; a table yields one row per entry."""
+    for path, value in _values(loaded.settings):
+        yield path, value, _origin(loaded, path)
+
+
+def _values(settings: "Settings") -> Iterator[tuple[str, Any]]:
     from dataclasses import asdict
 
-    for name, value in asdict(loaded.settings).items():
-        key = name.rstrip("_").replace("_", "-")
-        for path, leaf in _leaves(key, value):
-            yield path, leaf, _origin(loaded, path)
+    for name, value in asdict(settings).items():
+        yield from _leaves(name.rstrip("_").replace("_", "-"), value)
 
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -87,11 +141,11 @@ def _origin(loaded: "Loaded", path: str) -> str:
     return loaded.origins[table]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, *, empty: str = '""') -> str:
     if value is None:
         return "off"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, str):
-        return value or '""'
+        return value or empty
     return json.dumps(value, ensure_ascii=False)
