@@ -5,6 +5,7 @@ never be committed. Copies are real files, never have a wider mode, and overwrit
 copied is skipped with its reason.
 """
 
+import filecmp
 import os
 import shutil
 import stat
@@ -76,8 +77,9 @@ def _included(repository: Repository, main: Path, worktree: Path, skipped: list[
     # Asked twice: the story's branch may have another .gitignore than the main checkout.
     ignored = _ignored(repository, main, matching)
     safe = _ignored(repository, worktree, ignored)
-    reasons = {"git does not ignore it": set(matching) - set(ignored)}
-    reasons["git does not ignore it on this branch"] = set(ignored) - set(safe)
+    unsafe = "it is not copied, since git does not ignore it"
+    reasons = {f"{unsafe}; add it to .gitignore": set(matching) - set(ignored)}
+    reasons[f"{unsafe} on the story's branch"] = set(ignored) - set(safe)
     for reason, names in reasons.items():
         skipped.extend(Skipped(path=name, reason=reason) for name in sorted(names))
     return safe
@@ -93,6 +95,8 @@ def _ignored(repository: Repository, checkout: Path, names: list[str]) -> list[s
 
 def _copy(main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool:
     source, target = main / name, worktree / name
+    if _is_copy(source, target):
+        return False  # copied when the story first had this worktree
     try:
         reason = _obstacle(main, worktree, source, target)
         if not reason:
@@ -108,9 +112,19 @@ def _copy(main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool
     return not reason
 
 
+def _is_copy(source: Path, target: Path) -> bool:
+    """Return whether a file or link is there already and the same, so that there is nothing to tell."""
+    try:
+        if source.is_symlink() or target.is_symlink():
+            return source.is_symlink() and target.is_symlink() and source.readlink() == target.readlink()
+        return target.is_file() and filecmp.cmp(source, target, shallow=False)
+    except OSError:
+        return False
+
+
 def _obstacle(main: Path, worktree: Path, source: Path, target: Path) -> str:
     if os.path.lexists(target):
-        return "it is already there"
+        return "the worktree has its own, which is kept"
     if not Path(os.path.realpath(target.parent)).is_relative_to(worktree):
         return "its folder is a symbolic link that leads out of the worktree"
     if source.is_symlink():
@@ -134,13 +148,16 @@ def _copy_file(source: Path, target: Path) -> None:
 def _link(repository: Repository, main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool:
     relative = str(PurePosixPath(name))
     source, target = main / relative, worktree / relative
+    if target.is_symlink() and target.readlink() == source:
+        return False  # made when the story first had this worktree
     reason = ""
     if not source.is_dir():
-        reason = "the main checkout has no such folder"
+        reason = "it is not linked, since the main checkout has no such folder; create it there, or remove "
+        reason += "it from `symlink-directories`"
     elif not _ignored(repository, main, [relative]):
-        reason = "git does not ignore it"
+        reason = "it is not linked, since git does not ignore it; add it to .gitignore"
     elif os.path.lexists(target):
-        reason = "it is already there"
+        reason = "it is not linked, since the worktree has its own, which is kept"
     elif not Path(os.path.realpath(target.parent)).is_relative_to(worktree):
         reason = "its folder is a symbolic link that leads out of the worktree"
     if reason:

@@ -4,16 +4,17 @@ import json
 from pathlib import Path
 
 from isolation.files.disk import read_tail
-from isolation.git.diffstat import ChangedPath, changes
+from isolation.git.diffstat import ChangedPath, Diff, changes, diff
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
 from runner.ci.join import JoinedRun
 from runner.core.events.events import Event
-from runner.core.model import RunSnapshot, SessionRecord, StoryId
+from runner.core.model import RunSnapshot, SessionRecord, StoryId, StorySnapshot
 from runner.records.shards import CHANGES, LOGS, Shard, ShardError
 from runner.report.report_data import ReportData
 
 _TAIL_BYTES = 1 << 16
+_DIFF_LINES = 1000
 
 
 def load_from_repository(
@@ -30,7 +31,14 @@ def load_from_repository(
         for story in run.stories.values()
         if story.workspace.base and story.workspace.commit
     }
-    return ReportData(run=run, events=events, changes=found, log=log, now=now)
+
+    def diff_of(story: StorySnapshot) -> Diff:
+        base, tip, paths = story.workspace.base, story.workspace.commit, found.get(story.id)
+        if not (base and tip and paths):
+            return Diff()
+        return diff(repository, base, tip, paths, most_lines=_DIFF_LINES)
+
+    return ReportData(run=run, events=events, changes=found, log=log, diff=diff_of, now=now)
 
 
 def load_from_shards(joined: JoinedRun) -> ReportData:

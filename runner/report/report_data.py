@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from isolation.git.diffstat import ChangedPath
+from isolation.git.diffstat import ChangedPath, Diff
 from runner.core.events.events import Event, RunStarted
 from runner.core.limits.prices import AS_OF
 from runner.core.model import (
@@ -25,16 +25,23 @@ def _no_log(_session: SessionRecord) -> bytes:
     return b""
 
 
-class ReportData(Struct, frozen=True, kw_only=True):
-    """A run with everything a report needs. `log` returns the last bytes that a session printed.
+def _no_diff(_story: StorySnapshot) -> Diff:
+    return Diff()
 
-    `now` is the current time while the run is in progress; None when nothing changes any more.
+
+class ReportData(Struct, frozen=True, kw_only=True):
+    """A run with everything a report needs.
+
+    `log` returns the last bytes that a session printed, `diff` what a story changed, as far as it is small
+    enough to be read. `now` is the current time while the run is in progress; None when nothing changes any
+    more.
     """
 
     run: RunSnapshot
     events: Sequence[Event] = ()
     changes: Mapping[StoryId, Sequence[ChangedPath]] = field(default_factory=dict)
     log: Callable[[SessionRecord], bytes] = _no_log
+    diff: Callable[[StorySnapshot], Diff] = _no_diff
     problems: tuple[str, ...] = ()
     now: float | None = None
 
@@ -80,6 +87,8 @@ class ReportData(Struct, frozen=True, kw_only=True):
         return "…" + tail[-most:].partition("\n")[2]
 
 
+_FEW = 5
+
 BAD = frozenset({Status.FAILED, Status.STOPPED, Status.PARKED})
 """The results that need attention; skipped stories follow from them."""
 
@@ -96,6 +105,22 @@ def decisive_session(story: StorySnapshot) -> SessionRecord | None:
 def seconds(started: float | None, ended: float | None) -> float:
     """Return a duration; 0 if the start or the end is unknown."""
     return max(0.0, elapsed_seconds(started, ended) or 0.0)
+
+
+def grouped_notes(run: RunSnapshot) -> dict[str, list[str]]:
+    """Return every note once, with the stories that it is about."""
+    notes: dict[str, list[str]] = {}
+    for note in run.notes:
+        names = notes.setdefault(note.message, [])
+        if note.story_id and note.story_id not in names:
+            names.append(note.story_id)
+    return notes
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return a few names, and how many others there are."""
+    shown, others = names[:_FEW], len(names) - _FEW
+    return ", ".join(shown) + (f" and {others} other{'s' * (others > 1)}" if others > 0 else "")
 
 
 def usage_text(usage: Usage) -> str:

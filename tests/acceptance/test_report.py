@@ -41,6 +41,7 @@ def test_the_page_has_what_the_run_left(ran: Path) -> None:
     page = target.read_text()
     for text in ("1 of 3 stories done", "the reason", "&lt;b&gt;bold&lt;/b&gt;", "good.txt", "+1 -0"):
         assert text in page
+    assert '<span class="plus">+one</span>' in page, "the diff is there"
     assert git(ran, "status", "--short") == ""
     assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 

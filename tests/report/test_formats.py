@@ -1,5 +1,7 @@
 """Reports: whatever agents print, each form stays well-formed, harmless and small."""
 
+import base64
+import hashlib
 import json
 import re
 from collections import Counter
@@ -10,7 +12,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
+from isolation.git.diffstat import Diff
+from runner.core.events.events import WindowChanged
+from runner.core.limits.kill_switches import Switch
 from runner.core.limits.prices import AS_OF
+from runner.core.model import Note, Outcome, Status
 from runner.report.annotations import MOST, github, gitlab
 from runner.report.html.page import html
 from runner.report.junit import junit
@@ -62,11 +68,15 @@ def data() -> ReportData:
 class TestHtml:
     """One page that needs nothing else."""
 
-    def test_it_is_well_formed_and_runs_and_loads_nothing(self, data: ReportData) -> None:
-        """No script, no handler, no address but anchors; a policy that would forbid them."""
-        page = Page(html(data))
-        assert page.tags["script"] == 0
-        assert page.tags["details"] == 20
+    def test_it_is_well_formed_and_runs_nothing_of_others_and_loads_nothing(self, data: ReportData) -> None:
+        """One script, whose digest the policy names; no handler, no address but anchors."""
+        text = html(data)
+        page = Page(text)
+        assert page.tags["script"] == 1
+        ours = text.partition("<script>")[2].partition("</script>")[0]
+        digest = base64.b64encode(hashlib.sha256(ours.encode()).digest()).decode()
+        assert f"script-src 'sha256-{digest}'" in str(page.attributes)
+        assert text.count('<details class="story"') == 20
         names = {name for _, name, _ in page.attributes}
         assert not {name for name in names if name.startswith("on") or name in {"src", "style"}}
         links = {value for _, name, value in page.attributes if name == "href"}
@@ -81,7 +91,7 @@ class TestHtml:
         """Titles, reasons, logs, paths and questions keep their letters and lose their power."""
         text = html(data)
         page = Page(text)
-        assert "<script>" not in text
+        assert "<script>alert(1)" not in text
         assert "<script>alert(1)</script>" in " ".join(page.texts)
         for letter in ("\x1b", "\x00", "\u202e"):
             assert letter not in text
@@ -107,10 +117,12 @@ class TestHtml:
 
     def test_the_timeline_has_every_session_in_its_place(self, data: ReportData) -> None:
         """Bars lie within the drawing, as many as there were sessions, in the order of time."""
-        bars = re.findall(r'<rect class="session (\w+)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', html(data))
+        bars = re.findall(
+            r'<rect class="session (\w+)" x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"', html(data)
+        )
         sessions = [one for story in data.run.stories.values() for one in story.sessions]
         assert len(bars) == len(sessions)
-        assert all(210 <= float(x) <= 1120 and float(x) + float(width) <= 1120 for _, x, width in bars)
+        assert all(float(x) >= 4 and float(x) + float(width) <= 100 for _, x, width in bars)
         by_time = sorted(zip(sessions, bars, strict=True), key=lambda pair: pair[0].started_at)
         places = [float(bar[1]) for _, bar in by_time]
         assert places == sorted(places)
@@ -118,8 +130,10 @@ class TestHtml:
 
     def test_fifty_stories_with_endless_logs_stay_below_two_megabytes(self) -> None:
         """Escaping makes a log five times as long, and the page is cut after that."""
-        page = html(sample_report(50, log=b"<&\"'\n" * 400_000))
+        endless = sample_report(50, log=b"<&\"'\n" * 400_000)
+        page = html(replace(endless, diff=lambda _story: Diff(text="+<&\"'\n" * 100_000)))
         assert 200_000 < len(page.encode()) < 2_000_000
+        assert "The diff continues; <code>git diff " in page
 
     def test_what_must_be_looked_at_is_open_and_first(self, data: ReportData) -> None:
         """Failed, then waiting, then stopped; what is done is folded."""
@@ -133,6 +147,62 @@ class TestHtml:
             "stopped",
         ]
         assert [name for name, _ in cards][:6] == [name for name, open_ in cards if open_]
+
+    def test_the_end_of_a_log_is_seen_and_the_rest_is_folded(self, data: ReportData) -> None:
+        """The last lines are in a box that is scrolled to its end; how many came before is said."""
+        lines = "".join(f"line {number}\n" for number in range(100))
+        page = html(sample_report(3, kinds=("failed",), log=lines.encode()))
+        box = page.partition('<div class="end"><pre>')[2].partition("</pre>")[0].splitlines()
+        assert box == [f"line {number}" for number in range(75, 100)]
+        assert "<summary>75 earlier lines</summary><pre>line 0\n" in page
+        assert "earlier line" not in html(data)
+
+    def test_what_was_stopped_is_not_red(self, data: ReportData) -> None:
+        """Neither a session that was stopped or interrupted, nor a run that the user ended, has failed."""
+        story = next(one for one in data.run.stories.values() if one.status is Status.STOPPED)
+        for outcome in (Outcome.STOPPED, None):
+            session = replace(story.sessions[0], outcome=outcome)
+            switch = Switch.USER_ABORT.tripped("Ctrl-C")
+            stopped = replace(story, sessions=(session,))
+            page = html(
+                ReportData(run=replace(data.run, stories={story.id: stopped}, kill_switch=switch, notes=()))
+            )
+            assert '<rect class="session halted"' in page
+            assert '<span class="halted">■ ' in page
+            assert '<p class="notice"><b>Ended by user-abort</b>: Ctrl-C. Continue with <code>' in page
+            body = page.partition("<body>")[2].partition("<script>")[0]
+            assert "bad" not in body
+
+    def test_tiers_are_shown_only_where_they_mattered(self, data: ReportData) -> None:
+        """A machine that was never busy explains nothing."""
+        assert 'class="tier degraded"' in html(data)
+        calm = [
+            event
+            for event in data.events
+            if not isinstance(event.body, WindowChanged) or event.body.tier == "green"
+        ]
+        page = html(replace(data, events=calm)).partition("<body>")[2]
+        assert 'class="tier' not in page
+        assert "i-warn" not in page
+        assert '<path class="window"' in page
+
+    def test_a_diff_is_folded_and_only_text(self, data: ReportData) -> None:
+        """Added and removed lines are marked; what is in them is text."""
+        text = f"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+{NASTY}\n\tkept"
+        page = html(replace(data, diff=lambda _story: Diff(text=text, whole=False)))
+        Page(page)
+        assert '<span class="minus">-old</span>' in page
+        assert '<span class="plus">+&lt;script&gt;' in page
+        assert "The diff continues" in page
+
+    def test_many_notes_do_not_hide_the_run(self, data: ReportData) -> None:
+        """Three are shown, the others are folded; each is there once, with its stories."""
+        names = list(data.run.stories)
+        notes = [Note(at=0, story_id=names[n % 8], message=f"note {n // 8} on `x`") for n in range(40)]
+        page = html(replace(data, run=replace(data.run, notes=tuple(notes))))
+        assert page.count('<p class="notice"><b>') == 5
+        assert "<summary>2 more notes</summary>" in page
+        assert f"<b>{', '.join(names[:5])} and 3 others</b>: note 0 on <code>x</code>" in page
 
     def test_a_run_without_machine_or_stories_is_a_page_too(self, data: ReportData) -> None:
         """Joined shards tell of no one machine; an empty run has nothing to draw."""

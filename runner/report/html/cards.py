@@ -1,23 +1,26 @@
 """One story as a card of the HTML report: result, sessions, retries, decisions, changes, last output."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from isolation.git.diffstat import ChangedPath
 from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
-from runner.core.text.instants import iso, span
+from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, label
+from runner.report.html.instants import clock_time
+from runner.report.html.output import folded_diff, prose, session_output
+from runner.report.html.timeline import tone
 from runner.report.report_data import BAD, ReportData, decisive_session, seconds, usage_text
 
 MOST_CHANGES = 40
 MOST_SESSIONS = 60
 _LONGEST = 600
 _BLOCKS = 20
-_TONES: Mapping[Outcome | None, str] = {Outcome.OK: "ok", Outcome.PARTIAL: "ok", Outcome.ASKS: "ask"}
+_SIGNS = {"ok": "✓", "ask": "?", "bad": "✗", "halted": "■", "run": SYMBOLS[Status.RUNNING]}
 
 
-def card(data: ReportData, story: StorySnapshot, *, most_tail: int) -> str:
+def card(data: ReportData, story: StorySnapshot, *, most_tail: int, most_diff: int) -> str:
     """Return the card, expanded if the story needs attention."""
     status = story.status
     more = [
@@ -31,7 +34,7 @@ def card(data: ReportData, story: StorySnapshot, *, most_tail: int) -> str:
         f'<span class="id">{_t(story.id)}</span><span class="title">{_t(story.title)}</span>'
         f'<span class="more">{" · ".join(_t(part) for part in more if part)}</span></summary>'
     )
-    body = "\n".join(part for part in _body(data, story, most_tail) if part)
+    body = "\n".join(part for part in _body(data, story, most_tail, most_diff) if part)
     open_ = " open" if status in BAD else ""
     inside = f'{head}\n<div class="body">\n{body}\n</div>'
     return f'<details class="story" id="story-{_t(story.id)}"{open_}>{inside}</details>'
@@ -42,12 +45,13 @@ def _t(text: str, most: int = _LONGEST) -> str:
     return escape(plain if len(plain) <= most else plain[: most - 1] + "…")
 
 
-def _body(data: ReportData, story: StorySnapshot, most_tail: int) -> Iterable[str]:
+def _body(data: ReportData, story: StorySnapshot, most_tail: int, most_diff: int) -> Iterable[str]:
     yield f'<p class="narrow">{_t(story.title)}</p>'
-    yield f"<p>{_t(story.reason)}</p>" if story.reason else ""
+    yield f"<p>{prose(story.reason, _LONGEST)}</p>" if story.reason else ""
     yield f"<p>Next: <code>{_t(story.next)}</code></p>" if story.next else ""
     if story.kill_switch:
-        yield f"<p>Kill-switch <b>{_t(story.kill_switch.name)}</b>. {_t(story.kill_switch.hint)}</p>"
+        hint = prose(_sentence(story.kill_switch.hint), _LONGEST)
+        yield f"<p>Kill-switch <b>{_t(story.kill_switch.name)}</b>. {hint}</p>"
     if story.workspace.branch:
         ends = " → ".join(
             f"<code>{_t(one[:12])}</code>" for one in (story.workspace.base, story.workspace.commit) if one
@@ -55,26 +59,32 @@ def _body(data: ReportData, story: StorySnapshot, most_tail: int) -> Iterable[st
         yield f"<p>Branch <code>{_t(story.workspace.branch)}</code> {ends}</p>"
     if story.depends_on:
         yield f"<p>Depends on {_t(', '.join(story.depends_on))}</p>"
+    output = _output(data, story, most_tail)
+    yield output if story.status in BAD else ""
     yield _sessions(data, story)
     yield _memories(story)
     yield _decisions(story)
     yield _changes(data.changes.get(story.id, ()))
+    yield folded_diff(data.diff(story), most_diff, diff_command(story))
+    yield "" if story.status in BAD else output
+
+
+def _output(data: ReportData, story: StorySnapshot, most: int) -> str:
     session = decisive_session(story)
-    tail = data.tail(session, most_tail) if session else ""
-    if session and tail:
-        number = story.sessions.index(session) + 1
-        yield f"<h3>End of the output of session {number}</h3>\n<pre>{_last_lines(tail, most_tail)}</pre>"
+    tail = data.tail(session, most) if session else ""
+    if not session or not tail:
+        return ""
+    number = story.sessions.index(session) + 1
+    return f"<h3>End of the output of session {number}</h3>\n{session_output(tail, most)}"
 
 
-def _last_lines(tail: str, most: int) -> str:
-    """Escape as many of the last lines as fit; escaping makes some of them much longer."""
-    kept: list[str] = []
-    for line in reversed(tail.split("\n")):
-        most -= len(escaped := escape(line)) + 1
-        if most < 0:
-            return "\n".join(["…", *reversed(kept)])
-        kept.append(escaped)
-    return "\n".join(reversed(kept))
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def diff_command(story: StorySnapshot) -> str:
+    """Return the command that shows everything a story changed."""
+    return f"git diff {(story.workspace.base or '')[:12]} {(story.workspace.commit or '')[:12]}"
 
 
 def _sessions(data: ReportData, story: StorySnapshot) -> str:
@@ -82,29 +92,34 @@ def _sessions(data: ReportData, story: StorySnapshot) -> str:
     if not sessions:
         return ""
     left_out = max(0, len(sessions) - MOST_SESSIONS)
-    rows = [_session(data, story, number, one) for number, one in enumerate(sessions, 1) if number > left_out]
+    spent = any(usage_text(session.usage) for session in sessions)
+    rows = [
+        _session(data, story, number, one, spent=spent)
+        for number, one in enumerate(sessions, 1)
+        if number > left_out
+    ]
     note = f"<p>{count(left_out, 'earlier session')} left out</p>" if left_out else ""
-    titles = ("#", "step", "attempt", "by", "started", "took", "ended", "spent", "")
+    titles = ("session", "ended", "took", "attempt", "by", "started", *(["spent"] * spent), "")
     head = "".join(f"<th>{title}</th>" for title in titles)
     table = f"<table><tr>{head}</tr>{''.join(rows)}</table>"
-    return f'<h3>Steps and sessions</h3>{note}<div class="scroll">{table}</div>'
+    return f'<h3>Steps and sessions</h3>{note}<div class="scroll sessions">{table}</div>'
 
 
-def _session(data: ReportData, story: StorySnapshot, number: int, session: SessionRecord) -> str:
+def _session(
+    data: ReportData, story: StorySnapshot, number: int, session: SessionRecord, *, spent: bool
+) -> str:
     running = data.is_running(story, session)
     ended = data.until if running else session.ended_at
-    tone = "run" if running else _TONES.get(session.outcome, "bad")
-    sign = {"ok": "✓", "ask": "?", "bad": "✗", "run": SYMBOLS[Status.RUNNING]}[tone]
+    seen = tone(data, story, session)
     code = f" ({session.exit_code})" if session.exit_code else ""
     cells = (
-        str(number),
-        _t(f"{session.step.number} {session.step.name}"),
+        _t(f"{number} {session.step.name}"),
+        f'<span class="{seen}">{_SIGNS[seen]} {_t(data.outcome(story, session))}{code}</span>',
+        _t(span(seconds(session.started_at, ended))) if ended else "",
         str(session.attempt),
         _t(session.agent or session.kind.value),
-        _t(iso(session.started_at)[11:19]),
-        _t(span(seconds(session.started_at, ended))) if ended else "",
-        f'<span class="{tone}">{sign} {_t(data.outcome(story, session))}{code}</span>',
-        _t(usage_text(session.usage)),
+        clock_time(session.started_at),
+        *([_t(usage_text(session.usage))] if spent else []),
     )
     detail = "" if session.outcome is Outcome.OK else _t(session.detail)
     nowrap = "".join(f'<td class="nowrap">{cell}</td>' for cell in cells)
@@ -142,7 +157,7 @@ def _changes(changes: Sequence[ChangedPath]) -> str:
     left_out = len(changes) - MOST_CHANGES
     note = f"<p>and {count(left_out, 'more path')}</p>" if left_out > 0 else ""
     files = count(len(changes), "file")
-    return f"<h3>{files} changed, +{added} -{removed}</h3><table>{rows}</table>{note}"
+    return f'<h3>{files} changed, +{added} -{removed}</h3><table class="changes">{rows}</table>{note}'
 
 
 def _change(change: ChangedPath, most: int) -> str:

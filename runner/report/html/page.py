@@ -1,40 +1,43 @@
-"""A run as one self-contained page: no network, no script, light and dark.
+"""A run as one self-contained page: no network, light and dark, no script but one that shows local times.
 
 First the result and what needs attention, then the timeline, then one card per story. Every text of unknown
 origin goes through `_t`, and the output of sessions is truncated so that the page stays small.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 
 from runner.core.events.events import WindowChanged
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StorySnapshot
-from runner.core.text.instants import iso, span
+from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, label
 from runner.report.html.cards import card
-from runner.report.html.timeline import timeline
-from runner.report.report_data import ReportData, seconds, total_usage
+from runner.report.html.instants import instant, policy, script
+from runner.report.html.output import prose
+from runner.report.html.timeline import tiers_mattered, timeline, tone
+from runner.report.report_data import ReportData, grouped_notes, listed, seconds, total_usage
 
 TAILS = 1_000_000
 """How many bytes the output of all sessions together may take in a page."""
 
-MOST_TAIL = 12_000
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_LEGEND = (
-    ("work", "work session"),
-    ("verify", "verify session"),
-    ("bad", "session that failed ✗"),
-    ("run", "stories running"),
-)
-_MACHINE = (
-    ("window", "slots"),
-    ("green", "tier green"),
-    ("warn", "warn"),
-    ("degraded", "degraded"),
-    ("critical", "critical"),
-)
+DIFFS = 400_000
+"""How many bytes the diffs of all stories together may take."""
+
+MOST_TAIL, MOST_DIFF = 12_000, 24_000
+MOST_NOTES = 3
+_LONGEST = 2000
+_LEGEND = {
+    "work": "work session",
+    "verify": "verify session",
+    "bad": "session that failed ✗",
+    "halted": "session that was stopped ■",
+    "ask": "session that asked ?",
+    "run": "stories running",
+}
+_TIERS = {"green": "tier green", "warn": "warn", "degraded": "degraded", "critical": "critical"}
 _CODES = {
     0: ", all is done",
     2: ", ended early or incomplete",
@@ -50,10 +53,11 @@ def html(data: ReportData) -> str:
     """Return the whole page."""
     run = data.run
     style = resources.files("runner").joinpath("data", "templates", "report.css").read_text(encoding="utf-8")
-    tail = min(MOST_TAIL, TAILS // max(1, len(run.stories)))
+    stories = max(1, len(run.stories))
+    tail, diff = min(MOST_TAIL, TAILS // stories), min(MOST_DIFF, DIFFS // stories)
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy()}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{_t(_headline(data))} · {_t(run.run_id)}</title>",
         f"<style>\n{style}</style>\n</head>\n<body>",
@@ -63,9 +67,11 @@ def html(data: ReportData) -> str:
         "<h2>Timeline</h2>",
         f'<div class="panel">{timeline(data)}{_legend(data)}</div>' if run.stories else "",
         "<h2>Stories</h2>",
-        *(card(data, story, most_tail=tail) for story in _by_urgency(run)),
+        *(card(data, story, most_tail=tail, most_diff=diff) for story in _by_urgency(run)),
         "</main>",
-        f"<footer>Written by autopilot-multi. Times are UTC. Run {_t(run.run_id)}.</footer>",
+        '<footer>Written by autopilot-multi. Times are <span id="zone">UTC</span>. Run',
+        f"{_t(run.run_id)}.</footer>",
+        f"<script>{script()}</script>",
         "</body>\n</html>\n",
     ]
     return "\n".join(part for part in parts if part)
@@ -89,7 +95,7 @@ def _head(data: ReportData) -> Iterable[str]:
     code = "" if run.exit_code is None else f"{run.exit_code}{_CODES.get(run.exit_code, '')}"
     facts = {
         "run": f"<code>{_t(run.run_id)}</code>",
-        "started": _t(iso(run.started_at).replace("T", " ").split(".")[0]),
+        "started": instant(run.started_at),
         "in progress for" if data.in_progress else "took": _t(span(seconds(run.started_at, data.until))),
         "base": f"<code>{_t(run.base[:12])}</code>" if run.base else "",
         "spent": _t(total_usage(run.usage)),
@@ -109,30 +115,43 @@ def _head(data: ReportData) -> Iterable[str]:
 def _notices(data: ReportData) -> Iterable[str]:
     run = data.run
     if data.in_progress:
-        looked = iso(data.until).replace("T", " ").split(".")[0]
+        looked = instant(data.until)
         yield f'<p class="notice"><b>The run is still in progress.</b> This page shows it as of {looked}.</p>'
     for problem in data.problems:
         yield f'<p class="notice bad">{_t(problem)}</p>'
     if run.kill_switch:
         switch = run.kill_switch
-        hint = f" {_t(switch.hint)}" if switch.hint else ""
-        yield (f'<p class="notice bad"><b>Ended by {_t(switch.name)}.</b> {_t(switch.detail)}.{hint}</p>')
+        hint = f" {prose(switch.hint[:1].upper() + switch.hint[1:], _LONGEST)}" if switch.hint else ""
+        kind = "notice" if switch.name == Switch.USER_ABORT else "notice bad"
+        detail = prose(switch.detail, _LONGEST)
+        yield f'<p class="{kind}"><b>Ended by {_t(switch.name)}</b>: {detail}.{hint}</p>'
     for story in run.open_decisions:
         title = _t(str(story.decision.question.get("title", ""))) if story.decision else ""
         command = f"<code>autopilot-multi decide {_t(story.id)}</code>"
         yield f'<p class="notice ask"><b>{_t(story.id)}</b> waits for a decision: {title} {command}</p>'
-    notes: dict[str, set[str]] = {}
-    for note in run.notes:
-        notes.setdefault(note.message, set()).add(note.story_id or "")
-    for message, names in notes.items():
-        about = ", ".join(sorted(name for name in names if name))
-        yield f'<p class="notice">{f"<b>{_t(about)}</b>: " if about else ""}{_t(message)}</p>'
+    notes = [_note(message, names) for message, names in grouped_notes(run).items()]
+    yield from notes[:MOST_NOTES]
+    if notes[MOST_NOTES:]:
+        more = count(len(notes) - MOST_NOTES, "more note")
+        yield f'<details class="fold"><summary>{more}</summary>{"".join(notes[MOST_NOTES:])}</details>'
+
+
+def _note(message: str, names: Sequence[str]) -> str:
+    return (
+        f'<p class="notice">{f"<b>{_t(listed(names))}</b>: " if names else ""}{prose(message, _LONGEST)}</p>'
+    )
 
 
 def _legend(data: ReportData) -> str:
-    machine = any(isinstance(event.body, WindowChanged) for event in data.events)
-    entries = (*_LEGEND, *(_MACHINE if machine else ()))
-    items = (f'<span><i class="i-{name}"></i>{text}</span>' for name, text in entries)
+    """Explain the marks that occur, and no others."""
+    sessions = [(story, one) for story in data.run.stories.values() for one in story.sessions]
+    seen = {tone(data, story, one) for story, one in sessions} | {one.kind.value for _, one in sessions}
+    entries = {name: text for name, text in _LEGEND.items() if name in seen or name == "run"}
+    if any(isinstance(event.body, WindowChanged) for event in data.events):
+        entries["window"] = "slots"
+    if tiers_mattered(data):
+        entries |= _TIERS
+    items = (f'<span><i class="i-{name}"></i>{text}</span>' for name, text in entries.items())
     return f'<div class="legend">{"".join(items)}</div>'
 
 

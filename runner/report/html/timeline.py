@@ -1,29 +1,37 @@
 """The timeline of a run: what ran when, what the machine allowed, and each story's sessions.
 
-SVG as text; the page has the colors. It is readable without them: every mark has a title and a symbol.
+Names are in a column of their own, which stays in place while a narrow screen scrolls the drawing. The
+drawing is SVG as text; its x coordinates are percentages, so that no text is scaled. It is readable without
+colors: every mark has a title and a symbol.
 """
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from runner.core.events.events import WindowChanged
-from runner.core.model import Outcome, SessionKind, StorySnapshot, Tier
+from runner.core.model import Outcome, SessionKind, SessionRecord, StorySnapshot, Tier
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral, shorten
 from runner.core.text.words import SYMBOLS, label
 from runner.report.report_data import ReportData, seconds
 
-WIDTH, LEFT, RIGHT, ROW, BAR = 1120, 210, 24, 24, 12
+ROW, BAR = 24, 12
 MACHINE, AXIS, GAP = 64, 26, 18
+FULL = 100.0
+_EDGE = 4.0
+"""Percent that stay free at both sides, so that the first and the last label of the axis fit."""
+
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _TICKS = 9
-_SIGN_FROM = 9
-_LABEL = 26
+_SIGN_FROM = 1.4
+_NARROWEST = 0.3
+_LABEL = 60
 _LABEL_OF_ALL = "Stories and sessions over time"
+_SIGNS = {"bad": "✗", "halted": "■", "ask": "?"}
 
 
 class _Scale:
-    """Turns instants into x coordinates."""
+    """Turns instants into x coordinates, in percent of the drawing's width."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start = start
@@ -31,24 +39,60 @@ class _Scale:
 
     def x(self, at: float) -> float:
         part = min(max((at - self.start) / self.seconds, 0.0), 1.0)
-        return round(LEFT + part * (WIDTH - LEFT - RIGHT), 1)
+        return round(_EDGE + part * (FULL - 2 * _EDGE), 2)
 
 
 def timeline(data: ReportData) -> str:
-    """Return the whole drawing as one `svg` element."""
+    """Return the column of names and the drawing."""
     run = data.run
     scale = _Scale(run.started_at, data.until)
     stories = list(run.stories.values())
     top = AXIS + MACHINE + GAP
     height = top + ROW * len(stories) + 8
     parts = [
-        f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{_LABEL_OF_ALL}">',
+        '<div class="timeline"><div class="names">',
+        *_names(data, stories),
+        f'</div><svg class="chart" height="{height}" role="img" aria-label="{_LABEL_OF_ALL}">',
         *_axis(scale, height),
         *_machine(data, scale),
     ]
     for number, story in enumerate(stories):
         parts += _row(data, story, scale, top + number * ROW)
-    return "\n".join([*parts, "</svg>"])
+    return "\n".join([*parts, "</svg></div>"])
+
+
+def tone(data: ReportData, story: StorySnapshot, session: SessionRecord) -> str:
+    """Return how a session is to be seen: `ok`, `run`, `ask`, `bad`, or `halted` if it was not its fault."""
+    if data.is_running(story, session):
+        return "run"
+    match session.outcome:
+        case Outcome.OK | Outcome.PARTIAL:
+            return "ok"
+        case Outcome.ASKS:
+            return "ask"
+        case Outcome.STOPPED | None:
+            return "halted"
+        case _:
+            return "bad"
+
+
+def tiers_mattered(data: ReportData) -> bool:
+    """Return whether the machine was ever too busy for all slots; otherwise its tier explains nothing."""
+    return any(
+        isinstance(event.body, WindowChanged) and event.body.tier not in {Tier.GREEN, Tier.UNKNOWN}
+        for event in data.events
+    )
+
+
+def _names(data: ReportData, stories: Sequence[StorySnapshot]) -> Iterable[str]:
+    windows = [event.body for event in data.events if isinstance(event.body, WindowChanged)]
+    yield f'<p class="machine">in parallel<small>{_range(_running(data), windows)}</small></p>'
+    for story in stories:
+        title = escape(neutral(f"{story.id}: {label(story.status)}. {story.title}"))
+        yield (
+            f'<a class="{story.status.value}" href="#story-{escape(story.id)}" title="{title}">'
+            f"<i>{SYMBOLS[story.status]}</i>{escape(shorten(story.id, _LABEL))}</a>"
+        )
 
 
 def _axis(scale: _Scale, height: int) -> Iterable[str]:
@@ -57,8 +101,8 @@ def _axis(scale: _Scale, height: int) -> Iterable[str]:
         step = 1
     for number in range(int(scale.seconds // step) + 1):
         x = scale.x(scale.start + number * step)
-        yield f'<line class="grid" x1="{x}" y1="{AXIS - 6}" x2="{x}" y2="{height}"/>'
-        yield f'<text class="tick" x="{x}" y="14" text-anchor="middle">{_tick(number * step)}</text>'
+        yield f'<line class="grid" x1="{x}%" y1="{AXIS - 6}" x2="{x}%" y2="{height}"/>'
+        yield f'<text class="tick" x="{x}%" y="14" text-anchor="middle">{_tick(number * step)}</text>'
 
 
 def _tick(seconds_: float) -> str:
@@ -69,7 +113,7 @@ def _tick(seconds_: float) -> str:
 
 
 def _machine(data: ReportData, scale: _Scale) -> Iterable[str]:
-    """Draw how many stories ran, how many slots there were, and the tier of the machine."""
+    """Draw how many stories ran, how many slots there were, and where it mattered the machine's tier."""
     running = _running(data)
     windows = [(event.at, event.body) for event in data.events if isinstance(event.body, WindowChanged)]
     most = max([1, *(number for _, number in running), *(body.window for _, body in windows)])
@@ -78,23 +122,27 @@ def _machine(data: ReportData, scale: _Scale) -> Iterable[str]:
     def y(number: int) -> float:
         return round(floor - number / most * (floor - roof), 1)
 
-    yield f'<text class="label" x="0" y="{roof + 10}">running in parallel</text>'
-    yield f'<text class="small" x="0" y="{roof + 24}">{_range(running, windows)}</text>'
-    yield f'<text class="small" x="{LEFT - 6}" y="{y(most) + 4}" text-anchor="end">{most}</text>'
-    yield f'<text class="small" x="{LEFT - 6}" y="{floor + 2}" text-anchor="end">0</text>'
-    yield from _tiers(data, windows, scale, floor)
+    yield f'<text class="small" x="0" y="{y(most) + 4}">{most}</text>'
+    yield f'<text class="small" x="0" y="{floor + 2}">0</text>'
+    if tiers_mattered(data):
+        yield from _tiers(data, windows, scale, floor)
+    # A path has no percentages, so it gets a frame of its own that is stretched.
+    height = AXIS + MACHINE
+    yield f'<svg viewBox="0 0 {FULL:g} {height}" height="{height}" preserveAspectRatio="none">'
     area = _stairs([(scale.x(at), y(number)) for at, number in running], scale.x(data.until))
-    yield f'<path class="running" d="M{LEFT},{floor} {area} V{floor} Z"><title>stories running</title></path>'
+    left = scale.x(scale.start)
+    yield f'<path class="running" d="M{left},{floor} {area} V{floor} Z"><title>stories running</title></path>'
     if windows:
         line = _stairs([(scale.x(at), y(body.window)) for at, body in windows], scale.x(data.until))
         yield f'<path class="window" d="M{line[1:]}"><title>slots</title></path>'
+    yield "</svg>"
 
 
-def _range(running: Sequence[tuple[float, int]], windows: Sequence[tuple[float, WindowChanged]]) -> str:
+def _range(running: Sequence[tuple[float, int]], windows: Sequence[WindowChanged]) -> str:
     most = f"at most {max(number for _, number in running)}"
     if not windows:
         return most
-    low, high = (pick(body.window for _, body in windows) for pick in (min, max))
+    low, high = (pick(body.window for body in windows) for pick in (min, max))
     return f"{most}; slots {low}" + (f" to {high}" if high > low else "")
 
 
@@ -104,10 +152,10 @@ def _tiers(
     ends = [at for at, _ in windows[1:]] + [data.until] * bool(windows)
     for (at, body), end in zip(windows, ends, strict=True):
         tier = Tier(body.tier)
-        x, width = scale.x(at), max(1.0, round(scale.x(end) - scale.x(at), 1))
+        x, width = scale.x(at), max(0.1, round(scale.x(end) - scale.x(at), 2))
         title = escape(neutral(f"tier {tier}, {body.window} slots: {body.reason}"))
         yield (
-            f'<rect class="tier {tier}" x="{x}" y="{floor + 2}" width="{width}" height="5">'
+            f'<rect class="tier {tier}" x="{x}%" y="{floor + 2}" width="{width}%" height="5">'
             f"<title>{title}</title></rect>"
         )
 
@@ -137,22 +185,18 @@ def _stairs(points: Sequence[tuple[float, float]], end: float) -> str:
 
 def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int) -> Iterable[str]:
     middle = y + ROW // 2
-    name = escape(shorten(story.id, _LABEL))
-    sign = SYMBOLS[story.status]
-    yield f'<a href="#story-{escape(story.id)}"><g class="row {story.status.value}">'
+    yield f'<a href="#story-{escape(story.id)}"><g>'
     yield f"<title>{escape(neutral(f'{story.id}: {label(story.status)}. {story.title}'))}</title>"
-    yield f'<rect class="hit" x="0" y="{y}" width="{WIDTH}" height="{ROW}"/>'
-    yield f'<text class="sign" x="0" y="{middle + 4}">{sign}</text>'
-    yield f'<text class="label" x="18" y="{middle + 4}">{name}</text>'
+    yield f'<rect class="hit" x="0" y="{y}" width="100%" height="{ROW}"/>'
     if story.started_at is not None:
-        x = scale.x(story.started_at)
+        left, x = scale.x(scale.start), scale.x(story.started_at)
         end = scale.x(story.ended_at or data.until)
-        if x > LEFT:
-            yield f'<line class="waits" x1="{LEFT}" y1="{middle}" x2="{x}" y2="{middle}"/>'
-        yield f'<line class="life" x1="{x}" y1="{middle}" x2="{max(end, x + 2)}" y2="{middle}"/>'
+        if x > left:
+            yield f'<line class="waits" x1="{left}%" y1="{middle}" x2="{x}%" y2="{middle}"/>'
+        yield f'<line class="life" x1="{x}%" y1="{middle}" x2="{max(end, x + 0.2):.2f}%" y2="{middle}"/>'
     else:
         said = label(story.status) if data.in_progress else f"{label(story.status)}, never started"
-        yield f'<text class="small" x="{LEFT + 6}" y="{middle + 4}">{escape(said)}</text>'
+        yield f'<text class="small" x="{scale.x(scale.start)}%" y="{middle + 4}">{escape(said)}</text>'
     for number in range(1, 1 + len(story.sessions)):
         yield from _session(data, story, number, scale, middle)
     yield "</g></a>"
@@ -164,15 +208,16 @@ def _session(
     session = story.sessions[number - 1]
     running = data.is_running(story, session)
     x = scale.x(session.started_at)
-    width = max(2.0, round(scale.x(session.ended_at or data.until) - x - 0.5, 1))
-    good = running or session.outcome in {Outcome.OK, Outcome.PARTIAL}
-    kind = ("verify" if session.kind is SessionKind.VERIFY else "work") if good else "bad"
+    width = max(_NARROWEST, round(scale.x(session.ended_at or data.until) - x - 0.05, 2))
+    seen = tone(data, story, session)
+    plain = "verify" if session.kind is SessionKind.VERIFY else "work"
     outcome = data.outcome(story, session)
     took = span(seconds(session.started_at, data.until if running else session.ended_at))
     title = f"session {number}, {session.step.name}, attempt {session.attempt}: {outcome} after {took}"
     yield (
-        f'<rect class="session {kind}" x="{x}" y="{middle - BAR // 2}" width="{width}" height="{BAR}" rx="2">'
-        f"<title>{escape(neutral(title))}</title></rect>"
+        f'<rect class="session {plain if seen in {"ok", "run"} else seen}" x="{x}%" y="{middle - BAR // 2}" '
+        f'width="{width}%" height="{BAR}" rx="2"><title>{escape(neutral(title))}</title></rect>'
     )
-    if not good and width >= _SIGN_FROM:
-        yield f'<text class="mark" x="{x + width / 2}" y="{middle + 4}" text-anchor="middle">✗</text>'
+    if seen in _SIGNS and width >= _SIGN_FROM:
+        place = f'x="{x + width / 2:.2f}%" y="{middle + 4}" text-anchor="middle"'
+        yield f'<text class="mark" {place}>{_SIGNS[seen]}</text>'

@@ -58,7 +58,8 @@ def test_files_that_git_does_not_ignore_are_not_copied(repository: Repository, w
     (repository.top / "notes").write_text("x")
     report = provision(repository, workspace.path)
     assert report.copied == ()
-    assert ("notes", "git does not ignore it") in {(each.path, each.reason) for each in report.skipped}
+    reasons = {each.path: each.reason for each in report.skipped}
+    assert reasons["notes"] == "it is not copied, since git does not ignore it; add it to .gitignore"
 
 
 def test_a_secret_is_not_copied_where_the_branch_would_commit_it(
@@ -69,7 +70,7 @@ def test_a_secret_is_not_copied_where_the_branch_would_commit_it(
     (workspace.path / ".gitignore").write_text("")
     report = provision(repository, workspace.path)
     assert [(each.path, each.reason) for each in report.skipped] == [
-        (".env", "git does not ignore it on this branch")
+        (".env", "it is not copied, since git does not ignore it on the story's branch")
     ]
     assert not (workspace.path / ".env").exists()
 
@@ -123,13 +124,33 @@ def test_shared_directories_are_linked_and_not_shown_as_dirt(
     assert git(workspace.path, "diff", "--cached", "--name-only") == ""
     again = provision(repository, workspace.path, wanted)
     assert again.linked == ()
+    assert {each.path for each in again.skipped} == {"absent", ".worktreeinclude"}, "our links are no news"
+    reasons = {each.path: each.reason for each in again.skipped}
+    assert reasons["absent"].endswith("create it there, or remove it from `symlink-directories`")
+
+
+def test_a_second_opening_says_nothing_of_what_the_first_one_brought(
+    repository: Repository, workspace: Workspace
+) -> None:
+    """A file that is there unchanged is no news; one that the story changed is kept, and named."""
+    (repository.top / ".env").write_text("one")
+    (repository.top / "a.key").write_text("key")
+    assert sorted(provision(repository, workspace.path).copied) == [".env", "a.key"]
+    (workspace.path / ".env").write_text("two")
+    again = provision(repository, workspace.path)
+    assert again.copied == ()
+    assert [(each.path, each.reason) for each in again.skipped] == [
+        (".env", "the worktree has its own, which is kept")
+    ]
 
 
 def test_a_directory_that_git_tracks_is_not_linked(repository: Repository, workspace: Workspace) -> None:
     """Only what git ignores may be shared between stories."""
     (repository.top / "src").mkdir()
     report = provision(repository, workspace.path, ("src",))
-    assert [each.reason for each in report.skipped] == ["git does not ignore it"]
+    assert [each.reason for each in report.skipped] == [
+        "it is not linked, since git does not ignore it; add it to .gitignore"
+    ]
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc", "", "a/../../b", ".git/hooks", "."])
