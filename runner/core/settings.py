@@ -107,6 +107,16 @@ class Settings(WorkSettings):
             "sandbox, sudo or ssh does not work under the guard",
         ),
     ] = True
+    ways_out: Annotated[
+        str,
+        Setting(
+            help="what happens if verify commands would use the main checkout instead of a worktree",
+            details="Only where sessions do not see their own tree under the path of the checkout. See "
+            "[ways out](../how-to/close-ways-out.md).",
+            flag="--ways-out HOW",
+            choices=("refuse", "warn", "ignore"),
+        ),
+    ] = "refuse"
     enforce: Annotated[
         str,
         Setting(

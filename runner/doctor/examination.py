@@ -73,6 +73,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
         yield from readiness(start, settings, root, environ)
         if settings.bg_isolation == IsolationMode.WORKTREE:
             yield _guard(paths, settings, root)
+            yield from _ways_out(start, paths, settings, root, environ)
         yield from _agent_conflicts(start, settings, root, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
@@ -147,6 +148,29 @@ def _guard(paths: RepositoryPaths, settings: Settings, root: Path) -> Check:
         return Check(name="guard", level=Severity.WARN, detail=write_guard.note, hint=hint)
     detail = f"{write_guard.enforcement}: the main checkout and other worktrees are read-only to a session"
     return Check(name="guard", level=Severity.OK, detail=detail)
+
+
+def _ways_out(
+    start: Path, paths: RepositoryPaths, settings: Settings, root: Path, environ: dict[str, str]
+) -> Iterator[Check]:
+    """Yield the ways by which verify commands would use the checkout, where nothing prevents that."""
+    if write_guard_of(paths, settings, root).own_path:
+        return
+    from isolation.git.repository import Repository
+    from runner.plan.ways_out import verdict
+    from runner.plan.ways_out.search import find_ways_out
+
+    try:
+        found = find_ways_out(Repository.open(start), settings, root, environ=environ)
+    except IsolationError:
+        return  # reported by the check of git
+    if not found:
+        detail = "none found by which verify commands would use the main checkout"
+        yield Check(name="ways out", level=Severity.OK, detail=detail)
+    refusing = verdict.refused(found, settings, ())
+    for way in found:
+        level = Severity.FAIL if way in refusing else Severity.WARN
+        yield Check(name="way out", level=level, detail=way.detail, hint=f"{way.kind.remedy}.")
 
 
 def _agents(settings: Settings, environ: dict[str, str]) -> Check:

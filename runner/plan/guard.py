@@ -27,6 +27,11 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
         """The enforcement level, for plans and reports."""
         return "none" if self.means is None else READ_ONLY.level.value
 
+    @property
+    def own_path(self) -> bool:
+        """Whether a session sees its own tree under the path of the main checkout."""
+        return self.means is Means.MOUNTS
+
     def around(
         self, workspace: Workspace, *, repository: Repository, root: Path, settings: Settings
     ) -> Confinement | None:

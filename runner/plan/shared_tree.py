@@ -7,9 +7,10 @@ see. What the session wrote stays in the tree, and the coordinator commits it.
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -29,6 +30,9 @@ from runner.core.flow import QUICK
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
 from runner.plan.guard import WriteGuard, write_guard_of
+
+if TYPE_CHECKING:
+    from runner.plan.ways_out.way_out import WayOut
 
 AUTO = "auto"
 STATE_FOLDER = "_docs/stories"
@@ -83,13 +87,20 @@ class EnforcementPlan:
     """How the stories of a run are kept within their paths: asked of the machine once, then passed down.
 
     `write_guard` is for worktrees, `level` for a shared tree. `means` is what confines sessions, if anything
-    does; `warning` says what is not prevented or not seen, and why.
+    does; `warning` says what is not prevented or not seen, and why. `ways_out` are those by which verify
+    commands would use the checkout.
     """
 
     write_guard: WriteGuard = field(default_factory=WriteGuard)
     level: Level | None = None
     means: Means | None = None
     warning: str = ""
+    ways_out: "tuple[WayOut, ...]" = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything that the user must know before the start, a line each."""
+        return tuple(filter(None, (self.warning, *(way.line for way in self.ways_out))))
 
     @property
     def name(self) -> str:
@@ -118,7 +129,30 @@ def require_enforcement(
             plan.level.require_enclosable(repository.top, {story.id: _globs_of(story) for story in stories})
         except GuardError as error:
             raise SettingsError(error.message, hint=error.hint) from error
-    return plan
+    return _without_ways_out(plan, repository, settings, root, stories)
+
+
+def enforcement_again(
+    repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]
+) -> EnforcementPlan:
+    """Find out how the stories of a run that continues are kept within their paths."""
+    return _without_ways_out(enforcement_of(repository, settings, root), repository, settings, root, stories)
+
+
+def _without_ways_out(
+    plan: EnforcementPlan, repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]
+) -> EnforcementPlan:
+    """Look for the ways by which verify commands would use the checkout; refuse them if the settings say so.
+
+    Costs nothing where a session sees its own tree under the path of the checkout.
+    """
+    if settings.bg_isolation == IsolationMode.NONE or plan.write_guard.own_path:
+        return plan
+    from runner.plan.ways_out import verdict
+
+    if settings.ways_out == verdict.IGNORE:
+        return replace(plan, warning="; ".join(filter(None, (plan.warning, verdict.NOT_LOOKED_FOR))))
+    return replace(plan, ways_out=verdict.require_no_way_out(repository, settings, root, stories))
 
 
 def require_level(settings: Settings, root: Path, top: Path) -> Level:

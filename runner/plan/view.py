@@ -11,11 +11,12 @@ from runner.core.schedule.window import at_start
 from runner.core.text.names import branch_of
 from runner.machine import probe
 from runner.plan.plan import Plan
+from runner.plan.shared_tree import EnforcementPlan
 from runner.report.terminal.plan import PlanRow, PlanView
 
 
-def view(plan: Plan, enforcement: str) -> PlanView:
-    """Return what `plan` shows; `enforcement` is the name of the enforcement level."""
+def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
+    """Return what `plan` shows."""
     settings = plan.settings
     # The same functions that the run uses, so that the plan shows what would happen now.
     allowed = at_start(probe.sample(plan.worktree_root, PROGRAMS), settings)
@@ -40,7 +41,8 @@ def view(plan: Plan, enforcement: str) -> PlanView:
         tier=allowed.tier,
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
-        enforcement=enforcement,
+        enforcement=enforcement.name,
+        ways_out=tuple(way.document for way in enforcement.ways_out),
         fence=plan.boundary,
         disjoint=plan.disjoint,
         rows=rows,

@@ -37,7 +37,7 @@ from runner.plan.guard import WriteGuard
 from runner.plan.plan import Plan, worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
-from runner.plan.shared_tree import enforcement_of, open_shared_tree, require_enforcement
+from runner.plan.shared_tree import enforcement_again, open_shared_tree, require_enforcement
 from runner.records.event_log import EventLog
 from runner.records.history import past_of
 from runner.records.journal import Journal
@@ -176,14 +176,13 @@ async def resume_run(
             return Ended(run=snapshot, exit_code=exit_code(snapshot), idle=True)
         settings = settings_from_json(snapshot.options, top=repository.top)
         stories = tuple(from_json(entry) for entry in started.stories)
+        root = worktree_root_of(repository, settings)
         assignment = Assignment(
             repository=repository,
             settings=settings,
             stories=stories,
             agents={story.id: choose(story, settings) for story in stories},
-            enforcement=await to_thread.run_sync(
-                enforcement_of, repository, settings, worktree_root_of(repository, settings)
-            ),
+            enforcement=await to_thread.run_sync(enforcement_again, repository, settings, root, stories),
             retry_failed=retry_failed,
         )
         return await _coordinate(

@@ -77,7 +77,7 @@ def opening_notes(journal: Journal, assignment: Assignment) -> tuple[ev.Noted, .
     lines = (
         *journal.notes,
         "" if repository.has_identity else NO_IDENTITY,
-        enforcement.warning,
+        *enforcement.warnings,
         *(conflict.line for conflict in conflicts),
     )
     return tuple(ev.Noted(message=line) for line in lines if line)

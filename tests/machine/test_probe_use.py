@@ -10,6 +10,7 @@ from runner.core.limits.agent_sessions import AgentProgram
 from runner.core.model import ResourceSample
 from runner.machine import probe
 from runner.plan.plan import RunRequest, make_plan
+from runner.plan.shared_tree import EnforcementPlan
 from runner.plan.view import view
 from runner.run import coordinator as app
 from runner.run import window as window_keeper
@@ -65,5 +66,5 @@ def test_a_plan_looks_at_the_disk_of_its_worktrees(repo: Path, monkeypatch: pyte
 
     monkeypatch.setattr(probe, "sample", sample)
     plan = make_plan(RunRequest(directory=repo))
-    view(plan, "none")
+    view(plan, EnforcementPlan())
     assert asked == [plan.worktree_root]

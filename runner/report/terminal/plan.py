@@ -1,5 +1,6 @@
 """What would run, in which order and why: a plan as text, and as JSON."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, structs
@@ -55,6 +56,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     rows: tuple[PlanRow, ...]
     fence: tuple[str, ...] = ()
     disjoint: bool | None = None
+    ways_out: tuple[Mapping[str, str | bool], ...] = ()
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:

@@ -57,9 +57,9 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.report.terminal.table import look_for
 
     enforcement = require_enforcement(plan.repository, plan.settings, plan.worktree_root, plan.stories)
-    shown = view(plan, enforcement.name)
-    if enforcement.warning:
-        output.warn(enforcement.warning)
+    shown = view(plan, enforcement)
+    for warning in enforcement.warnings:
+        output.warn(warning)
     conflicts = agent_conflicts(plan.agents.values(), plan.repository, enforcement.means)
     for conflict in (*conflicts, *sandbox_conflicts(plan.stories, plan.agents, plan.settings)):
         output.warn(conflict.line)
