@@ -54,12 +54,14 @@ def operation_in_progress(git_dir: Path) -> str | None:
 class Checkpoint(Struct, frozen=True, kw_only=True):
     """Where a branch is after a checkpoint: its tip, and how many commits it has since its base.
 
-    `files` is how many paths the session changed; None if that can no longer be found out.
+    `files` is how many paths the session changed; None if that can no longer be found out. `unchanged` means
+    that the tip has the same files as the base, although there may be commits.
     """
 
     tip: str
     commits: int
     files: int | None
+    unchanged: bool = False
 
 
 def checkpoint(
@@ -79,15 +81,16 @@ def checkpoint(
             first = _logged_on_top_of(base, cwd)
         _refuse_deep(repository, cwd, status.deep)
     elif head == base:
-        return Checkpoint(tip=head, commits=0, files=0)
-    tip, commits = (first, 1) if first else _tip_and_count(repository, cwd, branch, head, base)
+        return Checkpoint(tip=head, commits=0, files=0, unchanged=True)
+    # Git makes no empty commit by itself, so a first commit of ours has changed something.
+    tip, commits, unchanged = (first, 1, False) if first else _since_base(repository, cwd, branch, head, base)
     if tip == since:
         files: int | None = 0
     elif head == since:
         files = len(status.dirty)
     else:  # it has committed by itself
         files = _count_changed(repository, since, tip)
-    return Checkpoint(tip=tip, commits=commits, files=files)
+    return Checkpoint(tip=tip, commits=commits, files=files, unchanged=unchanged)
 
 
 def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
@@ -133,12 +136,20 @@ def _logged_on_top_of(base: str, cwd: Path) -> str | None:
     return after if before == base != after and _COMMIT.fullmatch(after) else None
 
 
-def _tip_and_count(repository: Repository, cwd: Path, branch: str, before: str, base: str) -> tuple[str, int]:
-    """Return the tip and the number of commits of the branch; a foreign commit on `before` is an error.
+def _since_base(
+    repository: Repository, cwd: Path, branch: str, before: str, base: str
+) -> tuple[str, int, bool]:
+    """Return the branch's tip, its number of commits, and whether they leave all files as in the base.
 
-    So is a branch that has lost its base: what was verified on it would differ from what a merge gives.
+    A foreign commit on `before` is an error. So is a branch that has lost its base: what was verified on it
+    would differ from what a merge gives.
     """
-    lines = repository.run("rev-list", "--parents", f"{base}..HEAD", "--", cwd=cwd).stdout.splitlines()
+    args = ("rev-list", "--parents", "--boundary", "--format=%T", f"{base}..HEAD", "--")
+    output = repository.run(*args, cwd=cwd).stdout.splitlines()
+    # Each commit takes two lines, and the boundary, where the base is, is marked by a dash.
+    listed = [line.removeprefix("commit ") for line in output[::2]]
+    trees = {line.split()[0].removeprefix("-"): tree for line, tree in zip(listed, output[1::2], strict=True)}
+    lines = [line for line in listed if not line.startswith("-")]
     newest = lines[0].split() if lines else [base]
     if before != base and not any(base in line.split()[1:] for line in lines):
         raise WorkspaceError(
@@ -150,7 +161,7 @@ def _tip_and_count(repository: Repository, cwd: Path, branch: str, before: str, 
             f"branch {branch} moved from {before[:10]} to {newest[0][:10]} during a checkpoint",
             hint="does another process commit to it? run again when it has ended",
         )
-    return newest[0], len(lines)
+    return newest[0], len(lines), not lines or trees.get(base) == trees[newest[0]]
 
 
 def merge_parents(repository: Repository, parents: Sequence[str], message: str) -> str:

@@ -107,10 +107,13 @@ def commit_claim(
             move = ("update-ref", "-m", "autopilot-multi: checkpoint", f"refs/heads/{workspace.branch}")
             repository.run(*move, commit, tip)
         tip = commit
+    commits = repository.count_commits(workspace.base, tip)
     return Checkpoint(
         tip=tip,
-        commits=repository.count_commits(workspace.base, tip),
+        commits=commits,
         files=len(repository.changed_paths(since, tip)) if tip != since else 0,
+        # The commits here are ours and never empty, so one alone has changed something.
+        unchanged=commits != 1 and len(set(repository.trees((workspace.base, tip)))) == 1,
     )
 
 

@@ -91,7 +91,8 @@ class Story(Struct, frozen=True, kw_only=True):
     """One unit of work. `command` is an argv; without it an agent does the work.
 
     `estimate` is how many minutes it will take, where its author said so. `verify_minutes` limits each of its
-    verify commands; None leaves that to the settings of the run.
+    verify commands; None leaves that to the settings of the run. `allow_no_change` says that it may succeed
+    and leave everything as it is.
     """
 
     id: StoryId
@@ -109,6 +110,7 @@ class Story(Struct, frozen=True, kw_only=True):
     mode: str = MULTI_STORY
     source: str = ""
     verify_minutes: float | None = None
+    allow_no_change: bool = False
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -246,7 +248,8 @@ class Outage(Struct, frozen=True, kw_only=True):
 class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     """Where a story works, and what its branch holds.
 
-    `head` is where the branch pointed when this run first opened it, `commit` is its newest commit. `opening`
+    `head` is where the branch pointed when this run first opened it, `commit` is its newest commit.
+    `unchanged` means that this commit has the same files as the base, whatever happened in between. `opening`
     means that a workspace was begun and not yet recorded as open.
     """
 
@@ -256,6 +259,7 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     head: str | None = None
     commit: str | None = None
     commits: int = 0
+    unchanged: bool = False
     opening: bool = False
 
 
@@ -275,6 +279,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     title: str
     status: Status
     depends_on: tuple[StoryId, ...] = ()
+    allow_no_change: bool = False
     reason: str = ""
     next: str = ""
     workspace: WorkspaceInfo = field(default_factory=WorkspaceInfo)

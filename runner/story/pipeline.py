@@ -273,7 +273,13 @@ class Pipeline:
         )
         # The commit itself is durable: a resume that does not know of it finds it.
         self._log.defer(
-            ev.Checkpointed(story_id=now.id, commit=made.tip, commits=made.commits, files=made.files)
+            ev.Checkpointed(
+                story_id=now.id,
+                commit=made.tip,
+                commits=made.commits,
+                files=made.files,
+                unchanged=made.unchanged,
+            )
         )
         now = self._context.now
         if (
@@ -355,12 +361,11 @@ class Pipeline:
         proof = "verified" if context.verify else "no verify commands"
         if not now.sessions:
             commit, reason = workspace.head, "its flow was already done"
-        elif commits:
+        elif commits and not now.workspace.unchanged:
             reason = f"{commits} commit{'s' * (commits > 1)}, {proof}"
-        elif any(session.reported == "done" for session in now.sessions):
-            reason = f"no change was needed, {proof}"
         else:
-            return results.no_work(now.id, commit=commit)
+            reason = results.without_change(commits, proof, fine=self._story.allow_no_change)
+            return results.no_work(now.id, commit=commit, reason=reason)
         if self._story_workspace.branch_name and not context.run.shared_tree:
             return self._done(workspace, commit, commits, reason)
         return await to_thread.run_sync(self._done, workspace, commit, commits, reason)

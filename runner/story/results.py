@@ -39,15 +39,24 @@ def _taking(branch: str, owned: Sequence[str]) -> str:
     return f"git add -- {paths} && git commit -C {branch} -- {paths}"
 
 
-def no_work(story_id: StoryId, *, commit: str) -> StoryFinished:
+def no_work(story_id: StoryId, *, commit: str, reason: str) -> StoryFinished:
     """Return the result of a story that succeeded and changed nothing."""
     return StoryFinished(
         story_id=story_id,
         verdict=Status.NO_WORK,
-        reason="the session changed nothing",
+        reason=reason,
         next=f"autopilot-multi logs {story_id}",
         commit=commit,
     )
+
+
+def without_change(commits: int, proof: str, *, fine: bool) -> str:
+    """Return why a story has nothing to merge; `fine` means that it may."""
+    if fine:
+        return f"no change was needed, {proof}"
+    if commits:
+        return f"its {commits} commit{'s' * (commits > 1)} leave{'s' * (commits == 1)} every file as it was"
+    return "the session changed nothing"
 
 
 def failed(story_id: StoryId, reason: str, *, next_: str = "") -> StoryFinished:

@@ -328,7 +328,8 @@ def test_an_event_of_a_story_outside_the_run_changes_nothing() -> None:
     [
         ([], 0),
         ([Status.DONE, Status.DONE], 0),
-        ([Status.DONE, Status.NO_WORK], 0),
+        ([Status.DONE, Status.NO_WORK], 4),
+        ([Status.NO_WORK, Status.PARKED], 5),
         ([Status.NO_WORK], 3),
         ([Status.FAILED], 3),
         ([Status.FAILED, Status.SKIPPED], 3),
@@ -346,6 +347,20 @@ def test_the_exit_code_follows_the_verdicts(statuses: list[Status], code: int) -
         for number, status in enumerate(statuses)
     }
     assert exit_code(RunSnapshot(run_id=RUN, started_at=0.0, stories=stories)) == code
+
+
+@pytest.mark.parametrize(
+    ("others", "code"), [([], 0), ([Status.DONE], 0), ([Status.FAILED], 4), ([Status.NO_WORK], 4)]
+)
+def test_no_change_is_a_success_where_the_story_says_so(others: list[Status], code: int) -> None:
+    """It counts like a story that is done."""
+    fine = StorySnapshot(id=StoryId("fine"), title="", status=Status.NO_WORK, allow_no_change=True)
+    stories = {
+        StoryId(f"s{number}"): StorySnapshot(id=StoryId(f"s{number}"), title="", status=status)
+        for number, status in enumerate(others)
+    }
+    snapshot = RunSnapshot(run_id=RUN, started_at=0.0, stories={fine.id: fine, **stories})
+    assert exit_code(snapshot) == code
 
 
 def test_a_run_that_a_kill_switch_ended_is_a_system_error() -> None:

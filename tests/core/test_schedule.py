@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from runner.core.model import ContinuePolicy, Status, Story, StoryId
 from runner.core.schedule.graph import ordered
@@ -210,6 +211,13 @@ def test_a_dependency_that_ended_otherwise_skips_its_dependant(status: Status, w
     assert decision.skip == (
         Skip(story_id=StoryId("b"), blocked_by=(StoryId("a"),), reason=f"depends on a, which {words}"),
     )
+
+
+def test_no_change_releases_dependants_where_the_story_says_so() -> None:
+    """A dependency that may leave everything as it is counts as done."""
+    fine = replace(story("a"), allow_no_change=True)
+    decision = ask(fine, story("b", "a"), story("c", "b"), a=Status.NO_WORK)
+    assert (decision.start, decision.skip) == ((StoryId("b"),), ())
 
 
 def test_a_chain_of_skips_names_its_root() -> None:

@@ -57,6 +57,7 @@ def test_fields_of_a_newer_program_are_ignored() -> None:
         {"mode": "deep"},
         {"estimate": 9.5},
         {"verify_minutes": 1.0},
+        {"allow_no_change": True},
     ],
 )
 def test_the_digest_ignores_what_is_not_the_work(changes: dict[str, Any]) -> None:

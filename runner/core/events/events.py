@@ -135,12 +135,16 @@ class CheckpointPlanned(Struct, frozen=True, kw_only=True):
 
 
 class Checkpointed(Struct, frozen=True, kw_only=True):
-    """Done: the branch holds the work of this attempt; `files` is how many paths its session changed."""
+    """Done: the branch holds the work of this attempt; `files` is how many paths its session changed.
+
+    `unchanged` means that the branch has the same files as its base.
+    """
 
     story_id: StoryId
     commit: str
     commits: int
     files: int | None = None
+    unchanged: bool = False
 
 
 class AttemptFailed(Struct, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ def _pauses_after(pauses: Mapping[str, float], body: ev.AgentPaused) -> Mapping[
 
 def exit_code(run: RunSnapshot) -> int:
     """Return the exit code of a finished run, unless a signal ended it."""
-    statuses = [story.status for story in run.stories.values() if not _held_back(run, story)]
+    statuses = [_counted(story) for story in run.stories.values() if not _held_back(run, story)]
     if run.kill_switch is not None:
         return EXIT_SYSTEM
     if any(status in {Status.FAILED, Status.SKIPPED} for status in statuses):
@@ -87,7 +87,13 @@ def exit_code(run: RunSnapshot) -> int:
         return EXIT_SYSTEM
     if statuses and Status.DONE not in statuses:
         return EXIT_UNPRODUCTIVE
-    return EXIT_DONE
+    return EXIT_SOME_FAILED if Status.NO_WORK in statuses else EXIT_DONE
+
+
+def _counted(story: StorySnapshot) -> Status:
+    """Return the status that counts for the exit code: no change is a success where the story says so."""
+    fine = story.status is Status.NO_WORK and story.allow_no_change
+    return Status.DONE if fine else story.status
 
 
 def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
@@ -100,6 +106,7 @@ def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
             status=Status.WAITING if depends_on else Status.QUEUED,
             depends_on=depends_on,
             flow=entry.get("flow", "quick"),
+            allow_no_change=entry.get("allow_no_change", False),
         )
     return replace(
         run,

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from runner.core.model import Story
 
-_NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode", "verify_minutes"})
-"""The file of a story, its urgency, its length, its mode and its limits do not change the work itself."""
+_NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode", "verify_minutes", "allow_no_change"})
+"""The file of a story, its urgency, length, mode, limits and how it is judged do not change the work."""
 
 
 def to_json(story: Story) -> dict[str, Any]:

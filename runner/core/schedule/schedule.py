@@ -1,9 +1,10 @@
 """Which stories may start now, which are ready, which will never be, and what the rest waits for.
 
-A dependency releases its dependents only when it is done. One that failed, was skipped or had
-nothing to do blocks them immediately; one that is parked or stopped may still come back, so its
-dependents wait as long as anything else can run. `--continue always` is the user's explicit wish
-to start dependents whatever the verdict. The window is never exceeded and no story is ever evicted.
+A dependency releases its dependents only when it is done, or changed nothing and says that this is
+fine. One that failed, was skipped or had nothing to do blocks them immediately; one that is parked or
+stopped may still come back, so its dependents wait as long as anything else can run. `--continue always`
+is the user's explicit wish to start dependents whatever the verdict. The window is never
+exceeded and no story is ever evicted.
 
 A story of an exclusive mode runs alone: it starts when nothing runs, and nothing starts while it runs.
 The order is kept: once such a story is ready, what comes after it waits for it.
@@ -95,7 +96,11 @@ class _Round:
         leaving: Collection[StoryId],
     ) -> None:
         self.by_id = {story.id: story for story in order}
-        self.now = dict(statuses)
+        fine = {story.id for story in order if story.allow_no_change}
+        self.now = {
+            name: Status.DONE if status is Status.NO_WORK and name in fine else status
+            for name, status in statuses.items()
+        }
         self.window = window
         self.policy = policy
         self.running = [story for story in order if statuses[story.id] is Status.RUNNING]

@@ -33,8 +33,9 @@ _WANTED = {
     "verify_minutes": "a number of minutes above 0",
     "dialect": _TEXT,
     "mode": _TEXT,
+    "allow_no_change": "true or false",
 }
-_NUMBERS = frozenset({"priority", "estimate", "verify_minutes"})
+_NOT_TEXT = frozenset({"priority", "estimate", "verify_minutes", "allow_no_change"})
 _MAX_PRIORITY = 1_000_000
 _MAX_MINUTES = 1_000_000.0
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
@@ -105,6 +106,7 @@ class _Fields(BaseModel):
     verify_minutes: Minutes | None = None
     dialect: Text | None = None
     mode: FilledText | None = None
+    allow_no_change: bool | None = None
 
 
 def stories_of(entries: Iterable[Entry]) -> list[Story]:
@@ -152,6 +154,7 @@ def _story_of(entry: Entry) -> Story:
         mode=one_line(fields.mode or "") or MULTI_STORY,
         source=entry.source,
         verify_minutes=fields.verify_minutes,
+        allow_no_change=fields.allow_no_change or False,
     )
 
 
@@ -222,7 +225,7 @@ def _refuse_first(entry: Entry, error: ValidationError) -> NoReturn:
         _refuse(entry, keys, f"'{key}' {first['ctx']['error']}", f"it must be {_WANTED[key]}.")
     wanted = _WANTED[key]
     written = entry.position(keys).written
-    if key not in _NUMBERS and written is not None and isinstance(value, bool | int | float):
+    if key not in _NOT_TEXT and written is not None and isinstance(value, bool | int | float):
         read = shown(value) if isinstance(value, bool) else f"the number {shown(value)}"
         message = f"'{key}' must be {wanted}, but YAML reads {written} as {read}"
         _refuse(entry, keys, message, f'put it in quotes: "{written}".')
@@ -231,7 +234,7 @@ def _refuse_first(entry: Entry, error: ValidationError) -> NoReturn:
 
 
 def _quote_hint(key: str, written: str | None) -> str:
-    if written is not None and key not in _NUMBERS:
+    if written is not None and key not in _NOT_TEXT:
         return f'if you mean text, put it in quotes: "{written}".'
     return f"change the value of '{key}'."
 
