@@ -12,7 +12,10 @@ RunId = NewType("RunId", str)
 _N = TypeVar("_N", int, float)
 
 MAX_RETRIES = 3
-"""A step runs once and is retried this often before its story fails."""
+"""How many retries of a step a state file can count, by its protocol; `max-attempts` may allow more."""
+
+DEFAULT_ATTEMPTS = 1 + MAX_RETRIES
+"""How often a step is tried before its story fails, unless a setting or the story says otherwise."""
 
 MULTI_STORY = "multi-story"
 """The mode of a run, and of its stories unless they say otherwise: see `core/schedule/exclusivity.py`."""
@@ -90,9 +93,10 @@ FLOW_DONE = Step(number="done", name="Done")
 class Story(Struct, frozen=True, kw_only=True):
     """One unit of work. `command` is an argv; without it an agent does the work.
 
-    `estimate` is how many minutes it will take, where its author said so. `verify_minutes` limits each of its
-    verify commands; None leaves that to the settings of the run. `allow_no_change` says that it may succeed
-    and leave everything as it is.
+    `estimate` is how many minutes it will take, where its author said so. `max_attempts` limits the attempts
+    at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands; None leaves a limit
+    to the settings of the run. `allow_no_change` says that it may succeed and leave everything
+    as it is.
     """
 
     id: StoryId
@@ -109,6 +113,8 @@ class Story(Struct, frozen=True, kw_only=True):
     dialect: str | None = None
     mode: str = MULTI_STORY
     source: str = ""
+    max_attempts: int | None = None
+    story_minutes: float | None = None
     verify_minutes: float | None = None
     allow_no_change: bool = False
 
@@ -270,9 +276,9 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     current step was determined in this run.
     `decision` is the question that holds the story up, answered or not, until it is acted upon.
 
-    `loop_sessions` counts the work sessions of this loop. `settled` means that the user has said where to
-    continue, `ending` is why the loop ends although the verdict is still to come. `refusal` says why the
-    agent is not tried again.
+    `loop_sessions` counts the work sessions of this loop, `before_loop` all sessions before it. `settled`
+    means that the user has said where to continue, `ending` is why the loop ends although the verdict is
+    still to come. `refusal` says why the agent is not tried again.
     """
 
     id: StoryId
@@ -296,7 +302,9 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     progress: StepProgress = field(default_factory=StepProgress)
     step_history: StepHistory = field(default_factory=StepHistory)
     outage: Outage = field(default_factory=Outage)
+    max_attempts: int = DEFAULT_ATTEMPTS
     loop_sessions: int = 0
+    before_loop: int = 0
     spirals: int = 0
     stalls: int = 0
     mode: str = ""
@@ -313,8 +321,14 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
 
     @property
     def retry_count(self) -> int:
-        """How many retries the current step has used."""
+        """How many retries the current step has used, as far as a state file can count them."""
         return min(MAX_RETRIES, max(0, self.progress.attempt - 1))
+
+    @property
+    def loop_seconds(self) -> float:
+        """How long the sessions of this loop took that have ended; what the story waited for is not work."""
+        ended = (session for session in self.sessions[self.before_loop :] if session.ended_at is not None)
+        return sum(max(0.0, (session.ended_at or 0.0) - session.started_at) for session in ended)
 
     @property
     def usage(self) -> Usage:

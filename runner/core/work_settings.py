@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from runner.core.declaration import Bounds, Setting
+from runner.core.model import DEFAULT_ATTEMPTS
 from runner.core.tier_settings import MOST_STORIES
 
 
@@ -79,6 +80,16 @@ class WorkSettings:
             bounds=Bounds(low=1, high=MOST_STORIES),
         ),
     ] = 3
+    max_attempts: Annotated[
+        int,
+        Setting(
+            help="how many attempts one step of a story has before the story fails",
+            details="The first one counts. A story's own `max_attempts` takes precedence. Each attempt needs "
+            "a work session, so `max-sessions` may end a step earlier.",
+            flag="--max-attempts N",
+            bounds=Bounds(low=1, high=50),
+        ),
+    ] = DEFAULT_ATTEMPTS
     max_sessions: Annotated[
         int,
         Setting(
@@ -98,6 +109,17 @@ class WorkSettings:
             bounds=Bounds(low=0.5, high=24, unit="h"),
         ),
     ] = 8.0
+    story_minutes: Annotated[
+        float | None,
+        Setting(
+            help="how many minutes of work one story may take",
+            details="Only the time of its sessions and verify commands counts, not what it waits for. When "
+            "it is over, the running session is ended and the story is stopped. A story's own "
+            "`story_minutes` takes precedence.",
+            flag="--story-minutes M",
+            example="90",
+        ),
+    ] = None
     inactivity_timeout: Annotated[
         float,
         Setting(

@@ -17,7 +17,7 @@ from isolation.git.repository import Repository, failure
 from isolation.paths import find_repository
 from runner.core import choose
 from runner.core.flow import QUICK, USER_FOLDER
-from runner.core.model import MAX_RETRIES, Decision, Memory, RunSnapshot, Status, StorySnapshot
+from runner.core.model import Decision, Memory, RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import iso
 from runner.core.text.names import one_line
 from runner.flows.state.aggregate import Row, aggregate_markdown
@@ -242,7 +242,7 @@ def _retries(story: StorySnapshot, since: float) -> tuple[RetryRow, ...]:
     rows = [
         _retry(story, memory) for memory in story.memories if memory.topic == "retry" and memory.at > since
     ]
-    return tuple(row for row in rows if row.step == story.place.number)[-(MAX_RETRIES + 1) :]
+    return tuple(row for row in rows if row.step == story.place.number)[-story.max_attempts :]
 
 
 def _retry(story: StorySnapshot, memory: Memory) -> RetryRow:

@@ -131,9 +131,11 @@ class StoryState:
 
         return self._change(begun)
 
-    def failed(self, reason: str) -> Overflow:
-        """Record a failed attempt; after the third failed retry the user must decide."""
-        return self._change(lambda state: fail_attempt(state, reason=reason, at=_now()))
+    def failed(self, reason: str, *, attempt: int, attempts: int) -> Overflow:
+        """Record a failed attempt; after the last one the user must decide."""
+        return self._change(
+            lambda state: fail_attempt(state, reason=reason, at=_now(), attempt=attempt, attempts=attempts)
+        )
 
     def completed(self, following: Step, *, at_boundary: bool, outcome: str) -> Overflow:
         """Mark the step as finished, and record which one is next."""

@@ -102,6 +102,7 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "workspace": story.workspace.path,
         "step": {"number": story.step.number, "name": story.step.name},
         "attempt": story.progress.attempt,
+        "max_attempts": story.max_attempts,
         "retry_count": story.retry_count,
         "sessions": len(story.sessions),
         "started_at": iso_or_none(story.started_at),

@@ -12,7 +12,7 @@ from runner.core.events import events as ev
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
-from runner.core.model import MAX_RETRIES, Outcome, Story, StorySnapshot
+from runner.core.model import Outcome, Story, StorySnapshot
 from runner.story.session.session import SessionVerdict
 
 _BY_HAND = (
@@ -73,7 +73,7 @@ def failed_attempt(reason: str, output: str, facts: EndFacts) -> tuple[ev.Body, 
     story, now = facts.story, facts.now
     failure = ev.AttemptFailed(story_id=story.id, attempt=now.progress.attempt, reason=reason, output=output)
     digests = (*now.step_history.failures, failure_digest(reason, output))
-    if story.command or now.progress.attempt > MAX_RETRIES or not same_failure(digests):
+    if story.command or now.progress.attempt >= now.max_attempts or not same_failure(digests):
         return (failure,)
     return failure, *_spiral(f"the same failure {len(digests)} times: {reason}", facts)
 

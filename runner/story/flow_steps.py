@@ -173,9 +173,13 @@ class FlowSteps:
         return True
 
     async def attempt_failed(self, reason: str) -> None:
-        """Count a failed attempt in the state file."""
+        """Count a failed attempt in the state file; the story is at the next one already."""
         if self._state is not None:
-            await self._keep(await to_thread.run_sync(partial(self._state.failed, reason)))
+            now = self._now
+            failed = partial(
+                self._state.failed, reason, attempt=now.progress.attempt - 1, attempts=now.max_attempts
+            )
+            await self._keep(await to_thread.run_sync(failed))
 
     def missing_artifacts(self) -> tuple[str, ...]:
         """Return the artifacts that the step should have left and that are missing."""

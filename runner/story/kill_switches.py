@@ -10,7 +10,14 @@ from isolation.model import Workspace
 from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
-from runner.core.limits.kill_switches import STOPPED_BY_USER, LoopFacts, Switch, before_session, parks
+from runner.core.limits.kill_switches import (
+    STOPPED_BY_USER,
+    LoopFacts,
+    Switch,
+    before_session,
+    parks,
+    story_time,
+)
 from runner.core.model import KillSwitch, Usage
 from runner.core.text.instants import clock
 from runner.story.context.context import StoryContext
@@ -30,7 +37,10 @@ def before_verify(context: StoryContext) -> KillSwitch | None:
     if context.aborted:
         return Switch.USER_ABORT.tripped(STOPPED_BY_USER)
     cohort = _cohort(context.log.snapshot.cohort_spirals)
-    return Switch.COHORT.tripped(cohort) if cohort else None
+    if cohort:
+        return Switch.COHORT.tripped(cohort)
+    overdue = story_time(context.now.loop_seconds / 60, context.story_minutes)
+    return Switch.STORY_TIME.tripped(overdue) if overdue else None
 
 
 async def admit(context: StoryContext, workspace: Workspace) -> KillSwitch | choose.Question | Amount:
@@ -127,6 +137,8 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
         max_sessions=settings.max_sessions,
         overdue=trio.current_time() >= context.run.deadline,
         max_hours=settings.max_hours,
+        story_minutes_used=now.loop_seconds / 60,
+        story_minutes=context.story_minutes,
         tokens_used=spent.tokens,
         token_budget=settings.token_budget,
         cost_used=spent.cost_usd,

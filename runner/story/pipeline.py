@@ -22,7 +22,8 @@ from runner.core.errors import JournalError, RunnerError, system_message
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
-from runner.core.model import MAX_RETRIES, KillSwitch, Outcome, Status, StoryId
+from runner.core.model import KillSwitch, Outcome, Status, StoryId
+from runner.core.text.words import count
 from runner.story import results
 from runner.story.consequences import (
     EndFacts,
@@ -163,8 +164,8 @@ class Pipeline:
             return results.failed(now.id, reason, next_=hint)
         if now.place.number == DONE_NUMBER:
             return await self._passed(workspace)
-        if now.progress.attempt > MAX_RETRIES + 1:
-            return results.failed(now.id, f"gave up after {MAX_RETRIES + 1} attempts: {now.reason}")
+        if now.progress.attempt > now.max_attempts:
+            return results.failed(now.id, f"gave up after {count(now.max_attempts, 'attempt')}: {now.reason}")
         if not now.progress.implemented:
             return await self._work(workspace, flow)
         return await self._conclude(workspace, flow)
@@ -235,7 +236,7 @@ class Pipeline:
             return None  # the loop ends once the work is committed
         match ended.outcome:
             case Outcome.STOPPED:
-                return self._stopped(Switch.USER_ABORT.tripped(STOPPED_BY_USER))
+                return self._stopped(_asked_to_stop(ended))
             case Outcome.STALLED:
                 return self._stopped(Switch.STALL.tripped(ended.detail))
             case Outcome.ASKS:
@@ -345,7 +346,7 @@ class Pipeline:
                 return self._stopped(ended)
             match ended.outcome:
                 case Outcome.STOPPED:
-                    return self._stopped(Switch.USER_ABORT.tripped(STOPPED_BY_USER))
+                    return self._stopped(_asked_to_stop(ended))
                 case Outcome.STALLED:
                     return self._stopped(Switch.STALL.tripped(f"`{command}`: {ended.detail}"))
                 case Outcome.FAILED:
@@ -406,6 +407,13 @@ class Pipeline:
     def _hook_failed(self, name: str) -> ev.StoryFinished:
         log = side_log(name, self._context)
         return results.failed(self._story.id, f"{name} failed", next_=f"see {log}")
+
+
+def _asked_to_stop(ended: SessionVerdict) -> KillSwitch:
+    """Return who ended a session: the story's time limit, or the user."""
+    if ended.overdue:
+        return Switch.STORY_TIME.tripped(ended.detail)
+    return Switch.USER_ABORT.tripped(STOPPED_BY_USER)
 
 
 def _denied(ended: SessionVerdict) -> str:

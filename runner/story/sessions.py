@@ -85,6 +85,7 @@ async def prepare_work(
         conversation=launch.conversation,
         used_before=_used_in(launch.conversation, now),
         result_file=result_file,
+        limit=_story_limit(context),
         progress=ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look
         if brief.artifacts
         else None,
@@ -105,7 +106,9 @@ async def prepare_verify(context: StoryContext, workspace: Workspace, command: s
         prompt=Path(os.devnull),
         confinement=await to_thread.run_sync(context.confinement, workspace),
     )
-    order = replace(_order(context, _name(now, VERIFY), spec), limit=_verify_limit(context))
+    limits = [limit for limit in (_story_limit(context), _verify_limit(context)) if limit is not None]
+    limit = min(limits, key=lambda one: one.seconds, default=None)
+    order = replace(_order(context, _name(now, VERIFY), spec), limit=limit)
     return PreparedSession(order=order, started=_started(context, order, step, SessionKind.VERIFY))
 
 
@@ -115,6 +118,16 @@ def _verify_limit(context: StoryContext) -> TimeLimit | None:
         return None
     words = f"exceeded its limit of {minutes:g} min"
     return TimeLimit(seconds=minutes * 60, outcome=Outcome.FAILED, words=words)
+
+
+def _story_limit(context: StoryContext) -> TimeLimit | None:
+    """Return what is left of the story's time."""
+    minutes = context.story_minutes
+    if minutes is None:
+        return None
+    left = max(0.0, minutes * 60 - context.now.loop_seconds)
+    words = f"the story has worked for its limit of {minutes:g} min"
+    return TimeLimit(seconds=left, outcome=Outcome.STOPPED, words=words)
 
 
 def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settings) -> ev.SessionEnded:
@@ -151,6 +164,7 @@ def _prompt_facts(context: StoryContext, brief: Brief, result_file: Path) -> Pro
         step_prompt=brief.prompt,
         answers=brief.answers,
         attempt=now.progress.attempt,
+        attempts=now.max_attempts,
         verify=context.verify if brief.verified else (),
         result_file=result_file,
         last_failure=now.step_history.last_failure,

@@ -1,6 +1,7 @@
 """How often and how long a story is tried: the limits of attempts, stories and verify commands."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.acceptance.program import commit_stories, processes_with, run, write_story
 
@@ -23,3 +24,38 @@ def test_a_verify_command_that_takes_too_long_is_ended_with_its_processes(repo: 
         assert "begun\n" in log
         assert f"ended: exceeded its limit of {minutes} min" in log
     assert not processes_with(str(tmp_path))
+
+
+def test_attempts_and_work_time_are_limited_by_story_and_run(repo: Path) -> None:
+    """Each story has its own number of attempts, or the run's; a session ends with its story's time."""
+    begins = "test -f half && echo x > whole && exit; echo half > half; sleep 900"
+    write_story(repo, "own", command="echo x >> own", verify=["false"], max_attempts=2)
+    write_story(repo, "general", command="echo x >> general", verify=["false"])
+    write_story(repo, "slow", command=begins, verify=["true"], story_minutes=0.02)
+    write_story(repo, "slow-proof", command="echo x > x", verify=["sleep 900"])
+    commit_stories(repo)
+    limits = ("--max-attempts=1", "--story-minutes=0.02", "--grace-seconds=1", "--max-stories=4")
+    ran = run(repo, "run", "--json", *limits)
+    assert ran.code == 3, ran.err
+    for name, attempts, words in (("own", 2, "2 attempts"), ("general", 1, "1 attempt")):
+        story = ran.story(name)
+        assert story["reason"] == f"gave up after {words}: verify `false`: exit code 1"
+        assert (story["attempt"], story["max_attempts"], story["sessions"]) == (
+            attempts,
+            attempts,
+            2 * attempts,
+        )
+    assert "attempt 2 of 2 failed" in ran.err
+    for name in ("slow", "slow-proof"):
+        switch: dict[str, Any] = ran.story(name)["kill_switch"]
+        assert switch["name"] == "story-time-exceeded"
+        assert switch["detail"] == "the story has worked for its limit of 0.02 min"
+        assert "--story-minutes" in switch["hint"]
+        assert ran.story(name)["next"].startswith("autopilot-multi resume ")
+    assert (Path(ran.story("slow")["workspace"]) / "half").exists(), "what it left is kept"
+    resumed = run(repo, "resume", "--json")
+    assert resumed.story("slow")["status"] == "done", "a resume gives it as much time again"
+    assert resumed.story("slow-proof")["status"] == "stopped"
+    table = run(repo, "status").out
+    assert "2 of 2" in table
+    assert "1 of 1" in table

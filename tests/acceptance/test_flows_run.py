@@ -26,11 +26,18 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def story(repo: Path, name: str, *tricks: str, dialect: str = "autodev", flow: str = "greenfield") -> None:
+def story(
+    repo: Path,
+    name: str,
+    *tricks: str,
+    dialect: str = "autodev",
+    flow: str = "greenfield",
+    max_attempts: int = 4,
+) -> None:
     """Write a story that follows a flow, done by the stand-in agent."""
     artifacts = write_artifacts(Path(os.environ["FLOW_AGENT_MEMORY"]), flow, dialect)
     command = [sys.executable, "-I", "-S", flow_agent.__file__, str(artifacts), *tricks]
-    write_story(repo, name, flow=flow, dialect=dialect, command=command)
+    write_story(repo, name, flow=flow, dialect=dialect, command=command, max_attempts=max_attempts)
 
 
 def write_artifacts(folder: Path, flow: str, dialect: str) -> Path:
@@ -70,13 +77,20 @@ def test_a_new_story_gets_its_state_file_at_the_first_step(
 
 
 def test_a_step_that_fails_is_retried_three_times_then_failed(repo: Path, memory: Path) -> None:
-    """Acceptance 51: 1 run + 3 retries, `failed` with retry_count 3; rich has the blocker and the log."""
+    """Acceptance 51: 1 run + 3 retries, `failed` with retry_count 3; rich has the blocker and the log.
+
+    Fewer attempts leave the same file, whose protocol knows no other number.
+    """
     story(repo, "a", "fail:Problem:99", dialect="rich")
     story(repo, "b", "fail:Problem:99")
+    story(repo, "short", "fail:Problem:99", dialect="rich", max_attempts=2)
     ran = run(repo, "--json")
     assert ran.code == 3
     rich, autodev = state_text(repo, ran, "a", AUTOPILOT), state_text(repo, ran, "b")
-    for text in (rich, autodev):
+    short = state_text(repo, ran, "short", AUTOPILOT)
+    assert "after 1 retry;" in short
+    assert len([line for line in sessions(memory) if line.startswith("short-")]) == 2
+    for text in (rich, autodev, short):
         assert "status: failed" in text
         assert "retry_count: 3" in text
     assert "after 3 retries" in rich

@@ -44,6 +44,10 @@ SWITCHES: dict[str, tuple[dict[str, Any], str]] = {
     "cohort-aborted": ({"cohort": "ended with its cohort"}, "ended with its cohort"),
     "max-sessions-reached": ({"sessions_used": 5}, "5 of 5 sessions used"),
     "max-hours-exceeded": ({"overdue": True}, "8 h have passed"),
+    "story-time-exceeded": (
+        {"story_minutes_used": 30.04, "story_minutes": 30.0},
+        "30 of 30 minutes of work used",
+    ),
     "token-budget-exceeded": ({"tokens_used": 1234, "token_budget": 1000}, "1,234 of 1,000 tokens used"),
     "cost-budget-exceeded": ({"cost_used": 2.0}, "2.00 of 2.00 USD used"),
     "resource-overload": (

@@ -56,7 +56,7 @@ def test_fields_of_a_newer_program_are_ignored() -> None:
         {"priority": 9},
         {"mode": "deep"},
         {"estimate": 9.5},
-        {"verify_minutes": 1.0},
+        {"max_attempts": 2, "story_minutes": 30.0, "verify_minutes": 1.0},
         {"allow_no_change": True},
     ],
 )

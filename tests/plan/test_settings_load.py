@@ -58,10 +58,11 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
     sources.project(
         'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
         "prompt-template = 'p.md'\n"
+        "verify-minutes = 5\nstory-minutes = 9\nmax-attempts = 2\n"
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
         "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nstory-token-budget = 9\n"
         "story-cost-budget = 2\nsession-tokens = 5\nsession-cost = 0.5\npeer-abort = 3\nselector = 'pick'\n"
-        "bg-isolation = 'none'\nguard = false\n"
+        "bg-isolation = 'none'\nguard = false\nways-out = 'warn'\n"
         "base = 'main'\ncontinue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"

@@ -9,7 +9,7 @@ from runner.core.events import events as ev
 from runner.core.limits.agent_output import Fault, Final
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
-    MAX_RETRIES,
+    DEFAULT_ATTEMPTS,
     Outcome,
     SessionKind,
     SessionRecord,
@@ -138,7 +138,7 @@ def test_the_same_failure_again_and_again_is_a_spiral() -> None:
     assert kinds(failed_attempt("r", "o", facts(failures=same))) == [ev.AttemptFailed, ev.SpiralSeen]
     plain = Story(id=STORY.id, title="A", prompt="", command=("true",))
     assert kinds(failed_attempt("r", "o", facts(story=plain, failures=same))) == [ev.AttemptFailed]
-    last = facts(failures=same, attempt=MAX_RETRIES + 1)
+    last = facts(failures=same, attempt=DEFAULT_ATTEMPTS)
     assert kinds(failed_attempt("r", "o", last)) == [ev.AttemptFailed]
 
 

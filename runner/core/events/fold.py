@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
-from runner.core.model import KillSwitch, Note, RunId, RunSnapshot, Status, StoryId, StorySnapshot, Tier
+from runner.core.model import (
+    DEFAULT_ATTEMPTS,
+    KillSwitch,
+    Note,
+    RunId,
+    RunSnapshot,
+    Status,
+    StoryId,
+    StorySnapshot,
+    Tier,
+)
 
 EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
 
@@ -107,6 +117,7 @@ def _started(run: RunSnapshot, body: ev.RunStarted, at: float) -> RunSnapshot:
             depends_on=depends_on,
             flow=entry.get("flow", "quick"),
             allow_no_change=entry.get("allow_no_change", False),
+            max_attempts=entry.get("max_attempts") or body.options.get("max_attempts") or DEFAULT_ATTEMPTS,
         )
     return replace(
         run,

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from runner.core.events import events as ev
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
-    MAX_RETRIES,
     Conversation,
     Decision,
     KillSwitch,
@@ -280,6 +279,7 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         blocked_by=(),
         step_history=replace(story.step_history, sessions=0),
         loop_sessions=0,
+        before_loop=len(story.sessions),
         # What a crash cut off still ends as it was about to; a final result is lifted by the resume.
         ending=None if story.status.final else story.ending,
         refusal=None if story.status.final else story.refusal,
@@ -337,7 +337,7 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
         reason=body.reason,
         next=body.next,
         ended_at=at,
-        progress=replace(story.progress, attempt=min(story.progress.attempt, MAX_RETRIES + 1)),
+        progress=replace(story.progress, attempt=min(story.progress.attempt, story.max_attempts)),
         kill_switch=_switch(body.kill_switch),
         ending=None,
         blocked_by=tuple(StoryId(name) for name in body.blocked_by),

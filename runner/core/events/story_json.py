@@ -9,7 +9,8 @@ from msgspec import structs
 
 from runner.core.model import Story
 
-_NOT_THE_WORK = frozenset({"source", "priority", "estimate", "mode", "verify_minutes", "allow_no_change"})
+_LIMITS = frozenset({"max_attempts", "story_minutes", "verify_minutes"})
+_NOT_THE_WORK = _LIMITS | {"source", "priority", "estimate", "mode", "allow_no_change"}
 """The file of a story, its urgency, length, mode, limits and how it is judged do not change the work."""
 
 

@@ -47,6 +47,10 @@ class Switch(StrEnum):
         "max-hours-exceeded",
         "run again with a higher --max-hours; `autopilot-multi logs` shows what was slow.",
     )
+    STORY_TIME = (
+        "story-time-exceeded",
+        "`autopilot-multi resume` gives the story as much time again; for more, raise --story-minutes.",
+    )
     TOKEN_BUDGET = (
         "token-budget-exceeded",
         "run again with a higher --token-budget, or with smaller stories.",
@@ -98,6 +102,7 @@ ORDERLY = frozenset({Switch.MAX_SESSIONS})
 class LoopFacts(Struct, frozen=True, kw_only=True):
     """What is known about a story and its run just before a session; None is unknown and stops nothing.
 
+    `story_minutes_used` is the time of the story's sessions, without what it waited for.
     `iteration` counts the sessions of the story's loop from 1, the coming one included. `cohort` says why
     the stories of this run start nothing more; it is empty while they do.
     """
@@ -112,6 +117,8 @@ class LoopFacts(Struct, frozen=True, kw_only=True):
     cost_used: float | None
     cost_budget: float | None
     cohort: str = ""
+    story_minutes_used: float = 0.0
+    story_minutes: float | None = None
     story_tokens_used: int | None = None
     story_token_budget: int | None = None
     story_cost_used: float | None = None
@@ -156,6 +163,7 @@ def before_session(facts: LoopFacts) -> KillSwitch | None:
             Switch.COHORT: facts.cohort or None,
             Switch.MAX_SESSIONS: _sessions(facts),
             Switch.MAX_HOURS: f"{facts.max_hours:g} h have passed" if facts.overdue else None,
+            Switch.STORY_TIME: story_time(facts.story_minutes_used, facts.story_minutes),
             Switch.TOKEN_BUDGET: _spent(facts.tokens_used, facts.token_budget, tokens)
             or _spent(facts.story_tokens_used, facts.story_token_budget, f"{tokens} by this story"),
             Switch.COST_BUDGET: _spent(facts.cost_used, facts.cost_budget, cost)
@@ -181,6 +189,11 @@ def after_session(facts: AfterFacts) -> After:
         # Last, unlike before a session: the wish to stop must not hide what the session has shown.
         found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
     return After(switch=found, ends_cohort=found is not None and found.name == Switch.SPIRAL)
+
+
+def story_time(used: float, limit: float | None) -> str | None:
+    """Return why the story has no time left, in minutes of work; None while it has some, or no limit."""
+    return _spent(used, limit, "{:.3g} of {:g} minutes of work used")
 
 
 def parks(found: KillSwitch, facts: LoopFacts) -> bool:

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 
-from runner.core.model import MAX_RETRIES, RunSnapshot, Status, StorySnapshot, Tier
+from runner.core.model import RunSnapshot, Status, StorySnapshot, Tier
 from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
-
-ATTEMPTS = 1 + MAX_RETRIES
 
 SYMBOLS: Mapping[Status, str] = {
     Status.DONE: "✓",
@@ -65,7 +63,8 @@ def window(stories: int, most: int, tier: str, reason: str) -> str:
 
 def attempt(story: StorySnapshot) -> str:
     """Return which attempt a story is on; empty before the first."""
-    return f"{min(story.progress.attempt, ATTEMPTS)} of {ATTEMPTS}" if story.progress.attempt else ""
+    number, most = story.progress.attempt, story.max_attempts
+    return f"{min(number, most)} of {most}" if number else ""
 
 
 def doing(story: StorySnapshot) -> str:

@@ -10,8 +10,9 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runner.core.model import MAX_RETRIES
+from runner.core.model import DEFAULT_ATTEMPTS, MAX_RETRIES
 from runner.core.text.names import one_line
+from runner.core.text.words import count
 from runner.flows.state.errors import StateError
 from runner.flows.state.model import (
     AWAITING,
@@ -92,23 +93,35 @@ def boundary(
     return Transition(state=moved, overflow=replace(done.overflow, last_session=session))
 
 
-def fail_attempt(state: StateFile, *, reason: str, at: datetime) -> Transition:
-    """Record a failed attempt: a retry is left, or the step has failed and the user must decide."""
+def fail_attempt(
+    state: StateFile,
+    *,
+    reason: str,
+    at: datetime,
+    attempt: int | None = None,
+    attempts: int = DEFAULT_ATTEMPTS,
+) -> Transition:
+    """Record a failed attempt: a retry is left, or the step has failed and the user must decide.
+
+    `attempt` is its number, by default the one after the retries of the file. The file counts no more than
+    three retries, however many `attempts` there are; a failed step always has three.
+    """
+    number = min(state.retry_count, MAX_RETRIES) + 1 if attempt is None else attempt
     row = RetryRow(
-        attempt=str(min(state.retry_count, MAX_RETRIES) + 1),
+        attempt=str(number),
         step=state.step,
         name=one_line(state.name),
         sub_step=_sub_step_words(state.sub_step),
         reason=one_line(reason),
         timestamp=at.isoformat(timespec="seconds"),
     )
-    exhausted = state.retry_count >= MAX_RETRIES
+    exhausted = number >= attempts
     after = replace(
         state,
         status=StepStatus.FAILED if exhausted else StepStatus.IN_PROGRESS,
-        retry_count=MAX_RETRIES if exhausted else state.retry_count + 1,
+        retry_count=MAX_RETRIES if exhausted else min(MAX_RETRIES, number),
     )
-    blockers = (_blocker(state, row.reason),) if exhausted else ()
+    blockers = (_blocker(state, row.reason, retries=attempts - 1),) if exhausted else ()
     if state.dialect is not Dialect.RICH:
         return Transition(state=after, overflow=Overflow(retries=(row,), blockers=blockers))
     return Transition(
@@ -218,10 +231,11 @@ def _blocker_start(state: StateFile) -> str:
     return f"Step {state.step} ({one_line(state.name)}) "
 
 
-def _blocker(state: StateFile, reason: str) -> str:
+def _blocker(state: StateFile, reason: str, *, retries: int) -> str:
     where = _sub_step_words(state.sub_step)
     at = f" at sub-step {where}" if where else ""
-    return f"{_blocker_start(state)}failed{at} after {MAX_RETRIES} retries; the last failure: {reason}"
+    after = count(retries, "retry", "retries")
+    return f"{_blocker_start(state)}failed{at} after {after}; the last failure: {reason}"
 
 
 def _sub_step_words(sub_step: SubStep) -> str:

@@ -10,7 +10,7 @@ from isolation.claims import globs as claims
 from isolation.errors import ClaimError
 from runner.core.errors import BacklogError
 from runner.core.model import MULTI_STORY, Story, StoryId
-from runner.core.settings import SETTINGS
+from runner.core.settings import BOUNDS, SETTINGS
 from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.core.text.unknown_keys import UnknownKey, message_and_hint
 from runner.plan.stories.files import Entry
@@ -18,24 +18,29 @@ from runner.plan.stories.files import Entry
 _DIALECTS = SETTINGS["dialect"].choices
 
 _TEXT = "text"
+_MINUTES = "a number of minutes above 0"
 _WANTED = {
     "id": _TEXT,
     "title": _TEXT,
     "prompt": _TEXT,
     "priority": "a whole number",
-    "estimate": "a number of minutes above 0",
+    "estimate": _MINUTES,
     "depends_on": "a story's id or a list of ids",
     "owns": "a glob or a list of globs",
     "flow": _TEXT,
     "agent": _TEXT,
     "command": "a shell command, or a list: the program and its arguments",
     "verify": "a command or a list of commands",
-    "verify_minutes": "a number of minutes above 0",
+    "verify_minutes": _MINUTES,
+    "max_attempts": "a whole number from 1 to 50",
+    "story_minutes": _MINUTES,
     "dialect": _TEXT,
     "mode": _TEXT,
     "allow_no_change": "true or false",
 }
-_NOT_TEXT = frozenset({"priority", "estimate", "verify_minutes", "allow_no_change"})
+_NOT_TEXT = frozenset(
+    {"priority", "estimate", "verify_minutes", "max_attempts", "story_minutes", "allow_no_change"}
+)
 _MAX_PRIORITY = 1_000_000
 _MAX_MINUTES = 1_000_000.0
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
@@ -67,6 +72,13 @@ def _positive(minutes: float) -> float:
     if not 0 < minutes <= _MAX_MINUTES:
         raise ValueError(f"must be above 0 and at most {_MAX_MINUTES:.0f}")
     return minutes
+
+
+def _countable(attempts: int) -> int:
+    bounds = BOUNDS["max-attempts"]
+    if not bounds.low <= attempts <= bounds.high:
+        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
+    return attempts
 
 
 def _listed(value: Any) -> Any:
@@ -104,6 +116,8 @@ class _Fields(BaseModel):
     command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
     verify: Texts | None = None
     verify_minutes: Minutes | None = None
+    max_attempts: Annotated[int, AfterValidator(_countable)] | None = None
+    story_minutes: Minutes | None = None
     dialect: Text | None = None
     mode: FilledText | None = None
     allow_no_change: bool | None = None
@@ -153,6 +167,8 @@ def _story_of(entry: Entry) -> Story:
         dialect=fields.dialect,
         mode=one_line(fields.mode or "") or MULTI_STORY,
         source=entry.source,
+        max_attempts=fields.max_attempts,
+        story_minutes=fields.story_minutes,
         verify_minutes=fields.verify_minutes,
         allow_no_change=fields.allow_no_change or False,
     )

@@ -10,7 +10,7 @@ from runner.core.events import events as ev
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.text.instants import clock, span
 from runner.core.text.screen import cells, neutral
-from runner.core.text.words import ATTEMPTS, count, label, tally, window
+from runner.core.text.words import count, label, tally, window
 
 _WIDEST_ID = 24
 _SHORT = 10
@@ -55,14 +55,13 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         case ev.WorkspaceClosed():
             return None if body.removed else f"worktree kept: {body.reason}"
         case ev.SessionStarted():
-            number = _number(run, body.story_id, body.session_id)
-            return f"session {number} started ({body.step_name}, attempt {body.attempt})"
+            return _session_started(run, body)
         case ev.SessionEnded():
             return _session_ended(run, body)
         case ev.Checkpointed():
             return f"committed {body.commit[:_SHORT]} ({count(body.commits, 'commit')})"
         case ev.AttemptFailed():
-            return f"attempt {body.attempt} of {ATTEMPTS} failed: {body.reason}"
+            return f"{_attempt(run, body.story_id, body.attempt)} failed: {body.reason}"
         case ev.SpiralSeen() | ev.StallSeen() | ev.SelectionMade() | ev.LoopEnded():
             return _loop(body)
         case ev.StoryFinished():
@@ -94,6 +93,10 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return None
         case _:
             assert_never(body)
+
+
+def _attempt(run: RunSnapshot, story_id: StoryId, number: int) -> str:
+    return f"attempt {number} of {run.stories[story_id].max_attempts}"
 
 
 def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
@@ -129,6 +132,11 @@ def _loop(body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded) 
             return f"{body.name}: {body.detail}"
         case _:
             assert_never(body)
+
+
+def _session_started(run: RunSnapshot, body: ev.SessionStarted) -> str:
+    number = _number(run, body.story_id, body.session_id)
+    return f"session {number} started ({body.step_name}, {_attempt(run, body.story_id, body.attempt)})"
 
 
 def _session_ended(run: RunSnapshot, body: ev.SessionEnded) -> str:

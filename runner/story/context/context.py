@@ -88,8 +88,13 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         return self.story.verify or self.settings.verify
 
     @property
+    def story_minutes(self) -> float | None:
+        """How long the sessions of the story may take together; None without a limit."""
+        return self.story.story_minutes or self.settings.story_minutes
+
+    @property
     def verify_minutes(self) -> float | None:
-        """How long each of them may take; None without a limit."""
+        """How long each verify command may take; None without a limit."""
         return self.story.verify_minutes or self.settings.verify_minutes
 
     @property

@@ -40,6 +40,7 @@ def preview(plan: Plan, story_id: StoryId) -> str:
         story=story,
         step=first,
         attempt=1,
+        attempts=story.max_attempts or plan.settings.max_attempts,
         verify=(story.verify or plan.settings.verify) if judged else (),
         result_file=exchange / "01-result.json",
         step_prompt=words,

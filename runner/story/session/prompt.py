@@ -10,7 +10,7 @@ from string import Template
 
 from msgspec import Struct
 
-from runner.core.model import MAX_RETRIES, Step, Story
+from runner.core.model import DEFAULT_ATTEMPTS, Step, Story
 
 _ENDING = (
     "Leave the work in this folder, committed or not; what is not committed is committed for you. "
@@ -32,6 +32,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     attempt: int
     verify: tuple[str, ...]
     result_file: Path
+    attempts: int = DEFAULT_ATTEMPTS
     step_prompt: str = ""
     answers: tuple[str, ...] = ()
     last_failure: str = ""
@@ -58,7 +59,7 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "step_number": facts.step.number,
         "step_name": facts.step.name,
         "attempt": facts.attempt,
-        "attempts": MAX_RETRIES + 1,
+        "attempts": facts.attempts,
         "step_prompt": _under("What this step is for:\n", facts.step_prompt),
         "answers": _under("The user has decided:", "\n".join(f"- {answer}" for answer in facts.answers)),
         "owns": _under("Change only paths that match:", _bullets(story.owns)),

@@ -52,6 +52,18 @@ def written(change: Transition) -> StateFile:
 
 
 @ALL
+@pytest.mark.parametrize("attempts", [1, 2, 6])
+def test_a_file_is_valid_whatever_the_number_of_attempts(state: StateFile, attempts: int) -> None:
+    """The counter stays within its protocol, and only the last attempt makes the step a failed one."""
+    for number in range(1, attempts + 1):
+        assert state.status is not StepStatus.FAILED
+        change = fail_attempt(state, reason="no", at=AT, attempt=number, attempts=attempts)
+        state = written(change)
+        assert state.retry_count == (3 if number == attempts else min(number, 3))
+    assert state.needs_decision
+
+
+@ALL
 def test_acceptance_51_one_run_and_three_retries_then_failed(state: StateFile) -> None:
     """The counter rises with each retry; the fourth failure is final, with retry_count 3 and a blocker."""
     rows: list[RetryRow] = []
