@@ -82,11 +82,15 @@ class ForkServer:
     async def _send(self, descriptors: Sequence[int]) -> bool:
         channel = await self._ready_channel()
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
-        try:
-            await trio.socket.from_stdlib_socket(channel).sendmsg([b"+"], [rights])
-        except (BrokenPipeError, ConnectionResetError):
-            return False
-        return True
+        while True:
+            try:
+                channel.sendmsg([b"+"], [rights])
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(channel)
+            except (BrokenPipeError, ConnectionResetError):
+                return False
+            else:
+                return True
 
     async def close(self) -> None:
         """Close the socket and wait for its exit; it ends its keepers first."""

@@ -87,10 +87,16 @@ def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
     return ""
 
 
+def has_trash(root: Path) -> bool:
+    """Return whether anything below a worktree root waits for its deletion."""
+    trash = root / TRASH
+    return trash.is_dir() and not trash.is_symlink()
+
+
 def sweep_trash(root: Path, *, only: Path | None = None) -> None:
     """Delete the trash below a worktree root, and the root itself once it is empty."""
     trash = root / TRASH
-    if trash.is_symlink() or not trash.is_dir():
+    if not has_trash(root):
         return
     for tree in [only] if only else list(trash.iterdir()):
         delete_tree(tree)
@@ -102,7 +108,7 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
 def thin_trash(root: Path, *, most: int) -> None:
     """Delete the trash once it holds more than `most` trees; the folder itself stays."""
     trash = root / TRASH
-    if trash.is_symlink() or not trash.is_dir():
+    if not has_trash(root):
         return
     trees = list(trash.iterdir())
     for tree in trees if len(trees) > most else []:

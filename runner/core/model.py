@@ -34,10 +34,11 @@ class Status(StrEnum):
     STOPPED = "stopped"
     NO_WORK = "no_work"
 
-    @property
-    def final(self) -> bool:
-        """Whether the story has its verdict."""
-        return self not in {Status.WAITING, Status.QUEUED, Status.RUNNING}
+    final: bool
+    """Whether the story has its verdict."""
+
+    def __init__(self, value: str) -> None:
+        self.final = value not in {"waiting", "queued", "running"}
 
 
 class Tier(StrEnum):

@@ -80,23 +80,31 @@ class Registry:
     def __init__(self, common_dir: Path) -> None:
         self._common_dir = common_dir
         self._folder = sessions_dir(common_dir)
+        self._blank: SessionEntry | None = None
 
     def entry(
         self, name: str, *, mode: str, now: float, run_id: str = "", story_id: str = "", branch: str = ""
     ) -> SessionEntry:
         """Describe the session of that id, which lives as long as this process."""
-        stat = load_stat(os.getpid())
-        return SessionEntry(
+        if self._blank is None:
+            stat = load_stat(os.getpid())
+            self._blank = SessionEntry(
+                session_id="",
+                mode="",
+                heartbeat=0.0,
+                pid=os.getpid(),
+                start_ticks=stat.started if stat else 0,
+                boot_id=boot_id(),
+                host=os.uname().nodename,
+                repository=repository_hash(self._common_dir),
+            )
+        return structs.replace(
+            self._blank,
             session_id=name,
             mode=mode,
             heartbeat=now,
             run_id=run_id,
             story_id=story_id,
-            pid=os.getpid(),
-            start_ticks=stat.started if stat else 0,
-            boot_id=boot_id(),
-            host=os.uname().nodename,
-            repository=repository_hash(self._common_dir),
             branch=branch,
         )
 

@@ -27,7 +27,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import trio
 
@@ -70,6 +70,19 @@ class _Request:
     def settled(self) -> bool:
         """Whether its caller has its answer."""
         return self.recorded or self.refused_by is not None
+
+
+class _OneWriter:
+    """Trio's limit on threads, without the turn of the scheduler that it costs: only one ever writes."""
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        """Let it write."""
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        """Take note that it has written."""
+
+
+_ONE_WRITER = cast("trio.CapacityLimiter", _OneWriter())
 
 
 class EventLog:
@@ -179,7 +192,7 @@ class EventLog:
         events = [event for call in in_order for event in call.events]
         try:
             # The thread is not abandoned on cancellation: the write ends, then its events are published.
-            await trio.to_thread.run_sync(self._store.append, events)
+            await trio.to_thread.run_sync(self._store.append, events, limiter=_ONE_WRITER)
         except BaseException:
             # Invariant 5. Back at the front, they also stay ahead of all that came meanwhile (3).
             self._deferred[:0] = deferred

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +18,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from runner.core.errors import JournalError, NotFoundError
-from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode
+from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode_all
 from runner.core.model import RunId, StoryId
 from runner.records.journal_file import (
     NO_RUN_HINT,
@@ -78,7 +78,7 @@ class Journal:
 
     def append(self, events: Sequence[Event]) -> None:
         """Make events durable, all or none. What is only shown is left out."""
-        rows = [_row(event) for event in events if not isinstance(event.body, OutputSeen)]
+        rows = _rows([event for event in events if not isinstance(event.body, OutputSeen)])
         if rows:
             with self._transaction() as connection:
                 connection.executemany(
@@ -213,9 +213,11 @@ class Journal:
             ) from error
 
 
-def _row(event: Event) -> tuple[str, float, str, str | None, str]:
-    kind, data = encode(event.body)
-    return event.run_id, event.at, kind, data.get("story_id"), json.dumps(data, separators=(",", ":"))
+def _rows(events: Iterable[Event]) -> list[tuple[str, float, str, str | None, str]]:
+    return [
+        (event.run_id, event.at, kind, data.get("story_id"), json.dumps(data, separators=(",", ":")))
+        for event, kind, data in encode_all(events)
+    ]
 
 
 def _some(runs: Sequence[RunId], limit: int = 5) -> str:

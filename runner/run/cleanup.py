@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 from trio import to_thread
 
-from isolation.worktree.removal import close_path, sweep_trash
+from isolation.worktree.removal import close_path, has_trash, sweep_trash
 from runner.core.events.events import WorkspaceClosed
 from runner.core.model import Status
 from runner.story.context.context import RunContext
@@ -21,6 +21,8 @@ async def sweep(root: Path, say: Callable[[str], None]) -> None:
         await trio.sleep(PATIENCE_SECONDS)
         say("deleting the worktrees of finished stories; the run waits for the disk")
 
+    if not has_trash(root):
+        return
     async with trio.open_nursery() as nursery:
         nursery.start_soon(explain)
         await to_thread.run_sync(sweep_trash, root)

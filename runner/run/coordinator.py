@@ -107,6 +107,7 @@ async def start_run(
     assignment = Assignment(
         repository=repository,
         settings=settings,
+        worktree_root=root,
         stories=plan.stories,
         agents=plan.agents,
         enforcement=enforcement,
@@ -180,6 +181,7 @@ async def resume_run(
         assignment = Assignment(
             repository=repository,
             settings=settings,
+            worktree_root=root,
             stories=stories,
             agents={story.id: choose(story, settings) for story in stories},
             enforcement=await to_thread.run_sync(enforcement_again, repository, settings, root, stories),

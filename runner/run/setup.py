@@ -17,7 +17,6 @@ from runner.core.model import ResourceSample, Story, StoryId
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
-from runner.plan.plan import worktree_root_of
 from runner.plan.shared_tree import EnforcementPlan, OpenSharedTree
 from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
@@ -42,20 +41,17 @@ Sampler = Callable[[Path], ResourceSample]
 class Assignment(Struct, frozen=True, kw_only=True):
     """Which agent carries which story, in which order, under which settings, in which repository.
 
-    `enforcement` is what keeps their sessions within their paths.
+    `worktree_root` is the folder of the story worktrees; `enforcement` is what keeps their sessions within
+    their paths.
     """
 
     repository: Repository
     settings: Settings
+    worktree_root: Path
     stories: Sequence[Story]
     agents: Mapping[StoryId, Agent]
     enforcement: EnforcementPlan
     retry_failed: bool = False
-
-    @property
-    def worktree_root(self) -> Path:
-        """The folder of the story worktrees."""
-        return worktree_root_of(self.repository, self.settings)
 
     @property
     def byproducts(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from runner.core.limits.kill_switches import (
     parks,
     story_time,
 )
-from runner.core.model import KillSwitch, Usage
+from runner.core.model import KillSwitch
 from runner.core.text.instants import clock
 from runner.story.context.context import StoryContext
 from runner.story.session.selector import Selection, ask_selector
@@ -128,8 +128,8 @@ def _cohort(spirals: int) -> str:
 def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
     run, now, settings = context.log.snapshot, context.now, context.settings
     # Adding up all usage costs more with each session, and only a budget needs it.
-    spent = run.usage if {settings.token_budget, settings.cost_budget} != {None} else Usage()
-    own = now.usage if {settings.story_token_budget, settings.story_cost_budget} != {None} else Usage()
+    spent = run.usage if {settings.token_budget, settings.cost_budget} != {None} else None
+    own = now.usage if {settings.story_token_budget, settings.story_cost_budget} != {None} else None
     return LoopFacts(
         aborted=context.aborted,
         cohort=_cohort(run.cohort_spirals),
@@ -139,13 +139,13 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
         max_hours=settings.max_hours,
         story_minutes_used=now.loop_seconds / 60,
         story_minutes=context.story_minutes,
-        tokens_used=spent.tokens,
+        tokens_used=spent.tokens if spent else None,
         token_budget=settings.token_budget,
-        cost_used=spent.cost_usd,
+        cost_used=spent.cost_usd if spent else None,
         cost_budget=settings.cost_budget,
-        story_tokens_used=own.tokens,
+        story_tokens_used=own.tokens if own else None,
         story_token_budget=settings.story_token_budget,
-        story_cost_used=own.cost_usd,
+        story_cost_used=own.cost_usd if own else None,
         story_cost_budget=settings.story_cost_budget,
         tier=run.tier,
         peers=context.run.latest.sample.peers,

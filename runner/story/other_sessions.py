@@ -48,12 +48,20 @@ async def visible(run: RunContext) -> AsyncIterator[None]:
     """List the run for others while the block runs; dead entries of the registry are removed first."""
     registry, log = run.registry, run.log
     run_id = log.snapshot.run_id
-    try:
-        await to_thread.run_sync(registry.sweep, log.now())
-    except OSError as error:
-        _note(log, f"the registry of sessions cannot be swept: {error}")
-    branch = await to_thread.run_sync(current_branch, run.repository.top)
-    entry = registry.entry(run_id, mode=MULTI_STORY, run_id=run_id, branch=branch, now=log.now())
+    now = log.now()
+
+    def prepare() -> tuple[str, str]:
+        complaint = ""
+        try:
+            registry.sweep(now)
+        except OSError as error:
+            complaint = f"the registry of sessions cannot be swept: {error}"
+        return current_branch(run.repository.top), complaint
+
+    branch, complaint = await to_thread.run_sync(prepare)
+    if complaint:
+        _note(log, complaint)
+    entry = registry.entry(run_id, mode=MULTI_STORY, run_id=run_id, branch=branch, now=now)
     async with present(registry, entry, note=partial(_note, log), clock=log.now) as presence:
         await presence.seen()
         yield

@@ -22,7 +22,7 @@ from runner.core.errors import JournalError, RunnerError, system_message
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
-from runner.core.model import KillSwitch, Outcome, Status, StoryId
+from runner.core.model import KillSwitch, Outcome, Status, StoryId, StorySnapshot
 from runner.core.text.words import count
 from runner.story import results
 from runner.story.consequences import (
@@ -77,6 +77,11 @@ class Pipeline:
         self._slot = turn.slot
         self._story_workspace = StoryWorkspace(context, interrupted=interrupted)
 
+    @property
+    def _now(self) -> StorySnapshot:
+        """The state of the story after all that was published."""
+        return self._log.snapshot.stories[self._story.id]
+
     async def run(self) -> None:
         """Carry the story to its result; a bug in here becomes its result and cancels no other story."""
         try:
@@ -95,7 +100,7 @@ class Pipeline:
         reason = f"crashed: {type(error).__name__}: {error}"
         if isinstance(error, OSError):
             reason = system_message(error)
-        if self._context.now.status.final:
+        if self._now.status.final:
             note = ev.Noted(story_id=self._story.id, message=f"{reason} (see {report})")
             await self._log.record(note)
         else:
@@ -117,7 +122,7 @@ class Pipeline:
             raise
         except (IsolationError, RunnerError) as error:
             await self._slot.wait()  # a story fails when it is its turn, not while it is prepared
-            if not context.now.status.final:
+            if not self._now.status.final:
                 await self._finish(results.failed(story_id, error.message, next_=error.hint))
             if not context.run.shared_tree and not context.run.workspace_path(story_id).exists():
                 reason = "its folder is gone"
@@ -138,9 +143,9 @@ class Pipeline:
 
     async def _walk(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished:
         """Go from wherever the story is to its result."""
-        if not self._context.now.sessions and not await self._hook("after_create", workspace):
+        if not self._now.sessions and not await self._hook("after_create", workspace):
             return self._hook_failed("hook after_create")
-        if flow.keeps_file and not self._context.now.placed:
+        if flow.keeps_file and not self._now.placed:
             await flow.find_step()
         while True:
             result = await self._advance(workspace, flow)
@@ -151,7 +156,7 @@ class Pipeline:
         self, workspace: Workspace, flow: FlowSteps
     ) -> ev.StoryFinished | None:
         """Do the one thing that comes next; what was begun is completed first."""
-        now = self._context.now
+        now = self._now
         if now.decision is not None:
             return await flow.act_on_answer()
         if now.progress.checkpoint_planned_at is not None:
@@ -231,7 +236,7 @@ class Pipeline:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
         for complaint in filter(None, (ended.result.complaint, _denied(ended))):
             await self._log.record(ev.Noted(story_id=self._story.id, message=complaint))
-        now = self._context.now
+        now = self._now
         if now.ending is not None:
             return None  # the loop ends once the work is committed
         match ended.outcome:
@@ -255,7 +260,7 @@ class Pipeline:
         context = self._context
         return EndFacts(
             story=self._story,
-            now=context.now,
+            now=self._now,
             agent=context.agent.name,
             cohort_spirals=context.log.snapshot.cohort_spirals,
             aborted=context.aborted,
@@ -265,7 +270,7 @@ class Pipeline:
 
     async def _checkpoint(self, workspace: Workspace, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
-        now = self._context.now
+        now = self._now
         made = await to_thread.run_sync(
             self._story_workspace.commit,
             workspace,
@@ -282,7 +287,7 @@ class Pipeline:
                 unchanged=made.unchanged,
             )
         )
-        now = self._context.now
+        now = self._now
         if (
             now.ending is not None
             or self._story.command
@@ -306,7 +311,7 @@ class Pipeline:
             return None
         if flow.verifies:
             result = await self._verify(workspace, flow)
-            if result is not None or not self._context.now.progress.implemented:
+            if result is not None or not self._now.progress.implemented:
                 return result
         if not flow.keeps_file:
             return await self._passed(workspace)  # `quick` is this one step
@@ -329,7 +334,7 @@ class Pipeline:
         """Return what this story changed outside its claim; the state file is the runner's own."""
         if not self._story.owns:
             return ()
-        repository, head = self._context.repository, self._context.now.workspace.commit or workspace.base
+        repository, head = self._context.repository, self._now.workspace.commit or workspace.base
         changed = repository.changed_paths(workspace.base, head, workspace.path)
         # As in the proof that claims are disjoint: names that it treats as one are one here, too.
         claim = claims.compile(self._story.owns, folding=folds_case(repository.top))
@@ -338,7 +343,7 @@ class Pipeline:
     async def _verify(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Run the verify commands that are left; afterwards `implemented` says whether all passed."""
         context = self._context
-        for command in context.verify[context.now.progress.verified :]:
+        for command in context.verify[self._now.progress.verified :]:
             await self._story_workspace.require_there(workspace)
             prepared = await prepare_verify(context, workspace, command)
             ended = await self._run_session(prepared, verify=command)
@@ -350,14 +355,14 @@ class Pipeline:
                 case Outcome.STALLED:
                     return self._stopped(Switch.STALL.tripped(f"`{command}`: {ended.detail}"))
                 case Outcome.FAILED:
-                    await flow.attempt_failed(context.now.reason)
+                    await flow.attempt_failed(self._now.reason)
                     return None
                 case Outcome.OK | Outcome.PARTIAL | Outcome.ASKS | Outcome.STUCK:
                     continue
         return None
 
     async def _passed(self, workspace: Workspace) -> ev.StoryFinished:
-        context, now = self._context, self._context.now
+        context, now = self._context, self._now
         commit, commits = now.workspace.commit or workspace.base, now.workspace.commits
         proof = "verified" if context.verify else "no verify commands"
         if not now.sessions:

@@ -19,6 +19,7 @@ def test_a_long_deletion_says_what_the_run_waits_for(tmp_path: Path, monkeypatch
         said.append(line)
         heard.set()
 
+    (tmp_path / ".trash").mkdir()
     monkeypatch.setattr(tidying, "sweep_trash", lambda _root: heard.wait(30))
     clock = trio.testing.MockClock(autojump_threshold=0)
     trio.run(tidying.sweep, tmp_path, say, clock=clock)

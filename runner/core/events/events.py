@@ -5,7 +5,7 @@ JSON values or tuples and enums of such. Decoding ignores fields that it does no
 refuses kinds that it does not know, so that an older program never misreads a newer journal.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
@@ -400,6 +400,11 @@ class UnknownEventError(ValueError):
 def encode(body: Body) -> tuple[str, dict[str, Any]]:
     """Turn a body into its kind and a JSON object."""
     return _KIND_OF[type(body)], structs.asdict(body)
+
+
+def encode_all(events: Iterable[Event]) -> list[tuple[Event, str, dict[str, Any]]]:
+    """Turn the bodies of events into their kinds and JSON objects."""
+    return [(event, *encode(event.body)) for event in events]
 
 
 def decode(kind: str, data: Mapping[str, Any]) -> Body:

@@ -23,7 +23,12 @@ def line_for(event: ev.Event, run: RunSnapshot) -> str | None:
         return None
     story = getattr(event.body, "story_id", None)
     prefix = "" if story is None else _columns(tuple(run.stories))[story]
-    return f"{clock(event.at)} {prefix}{neutral(text)}"
+    return f"{_clock(int(event.at))} {prefix}{neutral(text)}"
+
+
+@lru_cache(maxsize=1)
+def _clock(second: int) -> str:
+    return clock(second)
 
 
 @lru_cache(maxsize=1)

@@ -126,8 +126,10 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
                 async with run.keeper.start(order.spec) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(_obey, order, session, run.control, state)
                     nursery.start_soon(_watch, order, session, reader, events)
-                    nursery.start_soon(_watch_progress, order, session, state)
-                    nursery.start_soon(_watch_time, order, session, state)
+                    if order.progress is not None:
+                        nursery.start_soon(_watch_progress, order.progress, order.grace, session, state)
+                    if order.limit is not None:
+                        nursery.start_soon(_watch_time, order.limit, order.grace, session, state)
                     with run.meter.watching(order.story_id, session) as reading:
                         await _drain(order, session, reader, events)
                         ended = await session.wait()
@@ -179,11 +181,15 @@ async def _obey(order: SessionOrder, session: Session, control: StopControl, sta
 async def _watch(order: SessionOrder, session: Session, reader: _Reader, events: EventLog) -> None:
     """End the session when it has shown no sign of life for two whole windows."""
     looked_at = alive_at = trio.current_time()
-    before, warned = _signs(session, reader), False
+    before: Signs | None = None
+    warned = False
     while True:
         await trio.sleep(min(order.stall_seconds / LOOKS_A_WINDOW, order.look_seconds, LOOK_FOR_LIFE))
         now, signs = trio.current_time(), _signs(session, reader)
-        alive = bool(sign_of_life(before, signs, seconds=now - looked_at)) or _awaited(reader, now)
+        # The first look has nothing to compare with: most sessions end before it, and reading what they
+        # use would cost each of them a walk through its processes.
+        moved = before is not None and bool(sign_of_life(before, signs, seconds=now - looked_at))
+        alive = moved or _awaited(reader, now)
         before, looked_at, silent = signs, now, now - alive_at
         if not alive and silent >= order.stall_seconds:
             # Checking every file is expensive, so it comes last.
@@ -223,27 +229,25 @@ def _awaited(reader: _Reader, now: float) -> bool:
     return wait > 0 and now < reader.state.printed_at + wait
 
 
-async def _watch_progress(order: SessionOrder, session: Session, state: _State) -> None:
+async def _watch_progress(
+    progress: Callable[[float, float], Stuck | None], grace: float, session: Session, state: _State
+) -> None:
     """End the session when it works without progress."""
-    if order.progress is None:
-        return
     while True:
         await trio.sleep(LOOK_EVERY)
-        stuck = await trio.to_thread.run_sync(order.progress, trio.current_time(), state.printed_at)
+        stuck = await trio.to_thread.run_sync(progress, trio.current_time(), state.printed_at)
         if stuck is not None:
             state.ended_by, state.why = state.ended_by or Outcome.STUCK, stuck.reason
-            session.stop(grace=order.grace)
+            session.stop(grace=grace)
             return
 
 
-async def _watch_time(order: SessionOrder, session: Session, state: _State) -> None:
+async def _watch_time(limit: TimeLimit, grace: float, session: Session, state: _State) -> None:
     """End the session when its time is over."""
-    if order.limit is None:
-        return
-    await trio.sleep(order.limit.seconds)
+    await trio.sleep(limit.seconds)
     if state.ended_by is None:
-        state.ended_by, state.why, state.overdue = order.limit.outcome, order.limit.words, True
-        session.stop(grace=order.grace)
+        state.ended_by, state.why, state.overdue = limit.outcome, limit.words, True
+        session.stop(grace=grace)
 
 
 def _judge(
