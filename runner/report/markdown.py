@@ -9,7 +9,7 @@ import re
 from runner.core.model import Status, StorySnapshot
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
-from runner.core.text.words import SYMBOLS, count, label, tally
+from runner.core.text.words import SYMBOLS, count, label, state, tally
 from runner.report.report_data import BAD, ReportData, decisive_session, seconds, total_usage, usage_text
 
 LIMIT = 900_000
@@ -52,7 +52,7 @@ def _row(data: ReportData, story: StorySnapshot) -> str:
     cells = (
         SYMBOLS[story.status],
         f"**{escaped(story.id)}** {escaped(story.title)}",
-        f"{label(story.status)}{reason}",
+        f"{state(story)}{reason}",
         span(data.duration(story)) if story.started_at else "",
         str(len(story.sessions) or ""),
         f"{story.workspace.commits} on `{story.workspace.branch}`" if story.workspace.commits else "",

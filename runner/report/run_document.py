@@ -99,6 +99,7 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "base": story.workspace.base,
         "commit": story.workspace.commit,
         "commits": story.workspace.commits,
+        "merged": story.workspace.merged or None,
         "workspace": story.workspace.path,
         "step": {"number": story.step.number, "name": story.step.name},
         "attempt": story.progress.attempt,

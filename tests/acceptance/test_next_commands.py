@@ -50,7 +50,11 @@ def test_every_verdict_says_what_can_be_typed(make_repository: Callable[..., Pat
     where = beside.err.strip().removeprefix("run these commands in this folder: ")
     assert "the reason" in typed(repo.parent, f"{where} && {next_of(ran, 'bad')}")
     again = run(repo, "--json", "good")
-    assert next_of(again, "good") == next_of(ran, "good"), "an earlier run's word is kept"
+    assert next_of(again, "good") == "", "what is merged is not offered again"
+    assert again.story("good")["merged"] == "main"
+    shown = run(repo, "status")
+    assert [line.split()[1] for line in shown.out.splitlines() if line.startswith("good ")] == ["merged"]
+    assert "merge autopilot" not in shown.out
 
 
 def test_a_claim_that_was_not_used_up_can_be_committed(repo: Path) -> None:

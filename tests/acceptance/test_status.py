@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from isolation.paths import find_repository, journal_path
 from runner.core.events import events as ev
@@ -20,6 +21,7 @@ from tests.acceptance.written_runs import (
     write_events,
     write_log,
 )
+from tests.conftest import git
 from tests.records.sample_runs import RUN, done, ended_events, event, mixed_events, started, working
 
 OTHER = RunId("20260102-130000-cd34")
@@ -136,7 +138,10 @@ def test_corrupt_journal_is_named_and_kept(repo: Path) -> None:
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_status_loads_no_heavy_library(repo: Path, flags: tuple[str, ...]) -> None:
     """Instant means: no trio, no GitPython, no pydantic, and no rich off a terminal."""
-    write_events(repo, mixed_events())
+    first, *others = mixed_events()
+    assert isinstance(first.body, ev.RunStarted)
+    head = git(repo, "rev-parse", "HEAD").strip()  # once it has moved, git says what is merged
+    write_events(repo, [replace(first, body=replace(first.body, base=head)), *others])
     script = (
         "import sys; from runner.cli.main import run_program;"
         f"code = run_program(['status', *{list(flags)!r}]);"

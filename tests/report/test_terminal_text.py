@@ -63,9 +63,9 @@ def test_document_has_the_shared_shape() -> None:
     assert data["usage"] == usage
     story = data["stories"][0]
     assert list(story) == [
-        *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "workspace", "step"),
-        *("attempt", "retry_count", "sessions", "started_at", "ended_at", "kill_switch", "decision"),
-        *("usage", "next"),
+        *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "merged", "workspace"),
+        *("step", "attempt", "max_attempts", "retry_count", "sessions", "started_at", "ended_at"),
+        *("kill_switch", "decision", "usage", "next"),
     ]
     assert story["step"] == {"number": "1", "name": "Implement"}
     assert (story["commit"], story["base"], story["commits"]) == (COMMIT, BASE, 2)
@@ -98,8 +98,6 @@ def test_status_table_of_a_running_run() -> None:
         "✓ api-3        done     1 of 4       12.3 s  autopilot/api-3: 2 commits, verifi…",
         "    next: git merge autopilot/api-3",
         "✗ checkout-17  failed   4 of 4       45.0 s",
-        "    verify failed: `pytest -q services/payments` exited with 1",
-        "    next: autopilot-multi logs checkout-17",
         "⊘ web-1        skipped",
         "    checkout-17 failed, and this story depends on it",
         "    next: autopilot-multi logs checkout-17",
@@ -109,6 +107,9 @@ def test_status_table_of_a_running_run() -> None:
         "",
         "kept: /srv/app.worktrees/checkout-17 (checkout-17)",
         "note: no git identity: committing as autopilot-multi",
+        "",
+        "✗ checkout-17 failed: verify failed: `pytest -q services/payments` exited with 1",
+        "    next: autopilot-multi logs checkout-17",
     ]
 
 
@@ -129,15 +130,72 @@ def test_report_tells_verdict_branch_time_reason_and_next_command() -> None:
         "api-3        done     1 of 4   12.3 s  autopilot/api-3: 2 commits, verified",
         "    next: git merge autopilot/api-3",
         "checkout-17  failed   4 of 4   45.0 s",
-        "    verify failed: `pytest -q` exited with 1",
-        "    next: autopilot-multi logs checkout-17",
         "web-1        skipped",
         "    checkout-17 failed, and this story depends on it",
         "    next: autopilot-multi logs checkout-17",
         "",
         "1 done, 1 failed, 1 skipped in 47.4 s",
         "kept: /srv/app.worktrees/checkout-17 (checkout-17)",
+        "",
+        "checkout-17 failed: verify failed: `pytest -q` exited with 1",
+        "    next: autopilot-multi logs checkout-17",
     ]
+
+
+def test_what_failed_is_told_in_full_at_the_bottom() -> None:
+    """The command and the lines that name the error, wrapped and never cut; terminal escapes are gone."""
+    command = "cd services/payments && pytest -q -k 'timeout or retry' --maxfail=1 -p no:cacheprovider `pwd`"
+    error = "E   AssertionError: expected 3 retries with growing pauses between them, but there was only one"
+    printed = f"collected 14 items\n\x1b[31m{error}\x1b[0m\n\n  FAILED test_retry.py\n1 failed in 0.2 s\n"
+    output = f"$ {command}\n{printed}"
+    reason = f"verify `{command}`: exit code 1"
+    events = [
+        started("a"),
+        *working("a", 1),
+        event(2, ev.AttemptFailed(story_id=StoryId("a"), attempt=4, reason=reason, output=output)),
+        event(
+            3,
+            ev.StoryFinished(
+                story_id=StoryId("a"),
+                verdict="failed",
+                reason=f"gave up after 4 attempts: {reason}",
+                next="autopilot-multi logs a",
+            ),
+        ),
+    ]
+    plain = report(snapshot(events), look=PLAIN).splitlines()
+    assert plain[-6:] == [
+        "a failed: gave up after 4 attempts: verify failed, exit code 1",
+        f"    $ {command}",
+        f"    {error}",
+        "      FAILED test_retry.py",
+        "    1 failed in 0.2 s",
+        "    next: autopilot-multi logs a",
+    ]
+    narrow = report(snapshot(events), look=NARROW).splitlines()
+    assert all(cells(line) <= 80 for line in narrow)
+    assert error.split() == " ".join(narrow[-6:-3]).split()[-len(error.split()) :], "wrapped, and whole"
+    assert "…" not in "".join(narrow)
+
+
+def test_only_branches_that_no_other_contains_are_offered() -> None:
+    """A dependent has the work of its dependencies; what is merged is offered no more."""
+    names = ("a", ("b", ["a"]), ("c", ["b"]), "d")
+    events = [started(*names)]
+    for number, name in enumerate("abcd"):
+        events += [*working(name, 1 + number), *done(name, 5 + number)]
+    run = snapshot(events)
+    lines = report(run, look=PLAIN).splitlines()
+    assert [line.strip() for line in lines if "merge" in line] == [
+        "next: git merge autopilot/c",
+        "next: git merge autopilot/d",
+    ]
+    assert lines.count("    comes with c, whose branch contains it") == 2
+    story = run.stories[StoryId("c")]
+    merged = replace(story, next="", workspace=replace(story.workspace, merged="main"))
+    after = report(replace(run, stories={**run.stories, merged.id: merged}), look=PLAIN)
+    assert "c      merged" in after
+    assert "git merge autopilot/c" not in after
 
 
 def test_report_names_the_kill_switch_with_its_hint() -> None:
@@ -148,14 +206,15 @@ def test_report_names_the_kill_switch_with_its_hint() -> None:
 
 
 def test_report_of_many_done_stories_stays_short() -> None:
-    """Forty merges are told once, not forty times."""
+    """Forty merges are one command, not forty."""
     names = [f"pkg-{number:02}" for number in range(40)]
     events = [started(*names)]
     for name in names:
         events += [*working(name, 1), *done(name, 5)]
     text = report(snapshot(events), look=PLAIN)
     assert text.count("git merge") == 1
-    assert "next: git merge autopilot/pkg-00, and so on for each done story" in text
+    branches = " ".join(f"autopilot/{name}" for name in names)
+    assert f'next: for branch in {branches}; do git merge --no-edit "$branch" || break; done' in text
 
 
 @pytest.mark.parametrize("look", [NARROW, WIDE])

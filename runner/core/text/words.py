@@ -37,6 +37,11 @@ def label(status: Status) -> str:
     return status.value.replace("_", " ")
 
 
+def state(story: StorySnapshot) -> str:
+    """Return a story's status as plain words; one that is done and merged has arrived."""
+    return "merged" if story.workspace.merged else label(story.status)
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
@@ -78,7 +83,8 @@ def doing(story: StorySnapshot) -> str:
             return f"for {', '.join(story.depends_on)}"
         case Status.DONE if story.workspace.branch:
             made = neutral(story.reason) or count(story.workspace.commits, "commit")
-            return f"{story.workspace.branch}: {made}"
+            into = f", merged into {neutral(story.workspace.merged)}" if story.workspace.merged else ""
+            return f"{story.workspace.branch}: {made}{into}"
         case _:
             made = count(story.workspace.commits, "commit")
             return (

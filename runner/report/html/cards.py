@@ -5,9 +5,10 @@ from html import escape
 
 from isolation.git.diffstat import ChangedPath
 from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
+from runner.core.schedule.offers import contained
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
-from runner.core.text.words import SYMBOLS, count, label
+from runner.core.text.words import SYMBOLS, count, state
 from runner.report.html.instants import clock_time
 from runner.report.html.output import folded_diff, prose, session_output
 from runner.report.html.timeline import tone
@@ -30,7 +31,7 @@ def card(data: ReportData, story: StorySnapshot, *, most_tail: int, most_diff: i
         usage_text(story.usage),
     ]
     head = (
-        f'<summary><span class="pill {status.value}">{SYMBOLS[status]} {label(status)}</span>'
+        f'<summary><span class="pill {status.value}">{SYMBOLS[status]} {state(story)}</span>'
         f'<span class="id">{_t(story.id)}</span><span class="title">{_t(story.title)}</span>'
         f'<span class="more">{" · ".join(_t(part) for part in more if part)}</span></summary>'
     )
@@ -48,7 +49,7 @@ def _t(text: str, most: int = _LONGEST) -> str:
 def _body(data: ReportData, story: StorySnapshot, most_tail: int, most_diff: int) -> Iterable[str]:
     yield f'<p class="narrow">{_t(story.title)}</p>'
     yield f"<p>{prose(story.reason, _LONGEST)}</p>" if story.reason else ""
-    yield f"<p>Next: <code>{_t(story.next)}</code></p>" if story.next else ""
+    yield _next(data, story)
     if story.kill_switch:
         hint = prose(_sentence(story.kill_switch.hint), _LONGEST)
         yield f"<p>Kill-switch <b>{_t(story.kill_switch.name)}</b>. {hint}</p>"
@@ -67,6 +68,15 @@ def _body(data: ReportData, story: StorySnapshot, most_tail: int, most_diff: int
     yield _changes(data.changes.get(story.id, ()))
     yield folded_diff(data.diff(story), most_diff, diff_command(story))
     yield "" if story.status in BAD else output
+
+
+def _next(data: ReportData, story: StorySnapshot) -> str:
+    if story.workspace.merged:
+        return f"<p>Merged into <code>{_t(story.workspace.merged)}</code></p>"
+    inside = contained(data.run).get(story.id)
+    if inside is not None:
+        return f'<p>Comes with <a href="#story-{_t(inside)}">{_t(inside)}</a>, whose branch contains it.</p>'
+    return f"<p>Next: <code>{_t(story.next)}</code></p>" if story.next else ""
 
 
 def _output(data: ReportData, story: StorySnapshot, most: int) -> str:

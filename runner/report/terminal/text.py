@@ -4,17 +4,22 @@ Each story has a row and, where it helps, the reason and the next command to typ
 in reasons and notes are removed.
 """
 
-from runner.core.model import RunSnapshot, Status, StorySnapshot
+from collections.abc import Mapping, Sequence
+
+from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
+from runner.core.schedule.offers import contained, is_offered
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
-from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, elapsed, label, machine, tally
+from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, elapsed, machine, state, tally
 from runner.report.run_document import settled
+from runner.report.terminal.failures import failures
 from runner.report.terminal.table import Cell, Column, Look, layout
 
 SHARED = "none"
 _INDENT = 4
 _TITLES_FROM = 100
 _FEW = 5
+_MERGE = "git merge "
 
 
 def report(run: RunSnapshot, *, look: Look) -> str:
@@ -22,7 +27,7 @@ def report(run: RunSnapshot, *, look: Look) -> str:
     ended = run.started_at if run.ended_at is None else run.ended_at
     lines = _stories(run, look, now=ended)
     lines += ["", look.paint(f"{tally(run)} in {span(ended - run.started_at)}", "bold")]
-    return "\n".join([*lines, *_ending(run, look)]) + "\n"
+    return "\n".join([*lines, *_ending(run, look), *failures(run, look)]) + "\n"
 
 
 def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
@@ -30,12 +35,12 @@ def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
     shown = settled(run, alive=alive and not run.ended)
     until = now if shown.ended_at is None else shown.ended_at
     if shown.ended:
-        state = f"ended after {span(until - shown.started_at)}"
+        phase = f"ended after {span(until - shown.started_at)}"
     elif alive:
-        state = f"running for {span(until - shown.started_at)}"
+        phase = f"running for {span(until - shown.started_at)}"
     else:
-        state = "interrupted"
-    head = f"run {shown.run_id} · {state} · {tally(shown)}"
+        phase = "interrupted"
+    head = f"run {shown.run_id} · {phase} · {tally(shown)}"
     lines = look.wrapped(head, color="bold")
     if alive and not shown.ended:
         lines += look.wrapped(
@@ -47,7 +52,7 @@ def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
     tail = _ending(shown, look)
     if not shown.ended and not alive:
         tail.append(f"hint: continue with `autopilot-multi resume {shown.run_id}`.")
-    return "\n".join([*lines, *(["", *tail] if tail else [])]) + "\n"
+    return "\n".join([*lines, *(["", *tail] if tail else []), *failures(shown, look)]) + "\n"
 
 
 def _needs_attention(run: RunSnapshot, look: Look) -> list[str]:
@@ -79,11 +84,28 @@ def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
     ]
     stories = list(run.stories.values())
     head, *rows = layout(columns, [_row(story, look, now, titled=titled) for story in stories], look)
-    many = run.count(Status.DONE) > _FEW
+    inside = contained(run)
+    many = len(_offered(run, inside)) > _FEW
     lines = [head]
     for row, story in zip(rows, stories, strict=True):
-        lines += [row, *_explained(story, look, brief=many and story.status is Status.DONE)]
+        if story.status is Status.DONE:
+            lines += [row, *_taken(story, inside.get(story.id), look, brief=many)]
+        else:
+            lines += [row, *_explained(story, look)]
     return lines
+
+
+def _offered(run: RunSnapshot, inside: Mapping[StoryId, StoryId]) -> list[StorySnapshot]:
+    return [story for story in run.stories.values() if is_offered(story) and story.id not in inside]
+
+
+def _taken(story: StorySnapshot, inside: StoryId | None, look: Look, *, brief: bool) -> list[str]:
+    """Return how to take the work of a story; nothing if it is taken."""
+    if not is_offered(story):
+        return []
+    if inside is not None:
+        return look.wrapped(f"comes with {inside}, whose branch contains it", _INDENT, "dim")
+    return [] if brief else look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
 
 
 def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
@@ -93,22 +115,34 @@ def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[
     return [
         Cell(text=mark + story.id, color=color),
         *([Cell(text=neutral(story.title))] if titled else []),
-        Cell(text=label(story.status), color=color),
+        Cell(text=state(story), color=color),
         Cell(text=attempt(story)),
         Cell(text="" if ran is None else span(ran)),
         Cell(text=doing(story), color="dim" if story.status is Status.WAITING else ""),
     ]
 
 
-def _explained(story: StorySnapshot, look: Look, *, brief: bool) -> list[str]:
-    lines = []
+def _explained(story: StorySnapshot, look: Look) -> list[str]:
+    """Return why a story is where it is; one that failed has a block of its own at the bottom."""
+    lines: list[str] = []
+    if story.status is Status.FAILED:
+        return lines
     if story.reason and story.status is Status.RUNNING:
         lines += look.wrapped(f"last attempt: {neutral(story.reason)}", _INDENT, "yellow")
-    elif story.reason and story.status is not Status.DONE:
+    elif story.reason:
         lines += look.wrapped(neutral(story.reason), _INDENT)
-    if story.status.final and story.next and not brief:
+    if story.status.final and story.next:
         lines += look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
     return lines
+
+
+def _all_of(offered: Sequence[StorySnapshot]) -> str:
+    """Return one command that takes the work of many stories, if they are taken by merges."""
+    first = neutral(offered[0].next)
+    if not all(story.next.startswith(_MERGE) for story in offered):
+        return f"{first}, and so on for each done story"
+    branches = " ".join(neutral(story.next.removeprefix(_MERGE)) for story in offered)
+    return f'for branch in {branches}; do {_MERGE}--no-edit "$branch" || break; done'
 
 
 def _ending(run: RunSnapshot, look: Look) -> list[str]:
@@ -118,9 +152,9 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
         switch = run.kill_switch
         lines += look.wrapped(f"ended by {switch.name}: {neutral(switch.detail)}", color="yellow")
         lines += look.wrapped(f"hint: {neutral(switch.hint)}") if switch.hint else []
-    done = [story for story in run.stories.values() if story.status is Status.DONE and story.next]
-    if len(done) > _FEW:
-        lines += look.wrapped(f"next: {neutral(done[0].next)}, and so on for each done story")
+    offered = _offered(run, contained(run))
+    if len(offered) > _FEW:
+        lines.append(f"next: {_all_of(offered)}")  # not wrapped, so that it can be copied
     for story in run.stories.values():
         if story.status.final and story.workspace.path and run.isolation != SHARED:
             lines.append(f"kept: {neutral(story.workspace.path)} ({story.id})")

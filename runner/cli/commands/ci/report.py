@@ -80,13 +80,14 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
         )
     from isolation.git.repository import Repository
     from runner.ci.report_data import load_from_repository
+    from runner.cli.merged import with_merged
     from runner.cli.run_reader import RunReader
     from runner.report.run_document import settled
 
     with RunReader(arguments.directory, next(iter(arguments.paths), None)) as reader:
         current = reader.read()
         events = reader.journal.events(reader.run_id)
-    run = settled(current.run, alive=not current.over)
+    run = with_merged(settled(current.run, alive=not current.over), here)
     return load_from_repository(Repository.open(here), run, events, now=None if current.over else time.time())
 
 

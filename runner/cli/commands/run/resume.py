@@ -49,6 +49,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     )
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
-    code = print_final_report(ended, output, no_color=arguments.no_color, silent=arguments.events)
+    code = print_final_report(
+        ended, output, directory=arguments.directory, no_color=arguments.no_color, silent=arguments.events
+    )
     output.say_where(arguments.directory)
     return code

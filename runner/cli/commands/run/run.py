@@ -99,7 +99,9 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         ended = run_plan(plan, view, dialog=dialog, quiet=output.quiet)
         silent = arguments.events
     failures = finish_job(plan, ended, out=out, push=arguments.remote if arguments.push else None)
-    code = print_final_report(ended, output, no_color=arguments.no_color, silent=silent)
+    code = print_final_report(
+        ended, output, directory=arguments.directory, no_color=arguments.no_color, silent=silent
+    )
     output.say_where(arguments.directory)
     for line in failures:
         output.warn(line)

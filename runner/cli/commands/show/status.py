@@ -44,15 +44,17 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
+    from runner.cli.merged import with_merged
     from runner.report.run_document import run_document
     from runner.report.terminal.table import look_for
     from runner.report.terminal.text import status
 
     current = reader.read()
-    output.document(run_document(current.run, alive=current.alive))
+    run = with_merged(current.run, arguments.directory) if current.over else current.run
+    output.document(run_document(run, alive=current.alive))
     if not output.as_json:
         look = look_for(sys.stdout, no_color=arguments.no_color)
-        run = reader.with_last_lines(current.run)
+        run = reader.with_last_lines(run)
         output.answer(status(run, look=look, now=time.time(), alive=current.alive))
         output.say_where(arguments.directory)
 

@@ -1,0 +1,55 @@
+"""What failed, at the bottom of a report: the command, the lines that say why, and what to type next.
+
+Nothing is cut to the width of the terminal: these lines are what a user acts upon.
+"""
+
+from runner.core.model import RunSnapshot, Status, StorySnapshot
+from runner.core.text.screen import cells, neutral
+from runner.core.text.telling import failing_command, telling_lines
+from runner.core.text.words import SYMBOLS, count
+from runner.report.terminal.table import Look
+
+MOST_STORIES = 10
+_INDENT = 4
+
+
+def failures(run: RunSnapshot, look: Look) -> list[str]:
+    """Return a block for each failed story, after an empty line each."""
+    failed = [story for story in run.stories.values() if story.status is Status.FAILED]
+    lines = []
+    for story in failed[:MOST_STORIES]:
+        lines += ["", *_block(story, look)]
+    if failed[MOST_STORIES:]:
+        more = count(len(failed) - MOST_STORIES, "more story", "more stories")
+        lines += ["", f"{more} failed; `autopilot-multi logs STORY` shows why"]
+    return lines
+
+
+def _block(story: StorySnapshot, look: Look) -> list[str]:
+    output = story.step_history.last_failure
+    command = failing_command(story.reason, output)
+    mark = f"{SYMBOLS[Status.FAILED]} " if look.marks else ""
+    reason = story.reason.replace(f"verify `{command}`: ", "verify failed, ") if command else story.reason
+    lines = look.wrapped(f"{mark}{story.id} failed: {neutral(reason)}", color="red")
+    if command:
+        lines += look.wrapped(f"$ {neutral(command)}", _INDENT, "bold")
+    # The reason may be that no session could begin: then an older output explains nothing.
+    if command or story.reason.endswith(_last_reason(story)):
+        for line in telling_lines(output.removeprefix(f"$ {command}\n") if command else output):
+            lines += _kept(line, look)
+    if story.next:
+        lines += look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
+    return lines
+
+
+def _last_reason(story: StorySnapshot) -> str:
+    """Return how the newest session that failed is named in a reason."""
+    ended = [session for session in story.sessions if session.detail]
+    return ended[-1].detail if ended else "\n"
+
+
+def _kept(line: str, look: Look) -> list[str]:
+    """Indent a line as it is; only one that does not fit is wrapped."""
+    if look.width is None or cells(line) + _INDENT <= look.width:
+        return [" " * _INDENT + line]
+    return look.wrapped(line, _INDENT)
