@@ -43,6 +43,14 @@ class WorkspaceError(IsolationError):
     code = "workspace"
 
 
+class UncommittableError(WorkspaceError):
+    """What a session left cannot be committed as it is; `words` tell the next session what to do about it."""
+
+    def __init__(self, message: str, *, words: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.words = words
+
+
 class MergeConflictError(WorkspaceError):
     """The tips of a story's dependencies do not merge."""
 

@@ -12,8 +12,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from isolation.errors import GitCommandError, MergeConflictError, RepositoryError, WorkspaceError
+from isolation.errors import (
+    GitCommandError,
+    MergeConflictError,
+    RepositoryError,
+    UncommittableError,
+    WorkspaceError,
+)
 from isolation.git.checkout import CheckoutStatus, read_status
+from isolation.git.commit_flaws import conflict_markers, may_have_markers, reveal_hidden
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
 
@@ -55,13 +62,15 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     """Where a branch is after a checkpoint: its tip, and how many commits it has since its base.
 
     `files` is how many paths the session changed; None if that can no longer be found out. `unchanged` means
-    that the tip has the same files as the base, although there may be commits.
+    that the tip has the same files as the base, although there may be commits. `markers` are the files to
+    which the branch adds conflict markers.
     """
 
     tip: str
     commits: int
     files: int | None
     unchanged: bool = False
+    markers: tuple[str, ...] = ()
 
 
 def checkpoint(
@@ -70,10 +79,13 @@ def checkpoint(
     """Commit everything in a worktree to its branch; if nothing changed, the branch stays.
 
     `date` is the commit's author and committer date: the same for a repeat of the same checkpoint.
-    `since` is where the branch was before the session.
+    `since` is where the branch was before the session. Raises `UncommittableError` for what the next session
+    can put right: an unfinished merge, or changes that were hidden from git.
     """
+    hidden = reveal_hidden(repository, cwd)
     status = read_status(repository, cwd)
     head = _require_committable(status, cwd, branch, since)
+    _refuse_hidden(tuple(path for path in hidden if path in status.dirty))
     first = None
     if status.dirty:
         _stage_all(repository, cwd)
@@ -90,7 +102,10 @@ def checkpoint(
         files = len(status.dirty)
     else:  # it has committed by itself
         files = _count_changed(repository, since, tip)
-    return Checkpoint(tip=tip, commits=commits, files=files, unchanged=unchanged)
+    # Alone on its base, the new commit holds just what was dirty.
+    suspect = may_have_markers(cwd, status.dirty) if first else not unchanged
+    markers = conflict_markers(repository, base, tip, cwd) if suspect else ()
+    return Checkpoint(tip=tip, commits=commits, files=files, unchanged=unchanged, markers=markers)
 
 
 def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
@@ -183,6 +198,7 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
 
 def _require_committable(status: CheckoutStatus, cwd: Path, branch: str, since: str) -> str:
     """Return the commit that a checkpoint builds on; raises if something blocks it."""
+    _require_finished(status, cwd)
     if status.branch == branch and status.head is None:
         raise WorkspaceError(
             f"branch {branch} is gone",
@@ -194,18 +210,39 @@ def _require_committable(status: CheckoutStatus, cwd: Path, branch: str, since: 
             f"{cwd} is {where}, not on {branch}",
             hint=f"`git switch {branch}` there, keep what you need, then run again",
         )
+    return status.head
+
+
+def _require_finished(status: CheckoutStatus, cwd: Path) -> None:
+    """Refuse a merge, a rebase and the like that the session left unfinished; it is never ended for it."""
     git_dir = own_git_dir(cwd)
     if git_dir is not None and not status.conflicts:
         _clear_concluded(git_dir)
     if git_dir is not None and (operation := operation_in_progress(git_dir)):
-        raise WorkspaceError(
-            f"{cwd} is in the middle of {operation}", hint="finish or abort it there, then run again"
+        raise UncommittableError(
+            f"{cwd} is in the middle of {operation}",
+            words=f"The worktree is in the middle of {operation}. Finish it, or abort it, before you end.",
+            hint="finish or abort it there, then run again",
         )
     if status.conflicts:
-        raise WorkspaceError(
-            f"{cwd} has unresolved conflicts: {named(status.conflicts)}", hint="resolve them, then run again"
+        raise UncommittableError(
+            f"{cwd} has unresolved conflicts: {named(status.conflicts)}",
+            words="These files have unresolved conflicts; resolve them and `git add` them:\n"
+            + "\n".join(status.conflicts),
+            hint="resolve them, then run again",
         )
-    return status.head
+
+
+def _refuse_hidden(changed: tuple[str, ...]) -> None:
+    """Refuse changes that a session hid from git: they are neither lost nor committed against its will."""
+    if changed:
+        raise UncommittableError(
+            f"it hid changes from git by skip-worktree or assume-unchanged: {named(changed)}",
+            words="You changed these files and hid that from git (skip-worktree or assume-unchanged). "
+            "Only what is committed counts. Git sees them again; keep the changes that belong to your task, "
+            "and restore the other files:\n" + "\n".join(changed),
+            hint="see `git diff` in its worktree",
+        )
 
 
 def _clear_concluded(git_dir: Path) -> None:

@@ -21,6 +21,7 @@ from isolation.git.branches import (
     require_free_branch,
     start_of,
 )
+from isolation.git.commit_flaws import conflict_markers, may_have_markers
 from isolation.git.commits import Checkpoint, commit_tree, merge_parents, named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.private_index import ClaimTree, claim_tree, differing
@@ -108,12 +109,16 @@ def commit_claim(
             repository.run(*move, commit, tip)
         tip = commit
     commits = repository.count_commits(workspace.base, tip)
+    # The commits here are ours and never empty, so one alone has changed something.
+    unchanged = commits != 1 and len(set(repository.trees((workspace.base, tip)))) == 1
+    made = commits == 1 and bool(built.changed)
+    suspect = not unchanged and (not made or may_have_markers(workspace.path, built.changed))
     return Checkpoint(
         tip=tip,
         commits=commits,
         files=len(repository.changed_paths(since, tip)) if tip != since else 0,
-        # The commits here are ours and never empty, so one alone has changed something.
-        unchanged=commits != 1 and len(set(repository.trees((workspace.base, tip)))) == 1,
+        unchanged=unchanged,
+        markers=conflict_markers(repository, workspace.base, tip, workspace.path) if suspect else (),
     )
 
 

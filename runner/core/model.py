@@ -256,9 +256,10 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     """Where a story works, and what its branch holds.
 
     `head` is where the branch pointed when this run first opened it, `commit` is its newest commit.
-    `unchanged` means that this commit has the same files as the base, whatever happened in between. `opening`
-    means that a workspace was begun and not yet recorded as open. `merged` is the branch that contains the
-    work by now; it is not recorded, but found out when a run is shown.
+    `unchanged` means that this commit has the same files as the base, whatever happened in between, `markers`
+    are the files to which it adds conflict markers. `opening` means that a workspace was begun and not yet
+    recorded as open. `merged` is the branch that contains the work by now; it is not recorded, but found out
+    when a run is shown.
     """
 
     path: str | None = None
@@ -268,6 +269,7 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     commit: str | None = None
     commits: int = 0
     unchanged: bool = False
+    markers: tuple[str, ...] = ()
     opening: bool = False
     merged: str = ""
 

@@ -12,7 +12,7 @@ import trio
 from trio import to_thread
 
 from isolation.claims import globs as claims
-from isolation.errors import IsolationError
+from isolation.errors import IsolationError, UncommittableError
 from isolation.git.commits import named
 from isolation.model import Workspace
 from isolation.paths import folds_case
@@ -160,7 +160,7 @@ class Pipeline:
         if now.decision is not None:
             return await flow.act_on_answer()
         if now.progress.checkpoint_planned_at is not None:
-            await self._checkpoint(workspace, now.progress.checkpoint_planned_at)
+            await self._checkpoint(workspace, flow, now.progress.checkpoint_planned_at)
             return None
         if now.ending is not None:
             return self._stopped(now.ending)
@@ -268,15 +268,17 @@ class Pipeline:
             chance=random.random(),  # noqa: S311  spreads retries, keeps no secret
         )
 
-    async def _checkpoint(self, workspace: Workspace, at: float) -> None:
+    async def _checkpoint(self, workspace: Workspace, flow: FlowSteps, at: float) -> None:
         """Commit what the session left; repeating it after a crash finds it done."""
         now = self._now
-        made = await to_thread.run_sync(
-            self._story_workspace.commit,
-            workspace,
-            now.workspace.commit or now.workspace.head or workspace.head,
-            at,
-        )
+        since = now.workspace.commit or now.workspace.head or workspace.head
+        try:
+            made = await to_thread.run_sync(self._story_workspace.commit, workspace, since, at)
+        except UncommittableError as error:
+            if now.place.number == DONE_NUMBER:
+                raise  # no session follows that could put it right
+            await self._reject(error.message, error.words, flow)
+            return
         # The commit itself is durable: a resume that does not know of it finds it.
         self._log.defer(
             ev.Checkpointed(
@@ -285,6 +287,7 @@ class Pipeline:
                 commits=made.commits,
                 files=made.files,
                 unchanged=made.unchanged,
+                markers=made.markers,
             )
         )
         now = self._now
@@ -302,12 +305,11 @@ class Pipeline:
 
     async def _conclude(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Judge the committed work by its claim, its artifacts and its commands; then take the next step."""
-        flaw = None
-        if self._story.owns or flow.keeps_file:
+        flaw = _unresolved(self._now.workspace.markers)
+        if flaw is None and (self._story.owns or flow.keeps_file):
             flaw = await to_thread.run_sync(self._flaw, workspace, flow)
         if flaw is not None:
-            await self._log.record(*failed_attempt(*flaw, self._end_facts()))
-            await flow.attempt_failed(flaw[0])
+            await self._reject(*flaw, flow)
             return None
         if flow.verifies:
             result = await self._verify(workspace, flow)
@@ -317,6 +319,11 @@ class Pipeline:
             return await self._passed(workspace)  # `quick` is this one step
         await flow.finish_step()
         return None
+
+    async def _reject(self, reason: str, words: str, flow: FlowSteps) -> None:
+        """Record a failed attempt, with the message for its next session."""
+        await self._log.record(*failed_attempt(reason, words, self._end_facts()))
+        await flow.attempt_failed(reason)
 
     def _flaw(self, workspace: Workspace, flow: FlowSteps) -> tuple[str, str] | None:
         """Return why the step is not done, before any command runs, and the message for its next session."""
@@ -419,6 +426,15 @@ def _asked_to_stop(ended: SessionVerdict) -> KillSwitch:
     if ended.overdue:
         return Switch.STORY_TIME.tripped(ended.detail)
     return Switch.USER_ABORT.tripped(STOPPED_BY_USER)
+
+
+def _unresolved(markers: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the flaw of a commit with conflict markers, and the message for the next session."""
+    if not markers:
+        return None
+    words = "You committed conflict markers in these files; resolve the conflicts:\n" + "\n".join(markers)
+    meant = "If a file is meant to hold them, set its attribute conflict-marker-size in .gitattributes."
+    return f"conflict markers were committed: {named(markers)}", f"{words}\n{meant}"
 
 
 def _denied(ended: SessionVerdict) -> str:

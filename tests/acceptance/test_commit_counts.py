@@ -8,6 +8,47 @@ from tests.conftest import git
 COMMIT = "echo x > x && git add x && git commit -qm mine"
 
 
+MARKED = r"printf '<<<<<<< HEAD\none\n=======\ntwo\n>>>>>>> other\n'"
+
+
+def test_what_the_commit_lacks_or_leaves_open_fails_the_attempt(repo: Path) -> None:
+    """Hidden edits, conflict markers and unfinished merges; the next session learns what is wrong.
+
+    One that puts it right in its second attempt is done. Titles underlined by `=` are no markers, and files
+    that are meant to hold some say so by git's own attribute.
+    """
+    hide = "echo y >> README.md; git update-index --{}; echo x >> x"
+    aside = "git switch -q -c aside-{0} && echo {0} > README.md && git commit -qam aside && git switch -q -"
+    conflict = f"{aside} && echo ours > README.md && git commit -qam ours && ! git {{1}} aside-{{0}}"
+    once = "grep -q '{}' $AUTOPILOT_PROMPT_FILE && {{ {}; exit 0; }}; "
+    checked = ["grep -q y README.md"]
+    write_story(repo, "skip", command=hide.format("skip-worktree README.md"), verify=checked)
+    write_story(repo, "assume", command=hide.format("assume-unchanged README.md"), verify=checked)
+    write_story(repo, "marked", command=f"{MARKED} > m.txt; git add m.txt; git commit -qm m; echo x >> x")
+    merge = conflict.format("merge", "merge -q")
+    write_story(repo, "merging", command=f"test -f .git/x || {merge}; true")
+    seen = once.format("hid that from git", "git commit -qam open")
+    write_story(repo, "revealed", command=seen + hide.format("skip-worktree README.md"), verify=checked)
+    finish = once.format("in the middle of a rebase", "git rebase --skip")
+    write_story(repo, "rebased", command=finish + conflict.format("rebased", "rebase -q"))
+    legit = r"printf 'Seven!!\n=======\n' > a.md; printf '>>>>>>> x\n<<<<<<< y\n' > b.md; "
+    legit += f"echo 'sample conflict-marker-size=32' > .gitattributes; {MARKED} > sample"
+    write_story(repo, "legit", command=legit)
+    commit_stories(repo)
+    ran = run(repo, "--json", "--no-guard")  # a branch beside the story's own takes a lock that is shared
+    keys = ("status", "attempt", "reason")
+    found = {story["id"]: tuple(story[key] for key in keys) for story in ran.data["stories"]}
+    hid = "gave up after 4 attempts: it hid changes from git by skip-worktree or assume-unchanged: README.md"
+    assert found["skip"] == found["assume"] == ("failed", 4, hid)
+    marked = "gave up after 4 attempts: conflict markers were committed: m.txt"
+    assert found["marked"] == ("failed", 4, marked)
+    assert found["merging"][:2] == ("failed", 4)
+    assert "is in the middle of a merge" in found["merging"][2]
+    assert found["revealed"][:2] == found["rebased"][:2] == ("done", 2), found
+    assert found["legit"] == ("done", 1, "1 commit, no verify commands")
+    assert git(repo, "show", "autopilot/revealed:README.md") == "hello\ny\n"
+
+
 def test_a_branch_with_the_files_of_its_base_is_no_work(repo: Path) -> None:
     """Empty, reverted and undone commits are none, whatever the session reports; nor are they a success.
 

@@ -137,7 +137,8 @@ class CheckpointPlanned(Struct, frozen=True, kw_only=True):
 class Checkpointed(Struct, frozen=True, kw_only=True):
     """Done: the branch holds the work of this attempt; `files` is how many paths its session changed.
 
-    `unchanged` means that the branch has the same files as its base.
+    `unchanged` means that the branch has the same files as its base, `markers` are the files to which it adds
+    conflict markers.
     """
 
     story_id: StoryId
@@ -145,6 +146,7 @@ class Checkpointed(Struct, frozen=True, kw_only=True):
     commits: int
     files: int | None = None
     unchanged: bool = False
+    markers: tuple[str, ...] = ()
 
 
 class AttemptFailed(Struct, frozen=True, kw_only=True):

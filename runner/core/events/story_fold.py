@@ -176,7 +176,11 @@ def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
         story,
         sessions=held,
         workspace=replace(
-            story.workspace, commit=body.commit, commits=body.commits, unchanged=body.unchanged
+            story.workspace,
+            commit=body.commit,
+            commits=body.commits,
+            unchanged=body.unchanged,
+            markers=body.markers,
         ),
         progress=replace(story.progress, checkpointed=True, checkpoint_planned_at=None),
         step_history=replace(story.step_history, checkpoints=(*story.step_history.checkpoints, body.commit)),

@@ -65,6 +65,19 @@ def test_a_repeated_commit_is_the_same_commit(shared: Repository) -> None:
     assert first == again == repeated
 
 
+def test_what_a_commit_is_worth_is_known_with_it(shared: Repository) -> None:
+    """Conflict markers that it adds are named, also when it is repeated; undone changes are no change."""
+    workspace, file = entered(shared), shared.top / "packages/a/x"
+    before = file.read_text()
+    file.write_text("<<<<<<< ours\n1\n=======\n2\n>>>>>>> theirs\n")
+    for _ in range(2):
+        made = committed(shared, workspace)
+        assert (made.markers, made.unchanged) == (("packages/a/x",), False)
+    file.write_text(before)
+    made = committed(shared, workspace)
+    assert (made.commits, made.markers, made.unchanged) == (2, (), True)
+
+
 def test_every_kind_of_change_is_committed(shared: Repository) -> None:
     """Deleted, renamed, linked, made executable; a file that became a folder, and the other way round."""
     package = shared.top / "packages/a"

@@ -1,0 +1,107 @@
+"""What would make a commit differ from what its session left: changes hidden from git, conflict markers.
+
+Both are found when a story's work is committed, so that nothing is verified which is not in the commit.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from isolation.git.repository import Repository
+
+_MARKER_SIZE = 7
+_SMALL = 1 << 20
+_FEW = 50
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+def reveal_hidden(repository: Repository, cwd: Path) -> tuple[str, ...]:
+    """Clear skip-worktree and assume-unchanged, which hide changes from git; return the paths that had them.
+
+    The files that a sparse checkout leaves out keep theirs.
+    """
+    entries = repository.run("ls-files", "-v", "-z", cwd=cwd).fields()
+    assumed = [entry[2:] for entry in entries if entry[0].islower()]
+    skipped = [entry[2:] for entry in entries if entry[0] in "Ss"]
+    if skipped and _is_sparse(repository, cwd):
+        skipped = [path for path in skipped if os.path.lexists(cwd / path)]
+    # One command applies only one of the two options.
+    for option, paths in (("--no-assume-unchanged", assumed), ("--no-skip-worktree", skipped)):
+        if paths:
+            stdin = "".join(f"{path}\0" for path in paths).encode(errors="surrogateescape")
+            repository.run("update-index", option, "-z", "--stdin", cwd=cwd, stdin=stdin)
+    return tuple(dict.fromkeys((*assumed, *skipped)))
+
+
+def _is_sparse(repository: Repository, cwd: Path) -> bool:
+    asking = ("config", "--type=bool", "--get", "core.sparseCheckout")
+    return repository.run(*asking, cwd=cwd, check=False).stdout.strip() == "true"
+
+
+def may_have_markers(cwd: Path, paths: Sequence[str]) -> bool:
+    """Return, without a process, whether one of these files may hold conflict markers; False is certain."""
+    return len(paths) > _FEW or any(_may_have(cwd / path) for path in paths)
+
+
+def _may_have(file: Path) -> bool:
+    try:
+        if file.is_symlink() or not file.is_file():
+            return False
+        return file.stat().st_size > _SMALL or b"<<<" in file.read_bytes()
+    except OSError:
+        return True
+
+
+def conflict_markers(repository: Repository, base: str, tip: str, cwd: Path) -> tuple[str, ...]:
+    """Return the text files to which the commits since `base` added a whole set of conflict markers.
+
+    As for git itself, the attribute `conflict-marker-size` says how long the markers of a file are.
+    """
+    how = ("-r", "-p", "-U0", "--no-prefix", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv")
+    found = repository.run("diff-tree", *how, "-G", "^<{3,} ", base, tip, "--", cwd=cwd).stdout
+    added = _added_lines(found.split("\n"))
+    sizes = _marker_sizes(repository, cwd, tuple(added)) if added else {}
+    return tuple(path for path, lines in added.items() if _marked(lines, sizes.get(path, _MARKER_SIZE)))
+
+
+def _added_lines(patch: list[str]) -> dict[str, list[str]]:
+    """Return the lines that a patch without context adds to each file."""
+    added: dict[str, list[str]] = {}
+    lines, path = iter(patch), ""
+    for line in lines:
+        if line.startswith("+++ "):
+            path = line[4:].removesuffix("\t")  # git marks the end of a name that holds a space
+        elif hunk := _HUNK.match(line):
+            count = sum(1 if number is None else int(number) for number in hunk.groups())
+            added.setdefault(path, []).extend(_added_in_hunk(lines, count))
+    return added
+
+
+def _added_in_hunk(lines: Iterator[str], count: int) -> Iterator[str]:
+    """Yield the added among the next `count` lines: counted, because one may look like a header."""
+    while count:
+        line = next(lines, "")
+        if not line.startswith("\\"):  # a remark that the file does not end with a line break
+            count -= 1
+        if line.startswith("+"):
+            yield line[1:]
+
+
+def _marked(lines: list[str], size: int) -> bool:
+    """Whether the lines hold all markers of a conflict, in their order."""
+    rest = iter(lines)
+    return (
+        any(line.startswith("<" * size + " ") for line in rest)
+        and any(line.rstrip() == "=" * size for line in rest)
+        and any(line.startswith(">" * size + " ") for line in rest)
+    )
+
+
+def _marker_sizes(repository: Repository, cwd: Path, paths: tuple[str, ...]) -> dict[str, int]:
+    stdin = "".join(f"{path}\0" for path in paths).encode(errors="surrogateescape")
+    asking = ("check-attr", "-z", "--stdin", "conflict-marker-size")
+    fields = iter(repository.run(*asking, cwd=cwd, stdin=stdin).fields())
+    answers = iter(lambda: tuple(islice(fields, 3)), ())
+    return {path: int(size) for path, _, size in answers if size.isdecimal()}
