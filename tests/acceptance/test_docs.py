@@ -1,7 +1,6 @@
 """The documentation says what the program does: its pages are compared with real runs."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,21 +15,12 @@ from jsonschema import Draft202012Validator
 from runner.cli.overview import COMMANDS
 from runner.plan.stories.entry import _Fields
 from tests.acceptance.program import LIMIT, commit_stories, run, write_story, writes
+from tests.acceptance.shell_blocks import told
 from tests.conftest import git
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-# Enough of everything, so that the tier of the machine that runs the tests is not part of a page.
-_PLENTY = "memory-gb = 0, disk-gb = 0, inodes = 0, pressure-free-percent = 0"
-_LITTLE = "swap-gb = 999999, peers = 999999, memory-stall-percent = 100, load-per-cpu = 999999"
-GENEROUS = f"""
-memory-per-story-gb = 0
-[tiers]
-green = {{ {_PLENTY}, {_LITTLE}, cpu-stall-percent = 100, io-stall-percent = 100 }}
-warn = {{ {_PLENTY}, {_LITTLE} }}
-degraded = {{ {_PLENTY}, {_LITTLE} }}
-"""
 
 
 def _check(root: Path, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -172,32 +162,6 @@ def test_the_readme_names_every_command() -> None:
     assert {row or "run" for row in rows} == set(COMMANDS)
 
 
-def _scenes(page: str) -> Iterator[tuple[str, str]]:
-    """Return the files that a tutorial has one write, and the commands with their output, in order."""
-    pattern = r"(?:^`([^`\n]+)`:\n\n)?^```(?:markdown|toml|sh|console)\n(.*?)^```$"
-    for match in re.finditer(pattern, page, re.MULTILINE | re.DOTALL):
-        if match[1]:
-            yield f"write {match[1]}", match[2]
-            continue
-        for part in re.split(r"^\$ ", match[2], flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            yield command, output
-
-
-def _told(text: str, folder: Path) -> list[str]:
-    """Leave out what differs from run to run: ids, times, places and the state of the machine."""
-    for pattern, word in (
-        (r"\b\d{8}-\d{6}-[0-9a-f]{8}\b", "RUN"),
-        (r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", "COMMIT"),
-        (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
-        (r"\b\d+(?:\.\d)? (?:s|min)\b", "TIME"),
-        (r"\bmachine OK, [^·]*·", "TIER ·"),
-        (r"(?:/home/you)(?=/)", str(folder)),
-    ):
-        text = re.sub(pattern, word, text)
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-
-
 def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
     """Every line of the README's sample is one of the demo's report, in its order."""
     (sample,) = re.findall(
@@ -205,41 +169,8 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
     )
     ran = run(tmp_path, "demo", env={"TMPDIR": str(tmp_path)})
     assert ran.code == 0, ran.err
-    printed = iter(_told(ran.out, tmp_path))
-    shown = _told(sample, tmp_path)
+    printed = iter(told(ran.out, tmp_path))
+    shown = told(sample, tmp_path)
     assert len(shown) > 8
     for line in shown:
         assert line in printed, line
-
-
-@pytest.mark.parametrize(
-    ("page", "commands"), [("tutorial/first-run.md", 24), ("how-to/follow-a-flow.md", 12)]
-)
-def test_the_page_is_what_happens(tmp_path: Path, page: str, commands: int) -> None:
-    """Every command of the page is typed, and prints what the page shows."""
-    settings = tmp_path / "home" / ".config" / "autopilot-multi" / "config.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(GENEROUS)
-    program = tmp_path / "bin" / "autopilot-multi"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m runner "$@"\n')
-    program.chmod(0o755)
-    cwd, code, typed = tmp_path, 0, 0
-    for command, expected in _scenes((DOCS / page).read_text()):
-        if command.startswith("write "):
-            (cwd / command.removeprefix("write ")).write_text(expected)
-            continue
-        typed += 1
-        script = f"(exit {code}); {command}\ncode=$?; pwd > {tmp_path}/place; exit $code"
-        done = subprocess.run(
-            ["sh", "-c", script],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LIMIT,
-            env={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"},
-        )
-        code, cwd = done.returncode, Path((tmp_path / "place").read_text().strip())
-        assert _told(done.stdout, tmp_path) == _told(expected, tmp_path), f"$ {command}\n{done.stderr}"
-    assert typed >= commands
