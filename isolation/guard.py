@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.errors import GuardError
 from isolation.files.deletion import delete_tree
@@ -33,6 +34,7 @@ from isolation.keeper.client import run_trial
 from isolation.keeper.wire import confinement_texts, read_attempts
 from isolation.kernel.overlay import overlay_changes
 from isolation.model import Attempt, Confinement, EnforcementLevel, Means, Overlay, Workspace
+from isolation.view import View, through
 
 UNSEEN = "writes that the guard refuses cannot be reported here; they show only in what a session prints"
 
@@ -159,9 +161,17 @@ def attempt(protection: Protection, means: Means, where: Path | None = None) -> 
 def _attempt_in(folder: Path, protection: Protection, means: Means) -> str:
     tree = folder / "tree"
     (tree / "own").mkdir(parents=True)
+    (folder / "place").mkdir()
     for name in ("kept", "doomed"):
         (tree / name).write_text(name)
     confinement = protection.confinement(tree, means, closed={}, writable=[tree / "own"], scratch=folder)
+    moves = means is Means.MOUNTS and protection.level is EnforcementLevel.DENY
+    if moves:
+        confinement = replace(
+            confinement,
+            writable=(*confinement.writable, folder / "place"),
+            sources={folder / "place": tree / "own"},
+        )
     answer = run_trial([str(folder), *map(os.fsdecode, confinement_texts(confinement))])
     if not (tree / "own" / "mine").exists():
         return answer.removeprefix("failed ") or "the trial did not run"
@@ -170,6 +180,8 @@ def _attempt_in(folder: Path, protection: Protection, means: Means) -> str:
     found = {path.name: path.read_text() for path in tree.iterdir() if path.is_file()}
     if found != {"kept": "kept", "doomed": "doomed"}:
         return _lets(succeeded)
+    if moves and not (tree / "own" / "seen").exists():
+        return "a folder does not show at another path"
     return protection.leak(confinement, succeeded)
 
 
@@ -217,12 +229,19 @@ def unless_harmful(support: Support, top: Path, closed: Sequence[Path]) -> Suppo
 
 
 def for_worktree(
-    repository: Repository, workspace: Workspace, *, means: Means, root: Path, shared: Sequence[str] = ()
+    repository: Repository,
+    workspace: Workspace,
+    *,
+    means: Means,
+    root: Path,
+    shared: Sequence[str] = (),
+    view: View | None = None,
 ) -> Confinement:
     """Confine a session to its worktree: the main checkout and all other worktrees are closed.
 
     In the git directory only what a commit on the story's own branch writes stays open. `root` is the folder
-    of the story worktrees; `shared` are folders of the main checkout that worktrees link to on purpose.
+    of the story worktrees; `shared` are folders of the main checkout that worktrees use on purpose. With a
+    `view` the worktree stands at the place of the main checkout, which is out of reach.
     """
     common = repository.common_dir
     main = repository.main_checkout
@@ -232,9 +251,10 @@ def for_worktree(
     closed |= {main: "the main checkout"} if main else {}
     own = [workspace.path, *(main / name for name in shared if main)]
     opened = (*(_real(each) for each in own if each.is_dir()), *commit_folders(repository, workspace))
-    return Confinement(
+    confinement = Confinement(
         level=EnforcementLevel.DENY, means=means, read_only=closed, writable=tuple(dict.fromkeys(opened))
     )
+    return through(view, confinement, repository, workspace, shared) if view else confinement
 
 
 def commit_folders(repository: Repository, workspace: Workspace) -> tuple[Path, ...]:

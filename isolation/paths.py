@@ -109,6 +109,14 @@ def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
     return configured.expanduser().resolve() / f"{main.name}-{repository_hash(common_dir)[:8]}"
 
 
+def git_place(root: Path) -> Path:
+    """Return the empty folder at which sessions see a git directory that lies in the checkout.
+
+    As deep as the git directory itself is by default, so that its relative paths lead to the same places.
+    """
+    return root / ".repository"
+
+
 def overlays_path(root: Path, run_id: str) -> Path:
     """Return the folder for what a run's stories write over a shared tree, beside that of the worktrees."""
     beside = root.with_name(f"{root.name.removesuffix('.worktrees')}.layers")

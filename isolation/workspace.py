@@ -19,7 +19,7 @@ from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from isolation.worktree.opening import create_or_attach, create_undoable
-from isolation.worktree.provision import ProvisionReport, provision, require_inside
+from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
 
 if TYPE_CHECKING:
@@ -59,14 +59,16 @@ async def open_workspace(
     claim: Claim | None = None,
     resumed: bool = False,
     symlink_directories: Sequence[str] = (),
+    mounted: bool = False,
     interrupted: bool = False,
     sweep: bool = True,
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's workspace: with a claim in the tree that all share, else in a worktree of its own.
 
     `resumed` says that it has worked in the shared tree before in this run. A worktree is made before the
-    block; `begin` makes it again if it vanished since, and brings in the ignored files that it needs. At the
-    end it is closed or kept.
+    block; `begin` makes it again if it vanished since, and brings in the ignored files that it needs. Where
+    sessions get the shared directories `mounted`, they are linked only when it is kept. At the end it is
+    closed or kept.
     """
     import trio
 
@@ -79,11 +81,12 @@ async def open_workspace(
     workspace, undo = await create_undoable(repository, request, limiter, interrupted=interrupted)
 
     async def provide() -> tuple[Workspace, ProvisionReport]:
-        report = await offload(_provide, repository, request.path, symlink_directories)
+        provide = partial(provision, repository, request.path, symlink_directories, mounted=mounted)
+        report = await offload(_provide, repository, request.path, provide)
         if report is not None:
             return workspace, report
         again = await create_or_attach(repository, request, limiter)
-        return again, await offload(provision, repository, request.path, symlink_directories)
+        return again, await offload(provide)
 
     opened = OpenWorkspace(workspace=workspace, provide=provide)
     try:
@@ -95,19 +98,23 @@ async def open_workspace(
                 await offload(undo)
         opened.closing = Closing(removed=False, reason="story not finished")
         raise
-    if opened.finished:
-        opened.closing = await close(repository, opened.workspace, sweep=sweep)
     else:
-        opened.closing = Closing(removed=False, reason="story not finished")
+        if opened.finished:
+            opened.closing = await close(repository, opened.workspace, sweep=sweep)
+        else:
+            opened.closing = Closing(removed=False, reason="story not finished")
+    finally:
+        removed = opened.closing is not None and opened.closing.removed
+        if mounted and symlink_directories and opened.begun and not removed:
+            with trio.move_on_after(_GRACE, shield=True), suppress(IsolationError, OSError):
+                await offload(relink, repository, request.path, symlink_directories)
 
 
 def _provide(
-    repository: Repository, path: Path, symlink_directories: Sequence[str]
+    repository: Repository, path: Path, provide: Callable[[], ProvisionReport]
 ) -> ProvisionReport | None:
     """Provide what a worktree lacks; None if it was removed."""
-    if admin_dir(repository, path) is None:
-        return None
-    return provision(repository, path, symlink_directories)
+    return None if admin_dir(repository, path) is None else provide()
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM, STAGE_GUARD = "fork", "folder", "progra
 
 MOUNTS = b"mounts"
 CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED = b"-", b"+", b"t", b"u", b"w", b"*"
+STANDS, SOURCE = b"@", b"<"
 """Marks before the paths of a confinement, whose first text is the means."""
 
 Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
@@ -56,12 +57,13 @@ def confine(texts: Sequence[bytes]) -> None:
     from isolation.kernel.mounts import isolate_mounts
 
     overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
-    isolate_mounts(paths[CLOSED], paths[OPEN], overlays[0] if overlays else None)
+    sources = dict(zip(paths[STANDS], paths[SOURCE], strict=True))
+    isolate_mounts(paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources)
     forbid_new_privileges()
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED)
+    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE)
     return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in marks}
 
 

@@ -34,6 +34,7 @@ def main() -> None:
         "create": lambda: _write(tree + b"/made"),
         "delete": lambda: os.unlink(tree + b"/doomed"),
         "own": lambda: _write(tree + b"/own/mine"),
+        "moved": lambda: _write(os.path.join(folder, b"place", b"seen")),
     }
     os.write(1, " ".join(name for name, operation in operations.items() if _works(operation)).encode())
 

@@ -18,9 +18,11 @@ from isolation.keeper.server import HEADER, TRIED
 from isolation.keeper.spawn import (
     CLOSED,
     OPEN,
+    SOURCE,
     STAGE_FOLDER,
     STAGE_FORK,
     STAGE_GUARD,
+    STANDS,
     TARGET,
     UPPER,
     WITNESSED,
@@ -53,6 +55,8 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
     marked += [(OPEN, path) for path in confinement.writable]
     if overlay is not None:
         marked += [(TARGET, overlay.target), (UPPER, overlay.upper), (WORK, overlay.work)]
+    for path, source in confinement.sources.items():
+        marked += [(STANDS, path), (SOURCE, source)]
     if confinement.witnessed is not None:
         marked.append((WITNESSED, confinement.witnessed))
     return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]

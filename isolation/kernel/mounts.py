@@ -7,7 +7,7 @@ namespace is needed too, in which only the user's own id is mapped.
 Invariants:
 
 - All folders are cloned before the first is mounted, so that an open folder inside a closed one is the real
-  one; then shallow paths are mounted first, so that the deeper path decides.
+  one, wherever it is to stand; then shallow paths are mounted first, so that the deeper path decides.
 - The session cannot remove a mount: it has no privilege over this namespace, and in a nested one the kernel
   locks what it inherited.
 """
@@ -19,7 +19,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
@@ -49,12 +49,20 @@ def _checked(result: int, step: str) -> int:
 
 
 def isolate_mounts(
-    closed: Sequence[bytes], open_within: Sequence[bytes], overlay: tuple[bytes, bytes, bytes] | None
+    closed: Sequence[bytes],
+    open_within: Sequence[bytes],
+    overlay: tuple[bytes, bytes, bytes] | None,
+    sources: Mapping[bytes, bytes],
 ) -> None:
-    """Move this process to its own mounts; `overlay` is target, upper and work folder."""
+    """Move this process to its own mounts; `overlay` is target, upper and work folder.
+
+    `sources` says what is mounted at a path instead of the path's own content.
+    """
     privileged = _enter_namespaces()
-    copies = [(path, _copy(path, read_only=True)) for path in closed if _exists(path)]
-    copies += [(path, _copy(path, read_only=False)) for path in open_within if _exists(path)]
+    copies = []
+    for paths, read_only in ((closed, True), (open_within, False)):
+        named = [(path, sources.get(path, path)) for path in paths]
+        copies += [(path, _copy(source, read_only=read_only)) for path, source in named if _exists(source)]
     if overlay is not None:
         _mount_overlay(*overlay, privileged=privileged)
     for path, copy in sorted(copies, key=lambda pair: pair[0].count(b"/")):

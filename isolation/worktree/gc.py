@@ -12,6 +12,7 @@ from isolation.files.lease import holder_is_alive, read_holder
 from isolation.git.registrations import Registration, load_registrations
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing
+from isolation.paths import git_place
 from isolation.worktree.removal import TRASH, close_path, reason_to_keep
 
 BRANCHES = "autopilot/"
@@ -47,7 +48,8 @@ def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ..
     registered = {entry.path: entry for entry in entries}
     if root.is_dir():
         # Listed although they are never removed, so that the user sees why they stay.
-        strays = (path for path in root.iterdir() if path not in known and path.name != TRASH)
+        known |= {root / TRASH, git_place(root)}
+        strays = (path for path in root.iterdir() if path not in known)
         findings += [_foreign(path, registered.get(path)) for path in strays]
     return tuple(sorted(findings, key=lambda finding: finding.path))
 

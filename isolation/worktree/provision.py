@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -47,9 +48,13 @@ def require_inside(names: Sequence[str]) -> None:
 
 
 def provision(
-    repository: Repository, worktree: Path, symlink_directories: Sequence[str] = ()
+    repository: Repository, worktree: Path, symlink_directories: Sequence[str] = (), *, mounted: bool = False
 ) -> ProvisionReport:
-    """Copy what `.worktreeinclude` names and link the shared directories; blocks."""
+    """Copy what `.worktreeinclude` names and link the shared directories; blocks.
+
+    Where sessions get the shared directories `mounted` there are no links: at the checkout's own path a link
+    would lead to itself.
+    """
     require_inside(symlink_directories)
     main = repository.main_checkout
     if main is None or main == worktree:
@@ -58,7 +63,8 @@ def provision(
             skipped=tuple(Skipped(path=each, reason=reason) for each in symlink_directories)
         )
     skipped: list[Skipped] = []
-    linked = [name for name in symlink_directories if _link(repository, main, worktree, name, skipped)]
+    share = _unlink if mounted else _link
+    linked = [name for name in symlink_directories if share(repository, main, worktree, name, skipped)]
     copied = [
         name
         for name in _included(repository, main, worktree, skipped)
@@ -145,11 +151,49 @@ def _copy_file(source: Path, target: Path) -> None:
             os.fchmod(writer.fileno(), mode)
 
 
+def relink(repository: Repository, worktree: Path, symlink_directories: Sequence[str]) -> None:
+    """Link the shared directories of a worktree that stays, so that it can be used as it is; blocks."""
+    main = repository.main_checkout
+    if main is None:
+        return
+    for name in symlink_directories:
+        with suppress(OSError):  # what is not an empty folder stays as it is
+            (worktree / name).rmdir()
+            _link(repository, main, worktree, name, [])
+
+
+def _unlink(repository: Repository, main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool:
+    """Make the empty folder on which a shared one is mounted, in place of a link that was made before."""
+    relative = str(PurePosixPath(name))
+    target = worktree / relative
+    if target.is_symlink() and target.readlink() == main / relative:
+        target.unlink()
+    with suppress(OSError):
+        target.rmdir()
+    if not _may_share(repository, main, worktree, name, skipped):
+        return False
+    target.mkdir(parents=True)
+    return True
+
+
 def _link(repository: Repository, main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool:
     relative = str(PurePosixPath(name))
     source, target = main / relative, worktree / relative
     if target.is_symlink() and target.readlink() == source:
         return False  # made when the story first had this worktree
+    if not _may_share(repository, main, worktree, name, skipped):
+        return False
+    # A pattern such as `node_modules/` matches only folders, which a link is not.
+    repository.exclude("/" + _escaped(relative))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.symlink_to(source, target_is_directory=True)
+    return True
+
+
+def _may_share(repository: Repository, main: Path, worktree: Path, name: str, skipped: list[Skipped]) -> bool:
+    """Whether a directory can be shared; if not, the reason is noted."""
+    relative = str(PurePosixPath(name))
+    source, target = main / relative, worktree / relative
     reason = ""
     if not source.is_dir():
         reason = "it is not linked, since the main checkout has no such folder; create it there, or remove "
@@ -162,12 +206,7 @@ def _link(repository: Repository, main: Path, worktree: Path, name: str, skipped
         reason = "its folder is a symbolic link that leads out of the worktree"
     if reason:
         skipped.append(Skipped(path=name, reason=reason))
-        return False
-    # A pattern such as `node_modules/` matches only folders, which a link is not.
-    repository.exclude("/" + _escaped(relative))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.symlink_to(source, target_is_directory=True)
-    return True
+    return not reason
 
 
 def _escaped(path: str) -> str:

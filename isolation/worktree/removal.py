@@ -19,6 +19,7 @@ from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import clear_missing
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace
+from isolation.paths import git_place
 
 TRASH = ".trash"
 _GITLINK = "160000"
@@ -102,6 +103,9 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
         delete_tree(tree)
     with suppress(OSError):
         trash.rmdir()
+        # Its removal would take the mount away from a session that is still there.
+        if [path.name for path in root.iterdir()] == [git_place(root).name]:
+            git_place(root).rmdir()
         root.rmdir()
 
 

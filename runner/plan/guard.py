@@ -1,5 +1,6 @@
 """The write guard of a run in worktrees: what keeps sessions out of the main checkout and other worktrees."""
 
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -11,26 +12,33 @@ from isolation.git.repository import Repository
 from isolation.guard import READ_ONLY, for_worktree, supported, worktree_support
 from isolation.model import Confinement, IsolationMode, Means, Workspace
 from isolation.paths import RepositoryPaths
+from isolation.view import View, view_of
 from runner.core.settings import Settings
 
 UNGUARDED = "sessions can write into the main checkout and into each other's worktrees"
 
 
 class WriteGuard(Struct, frozen=True, kw_only=True):
-    """The write guard of a run. Without `means` there is none, and `note` says why."""
+    """The write guard of a run. Without `means` there is none, and `note` says why.
+
+    With a `view` a session's own tree stands at the place of the main checkout; without one `in_sight` says
+    why sessions can still read that.
+    """
 
     means: Means | None = None
     note: str = ""
+    view: View | None = None
+    in_sight: str = ""
+
+    @property
+    def own_path(self) -> bool:
+        """Whether sessions see their own tree under the repository's path."""
+        return self.view is not None
 
     @property
     def enforcement(self) -> str:
         """The enforcement level, for plans and reports."""
         return "none" if self.means is None else READ_ONLY.level.value
-
-    @property
-    def own_path(self) -> bool:
-        """Whether a session sees its own tree under the path of the main checkout."""
-        return self.means is Means.MOUNTS
 
     def around(
         self, workspace: Workspace, *, repository: Repository, root: Path, settings: Settings
@@ -39,7 +47,11 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
         if self.means is None:
             return None
         shared = settings.symlink_directories
-        return for_worktree(repository, workspace, means=self.means, root=root, shared=shared)
+        return for_worktree(repository, workspace, means=self.means, root=root, shared=shared, view=self.view)
+
+    def inside(self, path: Path, tree: Path) -> Path:
+        """Return where a session whose worktree is `tree` sees a path."""
+        return self.view.inside(path, tree) if self.view else path
 
 
 def probe_ahead(repository: Repository, settings: Settings) -> None:
@@ -63,8 +75,16 @@ def write_guard_of(paths: RepositoryPaths, settings: Settings, root: Path) -> Wr
     if settings.bg_isolation != IsolationMode.WORKTREE:
         return WriteGuard()
     if not settings.guard:
-        return WriteGuard(note=f"the write guard is switched off: {UNGUARDED}")
+        note = f"the write guard is switched off: {UNGUARDED}"
+        return WriteGuard(note=note, in_sight="the write guard is switched off")
     support = worktree_support(paths.main_checkout or paths.common_dir, root)
     if support.means is None:
-        return WriteGuard(note=f"no write guard is available here, so {UNGUARDED} ({support.reason})")
-    return WriteGuard(means=support.means)
+        note = f"no write guard is available here, so {UNGUARDED} ({support.reason})"
+        return WriteGuard(note=note, in_sight="no write guard is available here")
+    if support.means is not Means.MOUNTS:
+        return WriteGuard(means=support.means, in_sight="this machine cannot mount for a session")
+    match view_of(paths, root, os.environ):
+        case View() as view:
+            return WriteGuard(means=support.means, view=view)
+        case reason:
+            return WriteGuard(means=support.means, in_sight=reason)

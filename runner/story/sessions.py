@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 from msgspec import Struct
@@ -45,15 +46,16 @@ async def prepare_work(
     name = _name(now, brief.step)
     exchange = context.exchange(workspace)
     prompt, result_file = exchange / f"{name}.prompt.md", exchange / f"{name}.result.json"
-    facts = _prompt_facts(context, brief, result_file)
-    access = await to_thread.run_sync(_prepare_disk, context, workspace, prompt, facts, agent)
+    facts = _prompt_facts(context, brief, context.inside(result_file, workspace))
+    files = _Exchanged(prompt, result_file)
+    access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
     known = now.step_history.conversation
     job = AgentJob(
         story=story,
-        workspace=workspace.path,
+        workspace=context.inside(workspace.path, workspace),
         session_id=_session_id(context, name),
         model=settings.model,
-        prompt=prompt,
+        prompt=context.inside(prompt, workspace),
         conversation=known.id if known is not None and known.agent == agent.name else "",
         git_dirs=access.git_dirs,
         folders=access.folders,
@@ -63,15 +65,15 @@ async def prepare_work(
     launch = agent.launch(job)
     environment = _environment(context, now, workspace, brief.step) | {
         "AUTOPILOT_STATE_FILE": brief.state_file,
-        "AUTOPILOT_RESULT_FILE": str(result_file),
-        "AUTOPILOT_PROMPT_FILE": str(prompt),
+        "AUTOPILOT_RESULT_FILE": str(facts.result_file),
+        "AUTOPILOT_PROMPT_FILE": str(job.prompt),
         "AUTOPILOT_MODE": now.mode or story.mode,
         **_spending(allowance),
         **launch.env,
     }
     spec = SessionSpec(
         argv=launch.argv,
-        cwd=workspace.path,
+        cwd=job.workspace,
         env=environment,
         prompt=prompt,
         confinement=access.confinement,
@@ -79,7 +81,7 @@ async def prepare_work(
     # Two windows of silence end a session, so one must hold half of what is still healthy.
     stall_seconds = max(settings.stall_seconds, agent.traits.quiet_seconds / 2)
     order = replace(
-        _order(context, name, spec),
+        _order(context, name, spec, workspace),
         stall_seconds=stall_seconds,
         agent=agent,
         conversation=launch.conversation,
@@ -101,14 +103,14 @@ async def prepare_verify(context: StoryContext, workspace: Workspace, command: s
         step = Step(number=now.place.number, name=f"Verify {now.place.name}")
     spec = SessionSpec(
         argv=("sh", "-c", command),
-        cwd=workspace.path,
+        cwd=context.inside(workspace.path, workspace),
         env=_environment(context, now, workspace, step),
         prompt=Path(os.devnull),
         confinement=await to_thread.run_sync(context.confinement, workspace),
     )
     limits = [limit for limit in (_story_limit(context), _verify_limit(context)) if limit is not None]
     limit = min(limits, key=lambda one: one.seconds, default=None)
-    order = replace(_order(context, _name(now, VERIFY), spec), limit=limit)
+    order = replace(_order(context, _name(now, VERIFY), spec, workspace), limit=limit)
     return PreparedSession(order=order, started=_started(context, order, step, SessionKind.VERIFY))
 
 
@@ -173,7 +175,7 @@ def _prompt_facts(context: StoryContext, brief: Brief, result_file: Path) -> Pro
     )
 
 
-def _order(context: StoryContext, name: str, spec: SessionSpec) -> SessionOrder:
+def _order(context: StoryContext, name: str, spec: SessionSpec, workspace: Workspace) -> SessionOrder:
     settings = context.settings
     return SessionOrder(
         story_id=context.story.id,
@@ -183,6 +185,7 @@ def _order(context: StoryContext, name: str, spec: SessionSpec) -> SessionOrder:
         log_cap=settings.log_cap_mb << 20,
         grace=settings.grace_seconds,
         stall_seconds=settings.stall_seconds,
+        places=(workspace.path,),
         look_seconds=settings.inactivity_timeout / 4,
     )
 
@@ -203,6 +206,13 @@ def _started(context: StoryContext, order: SessionOrder, step: Step, kind: Sessi
     )
 
 
+class _Exchanged(NamedTuple):
+    """The files that are exchanged with a session, where the runner sees them."""
+
+    prompt: Path
+    result: Path
+
+
 class _DiskAccess(Struct, frozen=True, kw_only=True):
     """What a session may write to, as far as its program must be started with it."""
 
@@ -212,16 +222,17 @@ class _DiskAccess(Struct, frozen=True, kw_only=True):
 
 
 def _prepare_disk(
-    context: StoryContext, workspace: Workspace, prompt: Path, facts: PromptFacts, agent: Agent
+    context: StoryContext, workspace: Workspace, files: _Exchanged, facts: PromptFacts, agent: Agent
 ) -> _DiskAccess:
     """Do all that a work session needs of the disk, in one thread."""
     shared_tree = context.run.shared_tree
     context.folder.mkdir(parents=True, exist_ok=True)
-    _write_prompt(context, prompt, facts)
+    _write_prompt(context, files, facts)
     plain = isinstance(agent, CommandAgent)
+    # In a shared tree a session makes no commit.
+    folders = () if plain or shared_tree else commit_folders(context.repository, workspace)
     return _DiskAccess(
-        # In a shared tree a session makes no commit.
-        git_dirs=() if plain or shared_tree else commit_folders(context.repository, workspace),
+        git_dirs=tuple(context.inside(folder, workspace) for folder in folders),
         # All of a worktree is open.
         folders=shared_tree.folders(workspace.path, context.story.id)
         if shared_tree and agent.traits.own_sandbox
@@ -230,14 +241,14 @@ def _prepare_disk(
     )
 
 
-def _write_prompt(context: StoryContext, path: Path, facts: PromptFacts) -> None:
+def _write_prompt(context: StoryContext, files: _Exchanged, facts: PromptFacts) -> None:
     """Write the prompt, and make room for the result."""
     own = context.settings.prompt_template
     text = render(facts, load_template(context.repository.top / own if own else None))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    files.prompt.parent.mkdir(parents=True, exist_ok=True)
+    files.prompt.write_text(text, encoding="utf-8", errors="surrogateescape")
     # Names repeat from run to run, and a workspace that was kept holds what the last one left.
-    facts.result_file.unlink(missing_ok=True)
+    files.result.unlink(missing_ok=True)
 
 
 def _used_in(conversation: str, now: StorySnapshot) -> Usage:
@@ -262,7 +273,8 @@ def _environment(
     context: StoryContext, now: StorySnapshot, workspace: Workspace, step: Step
 ) -> dict[str, str]:
     run = context.log.snapshot
-    return environment_of(now, workspace, run.run_id, step=step) | {
+    cwd = context.inside(workspace.path, workspace)
+    return environment_of(now, workspace, run.run_id, step=step, cwd=cwd) | {
         "AUTOPILOT_AGENTS_PER_WAVE": str(agents_per_wave(run.tier, context.settings)),
         "AUTOPILOT_OWNS": "\n".join(context.story.owns),
     }

@@ -64,6 +64,7 @@ class StoryWorkspace:
             claim=self._claim,
             resumed=bool(context.now.sessions),
             symlink_directories=context.settings.symlink_directories,
+            mounted=context.run.write_guard.own_path,
             interrupted=self._interrupted,
             sweep=False,  # the trash is emptied when no story waits for the disk
             limiter=context.run.populate,

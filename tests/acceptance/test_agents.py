@@ -10,6 +10,7 @@ import pytest
 
 from tests.acceptance.program import Ran, run, write_story
 from tests.conftest import git
+from tests.isolation.guard_scenes import can_mount
 
 KEY = "sk-ant-api03-not-a-real-key-0123456789"
 PASSWORD = "correct horse battery staple"  # noqa: S105  not a real one
@@ -327,7 +328,7 @@ def test_codex_commits_inside_its_sandbox_and_counts_its_thread_once(actors: Act
     assert ran.code == 0, ran.err
     start, resumed = actors.calls("a")
     roots = json.loads(next(part for part in start if "writable_roots" in part).partition("=")[2])
-    common = f"{actors.repo}/.git"
+    common = f"{actors.repo}.worktrees/.repository" if can_mount() else f"{actors.repo}/.git"
     assert {f"{common}/objects", f"{common}/refs/heads/autopilot", f"{common}/worktrees/a"} <= set(roots)
     assert common not in roots
     assert resumed[-3:] == ["resume", "th-1", "-"]

@@ -22,13 +22,15 @@ guarded = pytest.mark.skipif(not can_mount(), reason="this machine cannot mount,
 
 
 @guarded
-def test_a_write_into_the_main_checkout_is_refused_and_told(repo: Path) -> None:
-    """Acceptance 9: the main checkout stays as it is, and the story's reason says what it tried."""
-    write_story(repo, "a", command=f"echo x > a && echo evil >> {repo}/README.md")
+def test_a_write_to_the_path_of_the_checkout_stays_in_the_story(repo: Path) -> None:
+    """Acceptance 9: the main checkout stays as it is; what is refused elsewhere is told."""
+    write_story(repo, "a", command=f"echo mine >> {repo}/README.md && echo evil > {repo}.worktrees/evil")
     write_story(repo, "b", command="echo x > b && git add b && git commit -qm b && mktemp && touch ~/b")
+    write_story(repo, "c", command=f"echo mine >> {repo}/README.md")
     ran = run(repo, "--json")
-    assert "it tried to write into the main checkout: README.md" in ran.story("a")["reason"]
+    assert "it tried to write into the other worktrees: evil" in ran.story("a")["reason"]
     assert (repo / "README.md").read_text() == "hello\n"
+    assert git(repo, "show", "autopilot/c:README.md") == "hello\nmine\n"
     assert ran.story("b")["status"] == "done"
     assert ran.data["enforcement"] == "deny"
     assert document(repo, "status")["data"]["enforcement"] == "deny"
@@ -36,7 +38,9 @@ def test_a_write_into_the_main_checkout_is_refused_and_told(repo: Path) -> None:
 
 @guarded
 @pytest.mark.parametrize("how", ["separate", "link"])
-def test_a_checkout_apart_from_its_git_directory_is_closed_too(repo: Path, tmp_path: Path, how: str) -> None:
+def test_a_checkout_apart_from_its_git_directory_is_out_of_reach(
+    repo: Path, tmp_path: Path, how: str
+) -> None:
     """Acceptance 9: git itself does not know where such a checkout is; its ignored files are found, too."""
     store = tmp_path / "store"
     (repo / ".git").rename(store)
@@ -47,22 +51,25 @@ def test_a_checkout_apart_from_its_git_directory_is_closed_too(repo: Path, tmp_p
     (store / "info" / "exclude").write_text(".env\n")
     (repo / ".env").write_text("key\n")
     (repo / ".worktreeinclude").write_text(".env\n")
-    write_story(repo, "a", command=f"cp .env a && echo evil >> {repo}/README.md")
+    write_story(repo, "a", command=f"cp .env a && echo mine >> {repo}/README.md && pwd -P > b")
     ran = run(repo, "--json")
-    assert "it tried to write into the main checkout: README.md" in ran.story("a")["reason"]
+    assert ran.story("a")["status"] == "done"
     assert (repo / "README.md").read_text() == "hello\n"
-    assert (tmp_path / "store.worktrees" / "a" / "a").read_text() == "key\n"
+    shown = [git(repo, "show", f"autopilot/a:{name}") for name in ("a", "b", "README.md")]
+    assert shown == ["key\n", f"{repo}\n", "hello\nmine\n"]
 
 
 @guarded
 def test_hooks_and_verify_commands_are_guarded_too(repo: Path) -> None:
-    """What judges a story cannot change the main checkout either."""
-    (repo / "autopilot-multi.toml").write_text(f'[hooks]\nafter_run = "echo x > {repo}/hook"\n')
-    write_story(repo, "a", command="echo x > a", verify=[f"echo x > {repo}/verify"])
+    """What judges a story cannot change the main checkout either, and sees the story's tree in its place."""
+    (repo / "autopilot-multi.toml").write_text(f'[hooks]\nafter_run = "cp {repo}/a {repo}/hook"\n')
+    forbidden = f"{repo}.worktrees/verify"
+    write_story(repo, "a", command="echo x > a", verify=[f"cat {repo}/a > {forbidden}"])
     ran = run(repo, "--json")
-    assert "it tried to write into the main checkout: verify" in ran.story("a")["reason"]
-    assert not (repo / "verify").exists()
+    assert "it tried to write into the other worktrees: verify" in ran.story("a")["reason"]
+    assert not (repo / "a").exists()
     assert not (repo / "hook").exists()
+    assert (repo.parent / f"{repo.name}.worktrees" / "a" / "hook").read_text() == "x\n"
 
 
 @guarded

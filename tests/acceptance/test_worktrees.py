@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.acceptance.program import command, commit_stories, run, started, wait_until, write_story, writes
 from tests.conftest import git
+from tests.isolation.guard_scenes import can_mount
 
 
 def _state(root: Path) -> tuple[str, str, str, bytes]:
@@ -33,9 +34,11 @@ def test_stories_have_their_own_places_and_the_checkout_is_untouched(repo: Path)
     assert run(repo).code == 0
     assert _state(repo) == before
     seen = [git(repo, "show", f"autopilot/{name}:where-{name}").split() for name in ("a", "b")]
-    for first, second in zip(*seen, strict=True):
+    # Each sees its own tree under the path of the checkout.
+    assert {place for place, _, _ in seen} == {str(repo) if can_mount() else f"{repo}.worktrees/a"}
+    for first, second in zip(*(there[1:] for there in seen), strict=True):
         assert first != second
-    assert all(not place.startswith(str(repo) + "/") for place, _, _ in seen)
+    assert all(not git_dir.startswith(str(repo) + "/") for _, git_dir, _ in seen)
 
 
 def test_repositories_of_one_name_share_no_path(make_repository: Callable[..., Path], tmp_path: Path) -> None:
@@ -45,7 +48,7 @@ def test_repositories_of_one_name_share_no_path(make_repository: Callable[..., P
         root = make_repository(f"{parent}/app")
         (root / "autopilot-multi.toml").write_text(f'worktree-root = "{tmp_path}/trees"\n')
         write_story(root, "a", command="pwd > where.txt")
-        assert run(root).code == 0
+        assert run(root, "--no-guard").code == 0
         places.append(git(root, "show", "autopilot/a:where.txt").strip())
     assert places[0] != places[1]
     assert all(place.startswith(f"{tmp_path}/trees/app-") for place in places)
@@ -260,9 +263,11 @@ def test_runs_under_another_identity_when_there_is_none(repo: Path) -> None:
 
 
 def test_a_session_is_told_its_own_folder(repo: Path) -> None:
-    """Acceptance 9: PWD names the worktree; a program that believes it stays out of the main checkout."""
+    """Acceptance 9: PWD names the folder of the session; a program that believes it stays in its tree."""
     write_story(repo, "a", command=["printenv", "PWD"])
-    run(repo, env={"PWD": str(repo)})
+    run(repo, env={"PWD": "/"})
+    assert run(repo, "logs", "a").out.split()[-1] == (str(repo) if can_mount() else f"{repo}.worktrees/a")
+    run(repo, "--no-guard", env={"PWD": str(repo)})
     assert run(repo, "logs", "a").out.split()[-1] == f"{repo}.worktrees/a"
 
 
@@ -289,7 +294,7 @@ def test_a_worktree_that_is_cut_off_before_it_is_verified(repo: Path) -> None:
     """No command judges a folder that git does not know any more; the folder stays, and is named."""
     ran_on, tree = repo.parent / "ran-on", repo.parent / f"{repo.name}.worktrees" / "a"
     write_story(repo, "a", command=writes("a.txt"), verify=["rm .git", f"touch {ran_on}"])
-    story = run(repo, "--json").story("a")
+    story = run(repo, "--json", "--no-guard").story("a")
     assert (story["status"], story["workspace"]) == ("failed", str(tree))
     assert "no longer connected to the repository" in story["reason"]
     assert not ran_on.exists()

@@ -111,6 +111,10 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         folder = workspace.path / EXCHANGE
         return folder / self.story.id if self.run.shared_tree else folder
 
+    def inside(self, path: Path, workspace: Workspace) -> Path:
+        """Return where the story's sessions see a path; they start where they see the workspace."""
+        return self.run.write_guard.inside(path, workspace.path)
+
     def confinement(self, workspace: Workspace) -> Confinement | None:
         """Return where a session in this workspace may not write; None when nothing guards it. Blocking.
 

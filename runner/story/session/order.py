@@ -21,16 +21,17 @@ def side_order(
 
     It is confined like a session: what it runs may be in the worktree, where sessions can change it.
     """
-    settings = context.settings
+    settings, cwd = context.settings, context.inside(workspace.path, workspace)
     return SessionOrder(
         story_id=context.story.id,
         spec=SessionSpec(
             argv=("sh", "-c", command),
-            cwd=workspace.path,
-            env=env,
+            cwd=cwd,
+            env={**env, "PWD": str(cwd)},
             prompt=prompt,
             confinement=context.confinement(workspace),
         ),
+        places=(workspace.path,),
         log=log,
         log_cap=settings.log_cap_mb << 20,
         grace=settings.grace_seconds,

@@ -6,6 +6,7 @@ from runner.core.errors import NotFoundError
 from runner.core.flow import QUICK, Edition
 from runner.core.model import IMPLEMENT, SessionKind, Step, StoryId
 from runner.core.text.names import did_you_mean
+from runner.plan.guard import write_guard_of
 from runner.plan.plan import Plan
 from runner.plan.settings.prompt_template import load_template
 from runner.story.session.prompt import PromptFacts, render
@@ -36,13 +37,14 @@ def preview(plan: Plan, story_id: StoryId) -> str:
     shared = plan.settings.bg_isolation == IsolationMode.NONE
     path = plan.repository.top if shared else worktree_path(plan.worktree_root, story.id)
     exchange = path / EXCHANGE / story.id if shared else path / EXCHANGE
+    write_guard = write_guard_of(plan.repository.paths, plan.settings, plan.worktree_root)
     facts = PromptFacts(
         story=story,
         step=first,
         attempt=1,
         attempts=story.max_attempts or plan.settings.max_attempts,
         verify=(story.verify or plan.settings.verify) if judged else (),
-        result_file=exchange / "01-result.json",
+        result_file=write_guard.inside(exchange / "01-result.json", path),
         step_prompt=words,
         shared=shared,
     )

@@ -65,7 +65,13 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
             command,
             context,
             workspace,
-            env=environment_of(story, workspace, context.log.snapshot.run_id, step=story.place),
+            env=environment_of(
+                story,
+                workspace,
+                context.log.snapshot.run_id,
+                step=story.place,
+                cwd=context.inside(workspace.path, workspace),
+            ),
             log=log,
             prompt=position,
         )

@@ -1,0 +1,184 @@
+"""A session's own tree under the repository's path: what stands where in its mounts.
+
+Editable installs, links, caches and settings hold the absolute path of the checkout. In the view of a session
+its worktree stands at that path, so all of them lead into the story's tree, and the real checkout cannot be
+reached. The git directory, which often lies in the checkout, stands at a place beside the worktrees. Only
+mounts can do this.
+
+Invariants:
+
+- A `.git` file of the view's own leads to the git directory's place; the worktree's real one never changes.
+- Git notes now and then where it found a worktree. In the view it notes that in a file of the view's own, so
+  that the registration stays as it is.
+- The worktree stays at its real path, too: an agent may remember it.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from isolation.errors import GuardError
+from isolation.files.disk import replace_file
+from isolation.git.checkout import admin_dir
+from isolation.git.repository import Repository
+from isolation.model import Confinement, Workspace
+from isolation.paths import RepositoryPaths, git_place
+
+_DOT_GIT, _POINTER = "autopilot-view-git", "autopilot-view-gitdir"
+"""Files in the git directory of a worktree, so that they go with it."""
+
+_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """Where a run's sessions see their tree and the git directory.
+
+    `places` are the checkouts that a story's tree stands in for; sessions start in the first. `borrowed` are
+    environments inside them that the user's shell has activated: they are not part of a worktree, and what
+    runs in a session would miss them.
+    """
+
+    places: tuple[Path, ...]
+    git_dir: Path
+    git_place: Path
+    borrowed: tuple[Path, ...] = ()
+
+    def inside(self, path: Path, tree: Path) -> Path:
+        """Return where a session whose worktree is `tree` sees a path."""
+        for real, seen in ((tree, self.places[0]), (self.git_dir, self.git_place)):
+            if path.is_relative_to(real):
+                return seen / path.relative_to(real)
+        return path
+
+
+def view_of(paths: RepositoryPaths, root: Path, environ: Mapping[str, str]) -> View | str:
+    """Return the view of stories whose worktrees are in `root`; words if there can be none, and why."""
+    main, common = paths.main_checkout, paths.common_dir
+    places = tuple(dict.fromkeys(each for each in (paths.top, main) if each not in {None, common}))
+    if not places:
+        return "a bare repository has no checkout"
+    for place in places:
+        if root.is_relative_to(place) or place.is_relative_to(root):
+            return f"the worktrees in {root} and the checkout {place} lie one inside the other"
+        if (place / ".gitmodules").exists():
+            return "the repository has submodules, whose links to their git directories depend on the path"
+        inner = next((each for each in places if each != place and each.is_relative_to(place)), None)
+        if inner is not None:
+            return f"the worktree {inner} lies inside the checkout {place}"
+    inside = any(common.is_relative_to(place) for place in places)
+    return View(
+        places=places,
+        git_dir=common,
+        git_place=git_place(root) if inside else common,
+        borrowed=_activated(places, environ),
+    )
+
+
+def through(
+    view: View, confinement: Confinement, repository: Repository, workspace: Workspace, shared: Sequence[str]
+) -> Confinement:
+    """Return a worktree's confinement as seen through the view; makes the folders to mount on. Blocks."""
+    tree, git_dir = workspace.path, admin_dir(repository, workspace.path)
+    if git_dir is None:
+        raise GuardError(
+            f"{tree} is not a worktree of this repository any more", hint="it is kept; run the story again"
+        )
+    if view.git_place != view.git_dir:
+        _make_mount_point(view.git_place)
+
+    def seen(path: Path) -> Path:
+        inside_git = path.is_relative_to(view.git_dir)
+        return view.git_place / path.relative_to(view.git_dir) if inside_git else path
+
+    def hidden(path: Path) -> bool:
+        return path == seen(path) and any(path.is_relative_to(place) for place in view.places)
+
+    read_only = {seen(path): what for path, what in confinement.read_only.items() if not hidden(path)}
+    writable = [seen(path) for path in confinement.writable if not hidden(path)]
+    sources = {seen(path): path for path in (*confinement.read_only, *confinement.writable)}
+    dot_git, pointer = _own_files(view, git_dir)
+    writable.append(seen(git_dir) / "gitdir")
+    sources[seen(git_dir) / "gitdir"] = pointer
+    standing = (tree, *view.places)
+    writable += view.places
+    for place in standing:
+        sources[place] = tree
+        sources[place / ".git"] = dot_git
+        read_only[place / ".git"] = "the link to the git directory"
+    for folder, relative in _brought(view, repository, shared):
+        if not _can_take(tree, relative):
+            continue
+        for place in standing:
+            sources[place / relative] = folder
+            if folder in view.borrowed:
+                read_only[place / relative] = "an environment of the main checkout"
+            else:
+                writable.append(place / relative)
+    return replace(
+        confinement,
+        read_only=read_only,
+        writable=tuple(dict.fromkeys(writable)),
+        sources={path: source for path, source in sources.items() if path != source},
+    )
+
+
+def _brought(view: View, repository: Repository, shared: Sequence[str]) -> list[tuple[Path, Path]]:
+    """Return the folders of the checkouts that stay where they are, each with its path in the tree."""
+    main = repository.main_checkout
+    found = [(main / name, Path(name)) for name in shared if main and (main / name).is_dir()]
+    for folder in view.borrowed:
+        place = next(place for place in view.places if folder.is_relative_to(place))
+        found.append((folder, folder.relative_to(place)))
+    return found
+
+
+def _can_take(tree: Path, relative: Path) -> bool:
+    """Make the folder that something is mounted on; false if the story has something of its own there."""
+    target = tree / relative
+    if os.path.realpath(target.parent) != str(target.parent):
+        return False
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        return not target.is_symlink() and not any(target.iterdir())
+    except OSError:
+        return False
+
+
+def _own_files(view: View, git_dir: Path) -> tuple[Path, Path]:
+    """Write what stands in for `.git` and for git's note of its place, which git renews when it is old."""
+    dot_git, pointer = git_dir / _DOT_GIT, git_dir / _POINTER
+    place = view.git_place / git_dir.relative_to(view.git_dir)
+    for file, text in ((dot_git, f"gitdir: {place}\n"), (pointer, f"{view.places[0] / '.git'}\n")):
+        replace_file(file, os.fsencode(text), durable=False)
+    return dot_git, pointer
+
+
+def _make_mount_point(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GuardError(
+            f"the folder {folder}, where sessions see the git directory, cannot be made: {error.strerror}"
+        ) from error
+
+
+def _activated(places: Sequence[Path], environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the environments inside the checkouts that these variables lead to."""
+    named = [environ.get(name, "") for name in _ENVIRONMENTS]
+    named += environ.get("PATH", "").split(os.pathsep)
+    found: dict[Path, None] = {}
+    for path in (Path(os.path.realpath(text)) for text in named if text.startswith("/")):
+        for place in places:
+            if not path.is_relative_to(place):
+                continue
+            for folder in (path, *path.parents):
+                if folder == place:
+                    break
+                if any((folder / mark).exists() for mark in _ENVIRONMENT_MARKS):
+                    found[folder] = None
+                    break
+    return tuple(found)
