@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from runner.agents.command import CommandAgent, TemplateAgent
+from runner.agents.crew import Crew, Worker
 from runner.agents.known.aider import AiderAgent
 from runner.agents.known.claude import ClaudeAgent
 from runner.agents.known.codex import CodexAgent
@@ -38,6 +39,15 @@ PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent 
 """How the known agents show up among the processes of a machine."""
 
 
+def crew_of(story: Story, settings: Settings) -> Crew:
+    """Return who works on a story: its own agent, and those that it escalates to after failed attempts."""
+    first = Worker(agent=choose(story, settings), model=settings.model)
+    if story.command is not None:
+        return Crew(first=first)
+    entries = settings.escalate if story.escalate is None else story.escalate
+    return Crew(first=first, later=tuple(_later(entry, first, story, settings) for entry in entries))
+
+
 def choose(story: Story, settings: Settings) -> Agent:
     """Return the agent of one story: its command, else the agent that it names, else the run's."""
     if story.command is not None:
@@ -45,12 +55,44 @@ def choose(story: Story, settings: Settings) -> Agent:
     name = story.agent or settings.agent
     if name == AUTO:
         name = _found(story, settings)
+    if not _is_configured(name, settings):
+        raise AgentError(f"story {story.id}: agent '{name}' is not configured", hint=_way_out(name, settings))
+    return _made(name, story, settings)
+
+
+def _later(entry: str, first: Worker, story: Story, settings: Settings) -> Worker:
+    """Read one entry of `escalate`: `agent`, `agent:model`, or `:model` for the story's own agent."""
+    name, _, model = (part.strip() for part in entry.partition(":"))
+    if not name and not model:
+        raise AgentError(
+            f"story {story.id}: escalate: '{entry}' names neither an agent nor a model",
+            hint="an entry is agent, agent:model, or :model for the story's own agent.",
+        )
+    if name and not _is_configured(name, settings):
+        hint = _way_out(name, settings, usable=True)
+        raise AgentError(
+            f"story {story.id}: escalate: agent '{name}' is not configured",
+            hint=f"{hint} For another model of the story's own agent, write ':{name}'.",
+        )
+    agent = _made(name, story, settings) if name else first.agent
+    if model and isinstance(agent, TemplateAgent) and not agent.takes_model:
+        raise AgentError(
+            f"story {story.id}: escalate: agent '{agent.name}' cannot be given the model '{model}'",
+            hint=f'put {{model}} into its argv: [agents.{agent.name}] argv = ["…", "{{model}}"].',
+        )
+    # The run's model is that of the story's own agent; another one would not know it.
+    return Worker(agent=agent, model=model or (first.model if agent.name == first.agent.name else ""))
+
+
+def _is_configured(name: str, settings: Settings) -> bool:
+    return name in KNOWN or bool(settings.agents.get(name, AgentSettings()).argv)
+
+
+def _made(name: str, story: Story, settings: Settings) -> Agent:
     described = settings.agents.get(name, AgentSettings())
     # The user's own description wins, even under the name of a known agent.
     if described.argv:
         return TemplateAgent(name, described)
-    if name not in KNOWN:
-        raise AgentError(f"story {story.id}: agent '{name}' is not configured", hint=_way_out(name, settings))
     agent = KNOWN[name](described)
     _require_usable(story, agent, described)
     return agent
@@ -92,10 +134,15 @@ def _require_usable(story: Story, agent: KnownAgent, described: AgentSettings) -
         raise AgentError(f"story {story.id}: {problem.detail}", hint=problem.hint)
 
 
-def _way_out(name: str, settings: Settings) -> str:
-    close = get_close_matches(name, [*settings.agents, *KNOWN], n=1)
+def _way_out(name: str, settings: Settings, *, usable: bool = False) -> str:
+    """Return what to write instead; with `usable` also which names there are."""
+    names = list(dict.fromkeys([*settings.agents, *KNOWN]))
+    close = get_close_matches(name, names, n=1)
+    allowed = f" Allowed: {', '.join(names)}." if usable else ""
     if close:
-        return f"did you mean '{close[0]}'?"
+        return f"did you mean '{close[0]}'?{allowed}"
+    if usable:
+        return allowed.strip()
     return (
         f'describe it in autopilot-multi.toml: [agents.{name}] argv = ["{name}", …] '
         f"(the prompt comes on standard input), or use one of {', '.join(KNOWN)}."

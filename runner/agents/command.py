@@ -45,6 +45,11 @@ class TemplateAgent:
         """The name under `[agents.NAME]`."""
         return self._name
 
+    @property
+    def takes_model(self) -> bool:
+        """Whether its command names the model."""
+        return any("{model}" in part for part in (*self._settings.argv, *self._settings.args))
+
     def launch(self, job: AgentJob) -> Launch:
         """Fill in the placeholders of the template; other braces stay as they are."""
         settings = self._settings

@@ -109,6 +109,7 @@ class Story(Struct, frozen=True, kw_only=True):
     owns: tuple[str, ...] = ()
     flow: str = "quick"
     agent: str | None = None
+    escalate: tuple[str, ...] | None = None
     command: tuple[str, ...] | None = None
     verify: tuple[str, ...] = ()
     dialect: str | None = None
@@ -163,7 +164,10 @@ class KillSwitch(Struct, frozen=True, kw_only=True):
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):
-    """One session as the journal knows it; `peak_memory` is in bytes, None where it was not measured."""
+    """One session as the journal knows it; `peak_memory` is in bytes, None where it was not measured.
+
+    `model` is what the agent was asked to use. `escalated`: another agent or model than in the first attempt.
+    """
 
     id: str
     kind: SessionKind
@@ -172,6 +176,8 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     started_at: float
     log: str
     agent: str = ""
+    model: str = ""
+    escalated: bool = False
     ended_at: float | None = None
     outcome: Outcome | None = None
     exit_code: int | None = None
@@ -187,6 +193,11 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     files_changed: int | None = None
     conversation: str = ""
     tools: int | None = None
+
+    @property
+    def worker(self) -> str:
+        """Who did it: `agent`, or `agent:model` if that is not what the story began with."""
+        return f"{self.agent}:{self.model}" if self.escalated and self.model else self.agent
 
 
 class Conversation(Struct, frozen=True, kw_only=True):

@@ -40,6 +40,19 @@ class WorkSettings:
             example="opus",
         ),
     ] = ""
+    escalate: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="who does the second attempt, the third and so on: agent, agent:model, or :model",
+            details="The last one does all further attempts; without it, the first agent does them all. "
+            "`:model` is another model of the story's own agent. A story's own `escalate` takes precedence. "
+            "See [escalation](../how-to/verify-and-retry.md#escalate-after-a-failure).",
+            flag="--escalate WHO",
+            expects='a list such as ["codex", "claude:opus"]',
+            example="claude:opus",
+            separator=",",
+        ),
+    ] = ()
     prompt_template: Annotated[
         str,
         Setting(

@@ -12,6 +12,7 @@ from isolation.claims import globs as claims
 from isolation.claims.owners import folders_around
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode, Means
+from runner.agents.crew import Crew
 from runner.agents.protocol import Agent
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
@@ -60,18 +61,17 @@ def agent_conflicts(
 
 
 def sandbox_conflicts(
-    stories: Iterable[Story], agents: Mapping[StoryId, Agent], settings: Settings
+    stories: Iterable[Story], crews: Mapping[StoryId, Crew], settings: Settings
 ) -> tuple[AgentConflict, ...]:
     """Find agents whose sandboxes would conflict with each other at the top of a shared tree."""
     if settings.bg_isolation != IsolationMode.NONE or settings.max_stories == 1:
         return ()
     # A story whose claim has no folder of its own lets the sandbox work at the top of the tree.
     at_top = Counter(
-        agents[story.id].name
+        agent.name
         for story in stories
-        if story.id in agents
-        and agents[story.id].traits.own_sandbox
-        and not folders_around(claims.compile(story.owns))
+        for agent in (crews[story.id].agents if story.id in crews else ())
+        if agent.traits.own_sandbox and not folders_around(claims.compile(story.owns))
     )
     return tuple(
         AgentConflict(

@@ -54,11 +54,18 @@ def _row(data: ReportData, story: StorySnapshot) -> str:
         f"**{escaped(story.id)}** {escaped(story.title)}",
         f"{state(story)}{reason}",
         span(data.duration(story)) if story.started_at else "",
-        str(len(story.sessions) or ""),
+        _sessions(story),
         f"{story.workspace.commits} on `{story.workspace.branch}`" if story.workspace.commits else "",
         usage_text(story.usage),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _sessions(story: StorySnapshot) -> str:
+    """Return how many sessions there were, and to whom the story was escalated."""
+    others = dict.fromkeys(session.worker for session in story.sessions if session.escalated)
+    by = f", escalated to {', '.join(map(escaped, others))}" if others else ""
+    return f"{len(story.sessions) or ''}{by}"
 
 
 def _part(data: ReportData, story: StorySnapshot) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
-from runner.core.model import Decision, RunSnapshot, Status, StorySnapshot, Usage
+from runner.core.model import Decision, RunSnapshot, SessionKind, Status, StorySnapshot, Usage
 from runner.core.text.instants import iso, iso_or_none
 
 _COUNTED = (
@@ -106,12 +106,23 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "max_attempts": story.max_attempts,
         "retry_count": story.retry_count,
         "sessions": len(story.sessions),
+        **_worker(story),
         "started_at": iso_or_none(story.started_at),
         "ended_at": iso_or_none(story.ended_at),
         "kill_switch": structs.asdict(story.kill_switch) if story.kill_switch else None,
         "decision": _decision(story.decision) if story.decision else None,
         "usage": _usage(story.usage),
         "next": story.next,
+    }
+
+
+def _worker(story: StorySnapshot) -> dict[str, Any]:
+    """Return who worked last; nobody before the first session."""
+    last = next((one for one in reversed(story.sessions) if one.kind is SessionKind.WORK), None)
+    return {
+        "agent": last.agent or None if last else None,
+        "model": last.model or None if last else None,
+        "escalated": last.escalated if last else False,
     }
 
 

@@ -89,7 +89,7 @@ async def _service_or_abort(context: StoryContext) -> bool:
 
     Return whether there was anything to wait for.
     """
-    log, agent, shown = context.log, context.agent.name, 0.0
+    log, agent, shown = context.log, context.worker.agent.name, 0.0
     while True:
         now = context.now
         until = max(now.outage.resume_at, log.snapshot.pauses.get(agent, 0.0))

@@ -261,7 +261,7 @@ class Pipeline:
         return EndFacts(
             story=self._story,
             now=self._now,
-            agent=context.agent.name,
+            agent=context.worker.agent.name,
             cohort_spirals=context.log.snapshot.cohort_spirals,
             aborted=context.aborted,
             at=self._log.now(),

@@ -13,6 +13,7 @@ from isolation.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir
 from runner.agents.command import CommandAgent
+from runner.agents.crew import Worker
 from runner.agents.protocol import Agent, AgentJob
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
@@ -40,9 +41,14 @@ async def prepare_work(
     context: StoryContext, workspace: Workspace, brief: Brief, allowance: Amount
 ) -> PreparedSession:
     """Prepare a session in which the agent works on the current step; it learns what it may spend."""
-    story, agent, settings, now = context.story, context.agent, context.settings, context.now
+    story, settings, now = context.story, context.settings, context.now
+    worker = context.worker
     if brief.command is not None:  # the flow's own command for this step
-        story, agent = replace(story, command=brief.command), CommandAgent()
+        story, worker = (
+            replace(story, command=brief.command),
+            Worker(agent=CommandAgent(), model=settings.model),
+        )
+    agent = worker.agent
     name = _name(now, brief.step)
     exchange = context.exchange(workspace)
     prompt, result_file = exchange / f"{name}.prompt.md", exchange / f"{name}.result.json"
@@ -54,7 +60,7 @@ async def prepare_work(
         story=story,
         workspace=context.inside(workspace.path, workspace),
         session_id=_session_id(context, name),
-        model=settings.model,
+        model=worker.model,
         prompt=context.inside(prompt, workspace),
         conversation=known.id if known is not None and known.agent == agent.name else "",
         git_dirs=access.git_dirs,
@@ -84,6 +90,7 @@ async def prepare_work(
         _order(context, name, spec, workspace),
         stall_seconds=stall_seconds,
         agent=agent,
+        model=worker.model,
         conversation=launch.conversation,
         used_before=_used_in(launch.conversation, now),
         result_file=result_file,
@@ -92,7 +99,9 @@ async def prepare_work(
         if brief.artifacts
         else None,
     )
-    return PreparedSession(order=order, started=_started(context, order, brief.step, SessionKind.WORK))
+    started = _started(context, order, brief.step, SessionKind.WORK)
+    escalated = brief.command is None and worker.name != context.crew.first.name
+    return PreparedSession(order=order, started=replace(started, model=worker.model, escalated=escalated))
 
 
 async def prepare_verify(context: StoryContext, workspace: Workspace, command: str) -> PreparedSession:
@@ -135,7 +144,7 @@ def _story_limit(context: StoryContext) -> TimeLimit | None:
 def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settings) -> ev.SessionEnded:
     """Return the event of a session's end, with what it cost."""
     result = verdict.result
-    usage = priced(_usage(verdict), settings.model, settings.prices)
+    usage = priced(_usage(verdict), order.model, settings.prices)
     return ev.SessionEnded(
         story_id=order.story_id,
         session_id=order.session_id,

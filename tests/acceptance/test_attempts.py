@@ -1,5 +1,6 @@
 """How often and how long a story is tried: the limits of attempts, stories and verify commands."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,69 @@ def test_attempts_and_work_time_are_limited_by_story_and_run(repo: Path) -> None
     table = run(repo, "status").out
     assert "2 of 2" in table
     assert "1 of 1" in table
+
+
+AGENT = """\
+echo "{\\"tokens\\": 1000000, \\"id\\": \\"talk-of-$1\\"}"
+echo "$1 $2 $3" >> %(trace)s
+case "$1 $2" in big*) grep -q small-could-not "$AUTOPILOT_PROMPT_FILE" && echo made > made;; esac
+echo x >> tried
+"""
+
+
+def test_a_failed_attempt_is_escalated_to_another_model_and_another_agent(repo: Path, tmp_path: Path) -> None:
+    """Each attempt has its worker, its price and its conversation; every view names who it was."""
+    trace, script = tmp_path / "trace", tmp_path / "agent.sh"
+    script.write_text(AGENT % {"trace": trace})
+    events = '{session = "id", input-tokens = "tokens"}'
+    agents = "".join(
+        f"[agents.{name}]\n"
+        f'argv = ["sh", "{script}", "{name}", "{{model}}", "new"]\n'
+        f'resume = ["sh", "{script}", "{name}", "{{model}}", "{{session}}"]\nevents = {events}\n'
+        for name in ("small", "big")
+    )
+    prices = "".join(
+        f"[prices.{name}]\ninput = {cost}\noutput = 1\n" for name, cost in (("m1", 1), ("m2", 5))
+    )
+    settings = repo / "autopilot-multi.toml"
+    settings.write_text(f'agent = "small"\nmodel = "m1"\nescalate = [":m2", "big"]\n{agents}{prices}')
+    write_story(repo, "a", verify=["test -f made || { echo small-could-not; false; }"])
+    write_story(repo, "b", verify=["false"], escalate=["big:m2"], max_attempts=2)
+    commit_stories(repo)
+
+    planned = run(repo, "plan").out
+    assert "escalates: attempt 2 by small:m2, attempt 3 by big and after it" in planned
+    assert "escalates: attempt 2 by big:m2\n" in planned
+    assert "at most 2 attempts" in planned
+
+    ran = run(repo, "run", "--json", "--max-stories=1")
+    assert ran.code == 4, ran.err
+    assert trace.read_text().splitlines() == [
+        "small m1 new",
+        "small m2 talk-of-small",
+        "big  new",
+        "small m1 new",
+        "big m2 new",
+    ]
+    done, failed = ran.story("a"), ran.story("b")
+    assert (done["status"], done["attempt"], done["agent"], done["model"]) == ("done", 3, "big", None)
+    assert done["usage"]["cost_usd"] == 6, "1 and 5 dollars; the other agent's model has no price"
+    assert (failed["agent"], failed["model"], failed["escalated"]) == ("big", "m2", True)
+    assert "(Implement, attempt 2 of 4, escalated to small:m2)" in ran.err
+    records = (repo / ".orchestrator/metrics/sessions.jsonl").read_text().splitlines()
+    work = [one for one in map(json.loads, records) if one["session_type"] == "work"]
+    assert [(one["agent_identity"], one["model"], one["escalated"]) for one in work] == [
+        ("small", "m1", False),
+        ("small", "m2", True),
+        ("big", None, True),
+        ("small", "m1", False),
+        ("big", "m2", True),
+    ]
+    assert "escalated to small:m2, big" in run(repo, "report", "--format", "markdown").out
+    assert "small:m2 (escalated)" in run(repo, "report", "--format", "html").out
+
+    for wrong, hint in (("bigg", "did you mean 'big'? Allowed: "), (":", "agent:model")):
+        refused = run(repo, "run", "--json", "--again", "--escalate", wrong)
+        assert refused.code == 1
+        assert "escalate" in refused.document["error"]["message"]
+        assert hint in refused.document["error"]["hint"]

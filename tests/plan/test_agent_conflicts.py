@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from isolation.model import IsolationMode
+from runner.agents.crew import Crew, Worker
 from runner.agents.known.aider import AiderAgent
 from runner.agents.known.codex import CodexAgent
 from runner.agents.protocol import Agent
@@ -20,7 +21,10 @@ SHARED = Settings(bg_isolation=IsolationMode.NONE, max_stories=3)
 
 def _told(agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings) -> list[str]:
     stories = [structs.replace(story(name), owns=(glob,)) for name, glob in zip("abc", globs, strict=False)]
-    chosen = {each.id: agent for each, agent in zip(stories, agents, strict=False)}
+    workers = [Worker(agent=agent) for agent in agents]
+    # An agent counts wherever it may work, be it only after a failed attempt.
+    crews = (Crew(first=Worker(agent=AIDER), later=(worker,)) for worker in workers)
+    chosen = dict(zip((each.id for each in stories), crews, strict=False))
     return [conflict.line for conflict in sandbox_conflicts(stories, chosen, settings)]
 
 

@@ -57,7 +57,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
     """What the settings know, a file can set."""
     sources.project(
         'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
-        "prompt-template = 'p.md'\n"
+        "escalate = ['codex', ':opus']\nprompt-template = 'p.md'\n"
         "verify-minutes = 5\nstory-minutes = 9\nmax-attempts = 2\n"
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
         "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nstory-token-budget = 9\n"

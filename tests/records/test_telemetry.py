@@ -43,7 +43,18 @@ SESSION_FIELDS = {
     *("session_id", "session_type", "autopilot_run_id", "parent_run_id", "agent_identity"),
     *("worktree_path", "started_at", "completed_at", "status", "total_waves", "waves", "agent_summary"),
     *("total_agents", "total_files_changed", "effectiveness", "input_tokens", "output_tokens"),
-    *("total_tokens", "cost_usd", "cost_estimated", "tool_uses", "conversation", "agents_per_wave"),
+    *(
+        "total_tokens",
+        "cost_usd",
+        "cost_estimated",
+        "tool_uses",
+        "model",
+        "escalated",
+        "step",
+        "attempt",
+        "conversation",
+        "agents_per_wave",
+    ),
 }
 
 

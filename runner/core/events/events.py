@@ -91,7 +91,7 @@ class WorkspaceClosed(Struct, frozen=True, kw_only=True):
 
 
 class SessionStarted(Struct, frozen=True, kw_only=True):
-    """Intent: a session is about to run."""
+    """Intent: a session is about to run; `escalated`: not by whom the story began with."""
 
     story_id: StoryId
     session_id: str
@@ -103,6 +103,8 @@ class SessionStarted(Struct, frozen=True, kw_only=True):
     log: str
     agents_per_wave: int | None = None
     conversation: str = ""
+    model: str = ""
+    escalated: bool = False
 
 
 class SessionEnded(Struct, frozen=True, kw_only=True):

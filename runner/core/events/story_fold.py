@@ -206,6 +206,8 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         started_at=at,
         log=body.log,
         agent=body.agent,
+        model=body.model,
+        escalated=body.escalated,
         agents_per_wave=body.agents_per_wave,
         conversation=body.conversation,
     )

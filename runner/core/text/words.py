@@ -78,7 +78,9 @@ def doing(story: StorySnapshot) -> str:
         case Status.RUNNING:
             line = neutral(story.last_line)
             used = f" ({count(story.tools, 'tool')})" if story.tools else ""
-            return f"{story.step.name}{used}: {line}" if line else f"{story.step.name}{used}"
+            newest = story.sessions[-1] if story.sessions else None
+            by = f" by {neutral(newest.worker)}" if newest and newest.escalated else ""
+            return f"{story.step.name}{by}{used}: {line}" if line else f"{story.step.name}{by}{used}"
         case Status.WAITING:
             return f"for {', '.join(story.depends_on)}"
         case Status.DONE if story.workspace.branch:

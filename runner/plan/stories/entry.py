@@ -29,6 +29,7 @@ _WANTED = {
     "owns": "a glob or a list of globs",
     "flow": _TEXT,
     "agent": _TEXT,
+    "escalate": "an agent, agent:model or :model, or a list of these",
     "command": "a shell command, or a list: the program and its arguments",
     "verify": "a command or a list of commands",
     "verify_minutes": _MINUTES,
@@ -113,6 +114,7 @@ class _Fields(BaseModel):
     owns: Texts | None = None
     flow: Text | None = None
     agent: FilledText | None = None
+    escalate: Texts | None = None
     command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
     verify: Texts | None = None
     verify_minutes: Minutes | None = None
@@ -162,6 +164,7 @@ def _story_of(entry: Entry) -> Story:
         owns=tuple(fields.owns or ()),
         flow=fields.flow or "quick",
         agent=fields.agent,
+        escalate=tuple(fields.escalate) if fields.escalate is not None else None,
         command=tuple(fields.command) if fields.command is not None else None,
         verify=tuple(fields.verify or ()),
         dialect=fields.dialect,
@@ -195,6 +198,9 @@ def _check(entry: Entry, fields: _Fields) -> None:
     if fields.command is not None and fields.agent is not None:
         message = "a story has either a 'command' or an 'agent', not both"
         _refuse(entry, ("command",), message, "remove one of them.")
+    if fields.command is not None and fields.escalate is not None:
+        message = "a story with a 'command' has no agent that could be replaced, so 'escalate' has no meaning"
+        _refuse(entry, ("escalate",), message, "remove one of them.")
     for number, name in enumerate(fields.depends_on or ()):
         # Other invalid ids are reported by the graph, which can suggest the story that was meant.
         if len(parts := re.split(r"[,\s]+", name.strip())) > 1 and not any(map(id_problem, parts)):

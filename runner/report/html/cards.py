@@ -126,8 +126,8 @@ def _session(
         _t(f"{number} {session.step.name}"),
         f'<span class="{seen}">{_SIGNS[seen]} {_t(data.outcome(story, session))}{code}</span>',
         _t(span(seconds(session.started_at, ended))) if ended else "",
-        str(session.attempt),
-        _t(session.agent or session.kind.value),
+        f"{session.attempt} of {story.max_attempts}",
+        _t((session.worker or session.kind.value) + " (escalated)" * session.escalated),
         clock_time(session.started_at),
         *([_t(usage_text(session.usage))] if spent else []),
     )

@@ -213,7 +213,9 @@ def _session(
     plain = "verify" if session.kind is SessionKind.VERIFY else "work"
     outcome = data.outcome(story, session)
     took = span(seconds(session.started_at, data.until if running else session.ended_at))
-    title = f"session {number}, {session.step.name}, attempt {session.attempt}: {outcome} after {took}"
+    attempt = f"attempt {session.attempt} of {story.max_attempts}"
+    by = f", escalated to {session.worker}" if session.escalated else ""
+    title = f"session {number}, {session.step.name}, {attempt}{by}: {outcome} after {took}"
     yield (
         f'<rect class="session {plain if seen in {"ok", "run"} else seen}" x="{x}%" y="{middle - BAR // 2}" '
         f'width="{width}%" height="{BAR}" rx="2"><title>{escape(neutral(title))}</title></rect>'

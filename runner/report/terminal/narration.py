@@ -141,7 +141,10 @@ def _loop(body: ev.SpiralSeen | ev.StallSeen | ev.SelectionMade | ev.LoopEnded) 
 
 def _session_started(run: RunSnapshot, body: ev.SessionStarted) -> str:
     number = _number(run, body.story_id, body.session_id)
-    return f"session {number} started ({body.step_name}, {_attempt(run, body.story_id, body.attempt)})"
+    facts = f"{body.step_name}, {_attempt(run, body.story_id, body.attempt)}"
+    session = _session(run, body.story_id, body.session_id)
+    by = f", escalated to {session.worker}" if session and session.escalated else ""
+    return f"session {number} started ({facts}{by})"
 
 
 def _session_ended(run: RunSnapshot, body: ev.SessionEnded) -> str:

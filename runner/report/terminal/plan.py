@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from runner.core.model import DEFAULT_ATTEMPTS
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import count, window
@@ -19,7 +20,7 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     """One story of a plan. `reason` says why it starts when it does; `base` what it starts from.
 
     `critical`: it is on the longest chain, which takes `minutes_to_the_end` from its start. Minutes are
-    None when unknown.
+    None when unknown, or without a limit. `escalate` names who does the second attempt and those after it.
     """
 
     position: int
@@ -36,6 +37,10 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     critical: bool = False
     expected_minutes: float | None = None
     minutes_to_the_end: float | None = None
+    escalate: tuple[str, ...] = ()
+    max_attempts: int = DEFAULT_ATTEMPTS
+    story_minutes: float | None = None
+    verify_minutes: float | None = None
 
 
 class PlanView(Struct, frozen=True, kw_only=True):
@@ -114,6 +119,24 @@ def _row(row: PlanRow, *, titled: bool) -> list[Cell]:
     ]
 
 
+def _limits(row: PlanRow) -> list[str]:
+    """Return how often, how long and by whom it is tried, where that is not as usual."""
+    lines = []
+    if row.escalate:
+        # The last one does all further attempts; those beyond the limit do not exist.
+        who = zip(range(2, row.max_attempts + 1), row.escalate, strict=False)
+        steps = [f"attempt {number} by {neutral(name)}" for number, name in who]
+        left = row.max_attempts - 1 - len(row.escalate)
+        lines.append(f"escalates: {', '.join(steps)}" + (" and after it" if left > 0 else ""))
+    limits = [
+        f"{count(row.max_attempts, 'attempt')}" if row.max_attempts != DEFAULT_ATTEMPTS else "",
+        f"{row.story_minutes:g} min of work" if row.story_minutes else "",
+        f"{row.verify_minutes:g} min for a verify command" if row.verify_minutes and row.verify else "",
+    ]
+    given = [limit for limit in limits if limit]
+    return [*lines, *([f"at most {', '.join(given)}"] if given else [])]
+
+
 def _details(row: PlanRow, look: Look) -> list[str]:
     details = []
     if row.critical:
@@ -124,4 +147,5 @@ def _details(row: PlanRow, look: Look) -> list[str]:
     if row.claim:
         details.append(f"owns {' '.join(neutral(glob) for glob in row.claim)}")
     details += [f"verify {neutral(command)}" for command in row.verify]
+    details += _limits(row)
     return [line for text in details for line in look.wrapped(text, _INDENT, "dim")]

@@ -66,6 +66,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     places: tuple[Path, ...] = ()
     look_seconds: float = LOOK_FOR_LIFE
     agent: Agent | None = None
+    model: str = ""
     conversation: str = ""
     used_before: Usage = field(default_factory=Usage)
     limit: TimeLimit | None = None

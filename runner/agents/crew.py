@@ -1,0 +1,44 @@
+"""Who does which attempt of a story: its own agent first, and after failures those that it escalates to."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from runner.agents.protocol import Agent
+from runner.core.model import StoryId
+
+
+class Worker(Struct, frozen=True, kw_only=True):
+    """An agent, and the model that it is asked to use; without one, it uses its own."""
+
+    agent: Agent
+    model: str = ""
+
+    @property
+    def name(self) -> str:
+        """How settings and people write it: `agent`, or `agent:model`."""
+        return f"{self.agent.name}:{self.model}" if self.model else self.agent.name
+
+
+class Crew(Struct, frozen=True, kw_only=True):
+    """The workers of one story: `first` does the first attempt, each further one the next of `later`."""
+
+    first: Worker
+    later: tuple[Worker, ...] = ()
+
+    def at(self, attempt: int) -> Worker:
+        """Return who does an attempt; the last of `later` does all that follow."""
+        if attempt <= 1 or not self.later:
+            return self.first
+        return self.later[min(attempt - 2, len(self.later) - 1)]
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """Every agent that may work on the story, each once."""
+        found = {worker.agent.name: worker.agent for worker in (self.first, *self.later)}
+        return tuple(found.values())
+
+
+def agents_of(crews: Mapping[StoryId, Crew]) -> Iterable[Agent]:
+    """Return the agents that may work on any of the stories."""
+    return [agent for crew in crews.values() for agent in crew.agents]
