@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from runner.agents.command import CommandAgent, TemplateAgent
-from runner.agents.crew import Crew, Worker
 from runner.agents.known.aider import AiderAgent
 from runner.agents.known.claude import ClaudeAgent
 from runner.agents.known.codex import CodexAgent
@@ -17,6 +16,7 @@ from runner.agents.known.opencode import OpencodeAgent
 from runner.agents.known.qwen import QwenAgent
 from runner.agents.known_agent import KnownAgent
 from runner.agents.protocol import Agent
+from runner.agents.workers import Worker, Workers
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import AgentError
 from runner.core.limits.agent_sessions import AgentProgram
@@ -39,13 +39,13 @@ PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent 
 """How the known agents show up among the processes of a machine."""
 
 
-def crew_of(story: Story, settings: Settings) -> Crew:
+def workers_of(story: Story, settings: Settings) -> Workers:
     """Return who works on a story: its own agent, and those that it escalates to after failed attempts."""
     first = Worker(agent=choose(story, settings), model=settings.model)
     if story.command is not None:
-        return Crew(first=first)
+        return Workers(first=first)
     entries = settings.escalate if story.escalate is None else story.escalate
-    return Crew(first=first, later=tuple(_later(entry, first, story, settings) for entry in entries))
+    return Workers(first=first, later=tuple(_later(entry, first, story, settings) for entry in entries))
 
 
 def choose(story: Story, settings: Settings) -> Agent:

@@ -6,7 +6,7 @@ from pathlib import Path
 from isolation.errors import IsolationError
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
-from runner.agents.catalog import crew_of
+from runner.agents.catalog import workers_of
 from runner.core.errors import AgentError, RunnerError
 from runner.core.model import Story
 from runner.core.settings import Settings
@@ -80,7 +80,7 @@ def _stories(repository: Repository, settings: Settings, environ: dict[str, str]
         )
     for story in stories:
         try:
-            crew_of(story, settings)
+            workers_of(story, settings)
         except AgentError as error:
             yield Check(name="agent", level=Severity.FAIL, detail=error.message, hint=error.hint)
             break  # the same is true of most other stories

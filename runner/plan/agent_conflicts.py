@@ -12,8 +12,8 @@ from isolation.claims import globs as claims
 from isolation.claims.owners import folders_around
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode, Means
-from runner.agents.crew import Crew
 from runner.agents.protocol import Agent
+from runner.agents.workers import Workers
 from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
 
@@ -61,7 +61,7 @@ def agent_conflicts(
 
 
 def sandbox_conflicts(
-    stories: Iterable[Story], crews: Mapping[StoryId, Crew], settings: Settings
+    stories: Iterable[Story], workers: Mapping[StoryId, Workers], settings: Settings
 ) -> tuple[AgentConflict, ...]:
     """Find agents whose sandboxes would conflict with each other at the top of a shared tree."""
     if settings.bg_isolation != IsolationMode.NONE or settings.max_stories == 1:
@@ -70,7 +70,7 @@ def sandbox_conflicts(
     at_top = Counter(
         agent.name
         for story in stories
-        for agent in (crews[story.id].agents if story.id in crews else ())
+        for agent in (workers[story.id].agents if story.id in workers else ())
         if agent.traits.own_sandbox and not folders_around(claims.compile(story.owns))
     )
     return tuple(

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from isolation.paths import folds_case, worktree_root
-from runner.agents.catalog import crew_of
-from runner.agents.crew import Crew
+from runner.agents.catalog import workers_of
+from runner.agents.workers import Workers
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition
@@ -87,18 +87,18 @@ class Backlog(Struct, frozen=True, kw_only=True):
 class Plan(Backlog, frozen=True, kw_only=True):
     """Everything that a run needs, decided before anything starts."""
 
-    crews: Mapping[StoryId, Crew]
+    workers: Mapping[StoryId, Workers]
 
 
 def make_plan(request: RunRequest) -> Plan:
     """Read and check everything; the first problem is raised."""
     backlog = load_backlog(request)
-    crews = {story.id: crew_of(story, backlog.settings) for story in backlog.own}
+    workers = {story.id: workers_of(story, backlog.settings) for story in backlog.own}
     if backlog.settings.prompt_template:
         load_template(backlog.repository.top / backlog.settings.prompt_template)
     parts = structs.asdict(backlog)
-    notes = (*backlog.notes, *_auto_notes(backlog.own, crews, backlog.settings))
-    return Plan(**{**parts, "notes": notes}, crews=crews)
+    notes = (*backlog.notes, *_auto_notes(backlog.own, workers, backlog.settings))
+    return Plan(**{**parts, "notes": notes}, workers=workers)
 
 
 def load_backlog(request: RunRequest) -> Backlog:
@@ -185,10 +185,12 @@ def _mode_warnings(stories: Sequence[Story]) -> tuple[str, ...]:
     return tuple(f"story {story_id}: {warning}" for story_id, warning in warnings if warning)
 
 
-def _auto_notes(order: Sequence[Story], crews: Mapping[StoryId, Crew], settings: Settings) -> tuple[str, ...]:
+def _auto_notes(
+    order: Sequence[Story], workers: Mapping[StoryId, Workers], settings: Settings
+) -> tuple[str, ...]:
     """Say which agent `auto` has picked, where it decides."""
     names = {
-        crews[story.id].first.agent.name
+        workers[story.id].first.agent.name
         for story in order
         if story.command is None and (story.agent or settings.agent) == AUTO
     }

@@ -77,20 +77,20 @@ def _starts(mode: str) -> str:
 def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> PlanRow:
     waits_for = tuple(name for name in story.depends_on if name not in plan.finished)
     base = " + ".join(branch_of(name) for name in story.depends_on) or plan.base[:12]
-    crew = plan.crews.get(story.id)
+    workers = plan.workers.get(story.id)
     return PlanRow(
         position=position,
         wave=wave,
         id=story.id,
         title=story.title,
-        agent=crew.first.agent.name if crew else "",
+        agent=workers.first.agent.name if workers else "",
         waits_for=waits_for,
         reason=reason,
         branch=branch_of(story.id),
         base=base,
         claim=story.owns,
         verify=story.verify or plan.settings.verify,
-        escalate=tuple(worker.name for worker in crew.later) if crew else (),
+        escalate=tuple(worker.name for worker in workers.later) if workers else (),
         max_attempts=story.max_attempts or plan.settings.max_attempts,
         story_minutes=story.story_minutes or plan.settings.story_minutes,
         verify_minutes=story.verify_minutes or plan.settings.verify_minutes,

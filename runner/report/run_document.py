@@ -117,7 +117,7 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
 
 
 def _worker(story: StorySnapshot) -> dict[str, Any]:
-    """Return who worked last; nobody before the first session."""
+    """Return who worked last; null before the first session."""
     last = next((one for one in reversed(story.sessions) if one.kind is SessionKind.WORK), None)
     return {
         "agent": last.agent or None if last else None,

@@ -26,7 +26,7 @@ from isolation.files import lease
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
 from isolation.paths import journal_path, keepers_lock_path
-from runner.agents.catalog import PROGRAMS, crew_of
+from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
 from runner.core.events.fold import exit_code, fold
 from runner.core.events.story_json import from_json
@@ -109,7 +109,7 @@ async def start_run(
         settings=settings,
         worktree_root=root,
         stories=plan.stories,
-        crews=plan.crews,
+        workers=plan.workers,
         enforcement=enforcement,
         retry_failed=plan.retry_failed,
     )
@@ -183,7 +183,7 @@ async def resume_run(
             settings=settings,
             worktree_root=root,
             stories=stories,
-            crews={story.id: crew_of(story, settings) for story in stories},
+            workers={story.id: workers_of(story, settings) for story in stories},
             enforcement=await to_thread.run_sync(enforcement_again, repository, settings, root, stories),
             retry_failed=retry_failed,
         )
@@ -305,7 +305,7 @@ async def _orchestrate(
     """Let the orchestrator carry the stories, with everything that runs beside it."""
     world = make_world(context, journal, sample, interaction.dialog)
     orchestrator = Orchestrator(
-        order=assignment.stories, crews=assignment.crews, context=context, world=world
+        order=assignment.stories, workers=assignment.workers, context=context, world=world
     )
     async with (
         visible(context),

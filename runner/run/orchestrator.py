@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 from msgspec import Struct
 
-from runner.agents.crew import Crew
+from runner.agents.workers import Workers
 from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
@@ -85,10 +85,10 @@ class Orchestrator:
     """Carries an ordered backlog; one instance per run."""
 
     def __init__(
-        self, *, order: Sequence[Story], crews: Mapping[StoryId, Crew], context: RunContext, world: World
+        self, *, order: Sequence[Story], workers: Mapping[StoryId, Workers], context: RunContext, world: World
     ) -> None:
         self._order = order
-        self._crews = crews
+        self._workers = workers
         self._context = context
         self._world = world
         self._changed = trio.Event()
@@ -180,7 +180,7 @@ class Orchestrator:
                 self._ahead[story.id] = turn
             else:
                 turn.slot.set()
-            context = story_context(story, self._crews[story.id], self._context)
+            context = story_context(story, self._workers[story.id], self._context)
             pipeline = Pipeline(context, interrupted=interrupted[story.id], turn=turn)
             nursery.start_soon(pipeline.run, name=story.id)
 
@@ -227,8 +227,8 @@ class Orchestrator:
             return {}
         now, stories = log.now(), log.snapshot.stories
         names = {
-            story_id: crew.at(stories[story_id].progress.attempt).agent.name
-            for story_id, crew in self._crews.items()
+            story_id: workers.at(stories[story_id].progress.attempt).agent.name
+            for story_id, workers in self._workers.items()
         }
         return {
             story_id: f"waits for {name}, which is at its limit until {clock(pauses[name])}"

@@ -11,7 +11,7 @@ from msgspec import Struct
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.paths import run_dir
-from runner.agents.crew import Crew, agents_of
+from runner.agents.workers import Workers, agents_of
 from runner.core.events import events as ev
 from runner.core.model import ResourceSample, Story, StoryId
 from runner.core.settings import Settings
@@ -49,14 +49,14 @@ class Assignment(Struct, frozen=True, kw_only=True):
     settings: Settings
     worktree_root: Path
     stories: Sequence[Story]
-    crews: Mapping[StoryId, Crew]
+    workers: Mapping[StoryId, Workers]
     enforcement: EnforcementPlan
     retry_failed: bool = False
 
     @property
     def byproducts(self) -> tuple[str, ...]:
         """What these agents leave in the tree, as patterns for git to ignore."""
-        return tuple(sorted({each for agent in agents_of(self.crews) for each in agent.traits.litter}))
+        return tuple(sorted({each for agent in agents_of(self.workers) for each in agent.traits.litter}))
 
 
 def exclude_byproducts(assignment: Assignment) -> None:
@@ -68,8 +68,8 @@ def exclude_byproducts(assignment: Assignment) -> None:
 def opening_notes(journal: Journal, assignment: Assignment) -> tuple[ev.Noted, ...]:
     """Return what the user should know about the surroundings before anything starts."""
     repository, enforcement = assignment.repository, assignment.enforcement
-    conflicts = agent_conflicts(agents_of(assignment.crews), repository, enforcement.means)
-    conflicts += sandbox_conflicts(assignment.stories, assignment.crews, assignment.settings)
+    conflicts = agent_conflicts(agents_of(assignment.workers), repository, enforcement.means)
+    conflicts += sandbox_conflicts(assignment.stories, assignment.workers, assignment.settings)
     lines = (
         *journal.notes,
         "" if repository.has_identity else NO_IDENTITY,

@@ -13,12 +13,12 @@ from isolation.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir
 from runner.agents.command import CommandAgent
-from runner.agents.crew import Worker
 from runner.agents.protocol import Agent, AgentJob
+from runner.agents.workers import Worker
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.prices import priced
-from runner.core.model import VERIFY, Outcome, SessionKind, Step, StorySnapshot, Usage
+from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot, Usage
 from runner.core.schedule.tiers import agents_per_wave
 from runner.core.settings import Settings
 from runner.plan.settings.prompt_template import load_template
@@ -41,13 +41,8 @@ async def prepare_work(
     context: StoryContext, workspace: Workspace, brief: Brief, allowance: Amount
 ) -> PreparedSession:
     """Prepare a session in which the agent works on the current step; it learns what it may spend."""
-    story, settings, now = context.story, context.settings, context.now
-    worker = context.worker
-    if brief.command is not None:  # the flow's own command for this step
-        story, worker = (
-            replace(story, command=brief.command),
-            Worker(agent=CommandAgent(), model=settings.model),
-        )
+    story, settings, now = _story_for(context, brief), context.settings, context.now
+    worker = _worker_for(context, brief)
     agent = worker.agent
     name = _name(now, brief.step)
     exchange = context.exchange(workspace)
@@ -100,8 +95,19 @@ async def prepare_work(
         else None,
     )
     started = _started(context, order, brief.step, SessionKind.WORK)
-    escalated = brief.command is None and worker.name != context.crew.first.name
+    escalated = brief.command is None and worker.name != context.workers.first.name
     return PreparedSession(order=order, started=replace(started, model=worker.model, escalated=escalated))
+
+
+def _story_for(context: StoryContext, brief: Brief) -> Story:
+    return context.story if brief.command is None else replace(context.story, command=brief.command)
+
+
+def _worker_for(context: StoryContext, brief: Brief) -> Worker:
+    """Return who works: the worker of the attempt, or the flow's own command for this step."""
+    if brief.command is None:
+        return context.worker
+    return Worker(agent=CommandAgent(), model=context.settings.model)
 
 
 async def prepare_verify(context: StoryContext, workspace: Workspace, command: str) -> PreparedSession:

@@ -6,10 +6,10 @@ import pytest
 from msgspec import structs
 
 from isolation.model import IsolationMode
-from runner.agents.crew import Crew, Worker
 from runner.agents.known.aider import AiderAgent
 from runner.agents.known.codex import CodexAgent
 from runner.agents.protocol import Agent
+from runner.agents.workers import Worker, Workers
 from runner.core.agent_settings import AgentSettings
 from runner.core.settings import Settings
 from runner.plan.agent_conflicts import sandbox_conflicts
@@ -21,10 +21,9 @@ SHARED = Settings(bg_isolation=IsolationMode.NONE, max_stories=3)
 
 def _told(agents: tuple[Agent, ...], globs: tuple[str, ...], settings: Settings) -> list[str]:
     stories = [structs.replace(story(name), owns=(glob,)) for name, glob in zip("abc", globs, strict=False)]
-    workers = [Worker(agent=agent) for agent in agents]
     # An agent counts wherever it may work, be it only after a failed attempt.
-    crews = (Crew(first=Worker(agent=AIDER), later=(worker,)) for worker in workers)
-    chosen = dict(zip((each.id for each in stories), crews, strict=False))
+    workers = (Workers(first=Worker(agent=AIDER), later=(Worker(agent=agent),)) for agent in agents)
+    chosen = dict(zip((each.id for each in stories), workers, strict=False))
     return [conflict.line for conflict in sandbox_conflicts(stories, chosen, settings)]
 
 

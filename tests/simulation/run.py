@@ -10,8 +10,8 @@ from typing import Any, cast
 import trio
 import trio.testing
 
-from runner.agents.crew import Crew, Worker
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.agents.workers import Worker, Workers
 from runner.core.events import events as ev
 from runner.core.events.fold import exit_code
 from runner.core.events.story_json import to_json
@@ -176,11 +176,11 @@ async def _play(  # noqa: PLR0917  trio.run hands positions on
     )
     await log.record(started)
     world = World(sample=_machine(rng, keeper), requests=lambda _last: ())
-    crews = {story.id: Crew(first=Worker(agent=PaperAgent())) for story in stories}
+    workers = {story.id: Workers(first=Worker(agent=PaperAgent())) for story in stories}
     with trio.fail_after(60 * SECONDS_AN_HOUR):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_person, rng, control)
-            await Orchestrator(order=stories, crews=crews, context=tools, world=world).orchestrate()
+            await Orchestrator(order=stories, workers=workers, context=tools, world=world).orchestrate()
             nursery.cancel_scope.cancel()
     await log.record(ev.RunEnded(exit_code=exit_code(log.snapshot)))
     return log.snapshot, trio.current_time() - began

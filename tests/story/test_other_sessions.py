@@ -12,7 +12,7 @@ import trio.testing
 from isolation.git.repository import Repository
 from isolation.paths import find_repository, sessions_dir
 from runner.agents.command import CommandAgent
-from runner.agents.crew import Crew, Worker
+from runner.agents.workers import Worker, Workers
 from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
@@ -95,7 +95,7 @@ class Person:
 
 async def held_up(story: Story, tools: RunContext, ask: Callable[[choose.Question], Awaitable[None]]) -> bool:
     """Check for others as the pipeline does; False when nothing is in the way."""
-    found = await check_others(story_context(story, Crew(first=Worker(agent=CommandAgent())), tools))
+    found = await check_others(story_context(story, Workers(first=Worker(agent=CommandAgent())), tools))
     if isinstance(found, choose.Question):
         await ask(found)
     return found is not Others.CLEAR

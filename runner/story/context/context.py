@@ -10,7 +10,7 @@ from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.model import Confinement, Workspace
 from isolation.paths import EXCHANGE, story_dir, worktree_path
-from runner.agents.crew import Crew, Worker
+from runner.agents.workers import Worker, Workers
 from runner.core.model import ResourceSample, Story, StoryId, StorySnapshot
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
@@ -69,7 +69,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     """
 
     story: Story
-    crew: Crew
+    workers: Workers
     run: RunContext
     log: EventLog
     settings: Settings
@@ -85,7 +85,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     @property
     def worker(self) -> Worker:
         """Who does the current attempt."""
-        return self.crew.at(self.now.progress.attempt)
+        return self.workers.at(self.now.progress.attempt)
 
     @property
     def verify(self) -> tuple[str, ...]:
@@ -131,12 +131,12 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         )
 
 
-def story_context(story: Story, crew: Crew, run: RunContext) -> StoryContext:
+def story_context(story: Story, workers: Workers, run: RunContext) -> StoryContext:
     """Return what one story needs of its run."""
     log, repository = run.log, run.repository
     return StoryContext(
         story=story,
-        crew=crew,
+        workers=workers,
         run=run,
         log=log,
         settings=run.settings,

@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
-    from runner.agents.crew import agents_of
+    from runner.agents.workers import agents_of
     from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
     from runner.plan.shared_tree import require_enforcement
     from runner.plan.view import view
@@ -61,8 +61,8 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     shown = view(plan, enforcement)
     for warning in enforcement.warnings:
         output.warn(warning)
-    conflicts = agent_conflicts(agents_of(plan.crews), plan.repository, enforcement.means)
-    for conflict in (*conflicts, *sandbox_conflicts(plan.stories, plan.crews, plan.settings)):
+    conflicts = agent_conflicts(agents_of(plan.workers), plan.repository, enforcement.means)
+    for conflict in (*conflicts, *sandbox_conflicts(plan.stories, plan.workers, plan.settings)):
         output.warn(conflict.line)
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))

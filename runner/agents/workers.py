@@ -20,7 +20,7 @@ class Worker(Struct, frozen=True, kw_only=True):
         return f"{self.agent.name}:{self.model}" if self.model else self.agent.name
 
 
-class Crew(Struct, frozen=True, kw_only=True):
+class Workers(Struct, frozen=True, kw_only=True):
     """The workers of one story: `first` does the first attempt, each further one the next of `later`."""
 
     first: Worker
@@ -39,6 +39,6 @@ class Crew(Struct, frozen=True, kw_only=True):
         return tuple(found.values())
 
 
-def agents_of(crews: Mapping[StoryId, Crew]) -> Iterable[Agent]:
+def agents_of(workers: Mapping[StoryId, Workers]) -> Iterable[Agent]:
     """Return the agents that may work on any of the stories."""
-    return [agent for crew in crews.values() for agent in crew.agents]
+    return [agent for each in workers.values() for agent in each.agents]
