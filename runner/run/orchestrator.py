@@ -19,7 +19,7 @@ from msgspec import Struct
 from runner.agents.workers import Workers
 from runner.core.errors import RunnerError
 from runner.core.events import events as ev
-from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import (
     ContinuePolicy,
     ResourceSample,
@@ -35,7 +35,7 @@ from runner.core.text.instants import clock
 from runner.run.window import WindowKeeper
 from runner.story import results
 from runner.story.context.context import RunContext, story_context
-from runner.story.context.stop import Level
+from runner.story.context.stop import STOP_COMMAND, STOP_COMMAND_NOW, Level
 from runner.story.decisions import answer_event
 from runner.story.pipeline import Pipeline, Turn
 from runner.story.workspace import intent
@@ -154,8 +154,10 @@ class Orchestrator:
         for story_id in asked:
             self._withdraw(story_id)
         if asked:
-            found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
-            stopped = (results.stopped(story_id, run.run_id, found) for story_id in asked)
+            stopped = (
+                results.stopped(story_id, run.run_id, Switch.USER_ABORT.tripped(control.asked_by(story_id)))
+                for story_id in asked
+            )
             await self._context.log.record(*stopped)
 
     async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
@@ -286,7 +288,7 @@ class Orchestrator:
         left = [story for story in snapshot.stories.values() if not story.status.final]
         if not left:
             return
-        ended_by = snapshot.kill_switch or Switch.USER_ABORT.tripped(STOPPED_BY_USER)
+        ended_by = snapshot.kill_switch or Switch.USER_ABORT.tripped(self._context.control.run_asked_by)
         if ended_by.name == Switch.SPIRAL:
             ended_by = Switch.COHORT.tripped(f"ended with its cohort: {ended_by.detail}")
         await self._context.log.record(
@@ -302,7 +304,7 @@ class Orchestrator:
 
     async def _watch_stops(self) -> None:
         await self._context.control.wait_for_run(Level.FINISH)
-        await self._end_admission(Switch.USER_ABORT, STOPPED_BY_USER)
+        await self._end_admission(Switch.USER_ABORT, self._context.control.run_asked_by)
 
     async def _watch_pauses(self) -> None:
         """Decide again what may start when an agent's pause is over."""
@@ -323,10 +325,11 @@ class Orchestrator:
                     await self.answer(request.event)
                     continue
                 level = Level.STOP if request.now else Level.FINISH
+                by = STOP_COMMAND_NOW if request.now else STOP_COMMAND
                 if request.story_id is None:
-                    control.raise_run(level)
+                    control.raise_run(level, by)
                 else:
-                    control.raise_story(request.story_id, level)
+                    control.raise_story(request.story_id, level, by)
                     self._wake()
 
     async def _requests(self, last: int) -> Sequence[StopRequest | AnswerRequest]:
@@ -346,8 +349,9 @@ class Orchestrator:
             if trio.current_time() < quiet_until:
                 await trio.sleep_until(quiet_until)
                 continue
-            await self._end_admission(Switch.INACTIVITY, f"nothing happened for {limit:g} s")
-            self._context.control.raise_run(Level.STOP)
+            detail = f"nothing happened for {limit:g} s"
+            await self._end_admission(Switch.INACTIVITY, detail)
+            self._context.control.raise_run(Level.STOP, detail)
             return
 
     def _notice(self, _event: ev.Event, _run: RunSnapshot) -> None:

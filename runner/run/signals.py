@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import trio
 
-from runner.story.context.stop import Level, StopControl
+from runner.story.context.stop import CTRL_C, Level, StopControl
 
 
 @dataclass(slots=True)
@@ -24,15 +24,19 @@ async def listening(
     """Turn Ctrl-C, SIGTERM and SIGHUP into stop levels; each says what the next one would do."""
 
     async def listen(*, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
+        # Under nohup a closed terminal must not end the run.
+        outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        hangup = () if outlives else (signal.SIGHUP,)
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *hangup) as received:
             task_status.started()
             async for number in received:
                 ended_by.code = 128 + number
                 level = Level(min(control.run_level + 1, Level.KILL))
                 if number != signal.SIGINT:
                     level = max(level, Level.STOP)
-                control.raise_run(level)
-                say(_LEVEL_WORDS[level])
+                control.raise_run(level, _ASKED_BY.get(number, CTRL_C))
+                cause = f"{_ASKED_BY[number]}; " if number in _ASKED_BY else ""
+                say(f"stopping: {cause}{_LEVEL_WORDS[level]}")
 
     async with trio.open_nursery() as nursery:
         await nursery.start(listen)
@@ -51,8 +55,12 @@ _NEXT_WORDS = {
     Level.STOP: "Ctrl-C: end the sessions immediately",
     Level.KILL: "all sessions are being ended",
 }
+_ASKED_BY = {
+    int(signal.SIGTERM): "ended by another program (SIGTERM)",
+    int(signal.SIGHUP): "the terminal was closed (SIGHUP)",
+}
 _LEVEL_WORDS = {
-    Level.FINISH: "stopping: nothing new starts, running sessions may finish; Ctrl-C again asks them to end",
-    Level.STOP: "stopping: sessions have a grace period to end; Ctrl-C again ends them immediately",
-    Level.KILL: "stopping: all sessions are ended immediately",
+    Level.FINISH: "nothing new starts, running sessions may finish; Ctrl-C again asks them to end",
+    Level.STOP: "sessions have a grace period to end; Ctrl-C again ends them immediately",
+    Level.KILL: "all sessions are ended immediately",
 }

@@ -25,6 +25,7 @@ _LATER = "once the service of `{}` works again: `autopilot-multi resume --retry-
 class EndFacts(Struct, frozen=True, kw_only=True):
     """What is known when a session ends; `cohort_spirals` counts those of all stories before it.
 
+    `aborted` says what stopped the story; it is empty if nothing did.
     `chance` is a random number from 0 to 1, so that stories do not return to a service all at the same time.
     """
 
@@ -32,7 +33,7 @@ class EndFacts(Struct, frozen=True, kw_only=True):
     now: StorySnapshot
     agent: str
     cohort_spirals: int
-    aborted: bool
+    aborted: str
     at: float
     chance: float
 
@@ -100,7 +101,7 @@ def _judged(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
             failed_agents=ended.result.summary.get("failed"),
             planned=effect.get("planned_issues"),
             carryover=effect.get("carryover"),
-            aborted=ended.outcome is not Outcome.OK and facts.aborted,
+            aborted="" if ended.outcome is Outcome.OK else facts.aborted,
         ),
         facts,
     )

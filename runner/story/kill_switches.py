@@ -11,7 +11,6 @@ from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import (
-    STOPPED_BY_USER,
     LoopFacts,
     Switch,
     before_session,
@@ -35,7 +34,7 @@ def before_work(context: StoryContext, *, confidence: float | None = None) -> Ki
 def before_verify(context: StoryContext) -> KillSwitch | None:
     """Return the kill-switch that keeps even a verify command from starting."""
     if context.aborted:
-        return Switch.USER_ABORT.tripped(STOPPED_BY_USER)
+        return Switch.USER_ABORT.tripped(context.aborted)
     cohort = _cohort(context.log.snapshot.cohort_spirals)
     if cohort:
         return Switch.COHORT.tripped(cohort)

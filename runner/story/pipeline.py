@@ -21,7 +21,7 @@ from runner.core.choose import Question
 from runner.core.errors import JournalError, RunnerError, system_message
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
-from runner.core.limits.kill_switches import STOPPED_BY_USER, Switch
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Status, StoryId, StorySnapshot
 from runner.core.text.words import count
 from runner.story import results
@@ -241,7 +241,7 @@ class Pipeline:
             return None  # the loop ends once the work is committed
         match ended.outcome:
             case Outcome.STOPPED:
-                return self._stopped(_asked_to_stop(ended))
+                return self._stopped(self._asked_to_stop(ended))
             case Outcome.STALLED:
                 return self._stopped(Switch.STALL.tripped(ended.detail))
             case Outcome.ASKS:
@@ -358,7 +358,7 @@ class Pipeline:
                 return self._stopped(ended)
             match ended.outcome:
                 case Outcome.STOPPED:
-                    return self._stopped(_asked_to_stop(ended))
+                    return self._stopped(self._asked_to_stop(ended))
                 case Outcome.STALLED:
                     return self._stopped(Switch.STALL.tripped(f"`{command}`: {ended.detail}"))
                 case Outcome.FAILED:
@@ -408,6 +408,12 @@ class Pipeline:
         kept = tuple(glob for glob in self._story.owns if glob not in idle)
         return kept if any(not glob.startswith("!") for glob in kept) else self._story.owns
 
+    def _asked_to_stop(self, ended: SessionVerdict) -> KillSwitch:
+        """Return what ended a session: the story's time limit, or what the user did."""
+        if ended.overdue:
+            return Switch.STORY_TIME.tripped(ended.detail)
+        return Switch.USER_ABORT.tripped(self._context.aborted or ended.detail)
+
     def _stopped(self, found: KillSwitch) -> ev.StoryFinished:
         return results.stopped(self._story.id, self._log.snapshot.run_id, found)
 
@@ -419,13 +425,6 @@ class Pipeline:
     def _hook_failed(self, name: str) -> ev.StoryFinished:
         log = side_log(name, self._context)
         return results.failed(self._story.id, f"{name} failed", next_=f"see {log}")
-
-
-def _asked_to_stop(ended: SessionVerdict) -> KillSwitch:
-    """Return who ended a session: the story's time limit, or the user."""
-    if ended.overdue:
-        return Switch.STORY_TIME.tripped(ended.detail)
-    return Switch.USER_ABORT.tripped(STOPPED_BY_USER)
 
 
 def _unresolved(markers: tuple[str, ...]) -> tuple[str, str] | None:

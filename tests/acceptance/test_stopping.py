@@ -27,9 +27,11 @@ def _records(repo: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def _check_aborted(repo: Path, ran: Ran, marker: str) -> None:
-    """Check the part of acceptance 39 that every way to stop has in common."""
+def _check_aborted(repo: Path, ran: Ran, marker: str, by: str = "stopped by you (Ctrl-C)") -> None:
+    """Check the part of acceptance 39 that every way to stop has in common; `by` names what it was."""
     assert ran.data["kill_switch"]["name"] == "user-abort"
+    assert ran.data["kill_switch"]["detail"] == by
+    assert {story["reason"] for story in ran.data["stories"] if story["status"] == "stopped"} <= {by}
     assert not processes_with(marker)
     (whole,) = [record for record in _records(repo) if record["kind"] == "run"]
     assert whole["kill_switch"] == "user-abort"
@@ -83,16 +85,24 @@ def test_ctrl_c_twice_ends_the_sessions(repo: Path) -> None:
     assert ran.err.count("Ctrl-C again") == 2, "each Ctrl-C says what the next one would do"
 
 
-def test_sigterm_ends_the_sessions(repo: Path) -> None:
-    """Acceptance 39: SIGTERM ends the sessions with their grace; exit 143."""
-    marker = "term-7320"
+@pytest.mark.parametrize(
+    ("sent", "code", "by"),
+    [
+        (signal.SIGTERM, 143, "ended by another program (SIGTERM)"),
+        (signal.SIGHUP, 129, "the terminal was closed (SIGHUP)"),
+    ],
+)
+def test_a_signal_ends_the_sessions(repo: Path, sent: signal.Signals, code: int, by: str) -> None:
+    """Acceptance 39: SIGTERM, or a closed terminal, ends the sessions with their grace, and is named."""
+    marker = f"term-7320-{code}"
     ready = _waiting_story(repo, marker, seconds=60)
     with started(repo, "run", "--json", "--grace-seconds=2") as program:
         wait_until(ready.exists, what="the session runs")
-        program.send(signal.SIGTERM)
+        program.send(sent)
         ran = program.finish()
-    assert ran.code == 143
-    _check_aborted(repo, ran, marker)
+    assert ran.code == code
+    _check_aborted(repo, ran, marker, by)
+    assert f"stopping: {by}; sessions have a grace period" in ran.err
 
 
 def test_a_third_ctrl_c_does_not_wait_for_the_grace(repo: Path) -> None:
@@ -125,7 +135,7 @@ def test_stop_from_another_terminal(repo: Path, tmp_path: Path, now: bool) -> No
         ran = program.finish()
     assert ran.code == 2
     assert ran.story("a")["commits"] == (0 if now else 1)
-    _check_aborted(repo, ran, marker)
+    _check_aborted(repo, ran, marker, f"stopped by `autopilot-multi stop{' --now' * now}`")
 
 
 def test_stop_of_one_story_leaves_the_others(repo: Path, tmp_path: Path) -> None:
@@ -142,6 +152,7 @@ def test_stop_of_one_story_leaves_the_others(repo: Path, tmp_path: Path) -> None
         (tmp_path / "go").touch()
         ran = program.finish()
     assert ran.story("a")["status"] == "stopped"
+    assert ran.story("a")["reason"] == "stopped by `autopilot-multi stop --now`"
     assert ran.story("b")["status"] == "done"
 
 
@@ -208,3 +219,19 @@ def test_a_ctrl_c_when_all_is_done_is_no_crash(repo: Path) -> None:
     assert json.loads(done.stdout)["error"]["code"] == "interrupted"
     assert "Traceback" not in done.stderr
     assert run(repo, "status", "--json").story("a")["status"] == "done"
+
+
+def test_nohup_lets_a_run_outlive_its_terminal(repo: Path, tmp_path: Path) -> None:
+    """A program that was told to ignore SIGHUP ignores it; the story reaches its end."""
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    write_story(repo, "a", command=f"touch {ready}; until test -f {go}; do sleep 0.05; done; echo x > x.txt")
+    argv = ["nohup", sys.executable, "-m", "runner", "run", "--json"]
+    with subprocess.Popen(
+        argv, cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as program:
+        wait_until(ready.exists, what="the session runs")
+        program.send_signal(signal.SIGHUP)
+        go.touch()
+        out, _ = program.communicate(timeout=LIMIT)
+    assert program.returncode == 0
+    assert json.loads(out)["data"]["counts"]["done"] == 1

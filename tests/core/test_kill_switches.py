@@ -23,7 +23,7 @@ from runner.core.model import Tier
 HINTS = {str(switch): switch.hint for switch in Switch}
 
 CALM = LoopFacts(
-    aborted=False,
+    aborted="",
     sessions_used=1,
     max_sessions=5,
     overdue=False,
@@ -40,7 +40,7 @@ CALM = LoopFacts(
 )
 
 SWITCHES: dict[str, tuple[dict[str, Any], str]] = {
-    "user-abort": ({"aborted": True}, "stopped by you (Ctrl-C or `stop`)"),
+    "user-abort": ({"aborted": "stopped by you (Ctrl-C)"}, "stopped by you (Ctrl-C)"),
     "cohort-aborted": ({"cohort": "ended with its cohort"}, "ended with its cohort"),
     "max-sessions-reached": ({"sessions_used": 5}, "5 of 5 sessions used"),
     "max-hours-exceeded": ({"overdue": True}, "8 h have passed"),
@@ -69,7 +69,7 @@ AFTER: dict[str, tuple[dict[str, Any], str]] = {
         {"planned": 100, "carryover": 51},
         "51 of 100 planned issues were left over (51%)",
     ),
-    "user-abort": ({"aborted": True}, "stopped by you (Ctrl-C or `stop`)"),
+    "user-abort": ({"aborted": "stopped by you (Ctrl-C)"}, "stopped by you (Ctrl-C)"),
 }
 """The switches after a session, in the documented order."""
 
@@ -140,7 +140,7 @@ def test_low_confidence_parks_first_and_kills_later(iteration: int, parked: bool
 
 def test_no_other_switch_parks() -> None:
     """On iteration 1 an abort is still an abort."""
-    facts = replace(CALM, aborted=True, confidence=0.2, iteration=1)
+    facts = replace(CALM, aborted="Ctrl-C", confidence=0.2, iteration=1)
     switch = before_session(facts)
     assert switch is not None
     assert not parks(switch, facts)
@@ -196,7 +196,7 @@ def test_the_first_spiral_is_retried_whatever_else_is_true(
 ) -> None:
     """Acceptance 37: one real retry, and only for the first spiral of the run."""
     facts = AfterFacts(
-        spiral="circles", failed_agents=failed, planned=4, carryover=carryover, aborted=aborted
+        spiral="circles", failed_agents=failed, planned=4, carryover=carryover, aborted="Ctrl-C" * aborted
     )
     assert after_session(facts) == After(retries=True)
     second = after_session(replace(facts, spirals_before=1))

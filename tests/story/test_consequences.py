@@ -51,7 +51,7 @@ def facts(
     *,
     story: Story = STORY,
     spirals: int = 0,
-    aborted: bool = False,
+    aborted: str = "",
     attempt: int = 1,
     failures: tuple[str, ...] = (),
 ) -> EndFacts:
@@ -115,8 +115,8 @@ def test_the_first_spiral_is_retried_and_the_second_ends_the_cohort() -> None:
 
 def test_a_story_that_was_aborted_stops_only_where_more_sessions_would_follow() -> None:
     """A complete session may still become a result."""
-    assert kinds(consequences(ended(Outcome.OK), facts(aborted=True))) == [ev.CheckpointPlanned]
-    assert kinds(consequences(ended(Outcome.PARTIAL), facts(aborted=True))) == [
+    assert kinds(consequences(ended(Outcome.OK), facts(aborted="Ctrl-C"))) == [ev.CheckpointPlanned]
+    assert kinds(consequences(ended(Outcome.PARTIAL), facts(aborted="Ctrl-C"))) == [
         ev.CheckpointPlanned,
         ev.LoopEnded,
     ]

@@ -14,8 +14,6 @@ from runner.core.model import KillSwitch, Tier
 
 PEER_LIMIT = 6
 CARRYOVER_LIMIT = 0.5
-STOPPED_BY_USER = "stopped by you (Ctrl-C or `stop`)"
-"""The detail of a user abort, wherever it takes effect."""
 
 
 class Switch(StrEnum):
@@ -103,11 +101,11 @@ class LoopFacts(Struct, frozen=True, kw_only=True):
     """What is known about a story and its run just before a session; None is unknown and stops nothing.
 
     `story_minutes_used` is the time of the story's sessions, without what it waited for.
-    `iteration` counts the sessions of the story's loop from 1, the coming one included. `cohort` says why
-    the stories of this run start nothing more; it is empty while they do.
+    `iteration` counts the sessions of the story's loop from 1, the coming one included. `aborted` says what
+    stopped the story, `cohort` why the stories of this run start nothing more; both are empty while they do.
     """
 
-    aborted: bool
+    aborted: str
     sessions_used: int
     max_sessions: int
     overdue: bool
@@ -143,7 +141,7 @@ class AfterFacts(Struct, frozen=True, kw_only=True):
     failed_agents: int | None = None
     planned: float | None = None
     carryover: float | None = None
-    aborted: bool = False
+    aborted: str = ""
 
 
 class After(Struct, frozen=True, kw_only=True):
@@ -159,7 +157,7 @@ def before_session(facts: LoopFacts) -> KillSwitch | None:
     tokens, cost = "{:,} of {:,} tokens used", "{:.2f} of {:.2f} USD used"
     return _first(
         {
-            Switch.USER_ABORT: STOPPED_BY_USER if facts.aborted else None,
+            Switch.USER_ABORT: facts.aborted or None,
             Switch.COHORT: facts.cohort or None,
             Switch.MAX_SESSIONS: _sessions(facts),
             Switch.MAX_HOURS: f"{facts.max_hours:g} h have passed" if facts.overdue else None,
@@ -187,7 +185,7 @@ def after_session(facts: AfterFacts) -> After:
     )
     if found is None and facts.aborted:
         # Last, unlike before a session: the wish to stop must not hide what the session has shown.
-        found = Switch.USER_ABORT.tripped(STOPPED_BY_USER)
+        found = Switch.USER_ABORT.tripped(facts.aborted)
     return After(switch=found, ends_cohort=found is not None and found.name == Switch.SPIRAL)
 
 

@@ -44,8 +44,9 @@ _CODES = {
     3: ", no story is done",
     4: ", some stories failed",
     5: ", decisions are open",
-    130: ", interrupted",
-    143: ", cancelled",
+    129: ", the terminal was closed",
+    130: ", stopped by Ctrl-C",
+    143: ", ended by SIGTERM",
 }
 
 

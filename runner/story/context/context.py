@@ -103,9 +103,9 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         return self.story.verify_minutes or self.settings.verify_minutes
 
     @property
-    def aborted(self) -> bool:
-        """Whether the user wants nothing new to start for this story."""
-        return self.run.control.level(self.story.id) >= Level.FINISH
+    def aborted(self) -> str:
+        """What asked that nothing new starts for this story; empty while nothing did."""
+        return self.run.control.asked_by(self.story.id)
 
     async def abort(self) -> None:
         """Wait until `aborted` holds."""

@@ -19,30 +19,45 @@ class Level(IntEnum):
     KILL = 3
 
 
+CTRL_C = "stopped by you (Ctrl-C)"
+STOP_COMMAND = "stopped by `autopilot-multi stop`"
+STOP_COMMAND_NOW = "stopped by `autopilot-multi stop --now`"
+
+
 class StopControl:
     """The levels of the run and of single stories, and a way to wait for them to rise."""
 
     def __init__(self) -> None:
         self.run_level = Level.RUN
         """The level of the whole run; `raise_run` writes it."""
-        self._stories: dict[StoryId, Level] = {}
+        self.run_asked_by = ""
+        """What raised it last."""
+        self._stories: dict[StoryId, tuple[Level, str]] = {}
         self._raised = trio.Event()
 
     def level(self, story_id: StoryId) -> Level:
         """Return the level that applies to one story."""
-        return max(self.run_level, self._stories.get(story_id, Level.RUN))
+        return max(self.run_level, self._of(story_id)[0])
 
-    def raise_run(self, level: Level) -> None:
-        """Ask the whole run to end."""
+    def asked_by(self, story_id: StoryId) -> str:
+        """Return what asked a story to end, in words; empty if nothing did."""
+        level, words = self._of(story_id)
+        return words if level > self.run_level else self.run_asked_by
+
+    def raise_run(self, level: Level, by: str = CTRL_C) -> None:
+        """Ask the whole run to end; `by` says what asked."""
         if level > self.run_level:
-            self.run_level = level
+            self.run_level, self.run_asked_by = level, by
             self._wake()
 
-    def raise_story(self, story_id: StoryId, level: Level) -> None:
-        """Ask one story to end."""
-        if level > self._stories.get(story_id, Level.RUN):
-            self._stories[story_id] = level
+    def raise_story(self, story_id: StoryId, level: Level, by: str = STOP_COMMAND) -> None:
+        """Ask one story to end; `by` says what asked."""
+        if level > self._of(story_id)[0]:
+            self._stories[story_id] = (level, by)
             self._wake()
+
+    def _of(self, story_id: StoryId) -> tuple[Level, str]:
+        return self._stories.get(story_id, (Level.RUN, ""))
 
     async def wait_for(self, story_id: StoryId, level: Level) -> None:
         """Wait until the story's level is at least `level`."""
