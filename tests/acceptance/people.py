@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 from isolation.model import EnforcementLevel, Means
+from tests.acceptance.preloaded import SERVER, ProgramServer
 from tests.acceptance.program import LIMIT, Ran, run_in
 from tests.conftest import GIT_ENVIRONMENT
 from tests.isolation.guard_scenes import require
@@ -136,8 +137,10 @@ class Person:
 
     def run(self, cwd: Path, *args: str, limit: float = LIMIT) -> Ran:
         """Run the program to its end."""
-        if self.namespaces and self.uid is None and not self.landlocks:
-            return run_in(cwd, *args, environ={**os.environ, **self.environment}, limit=limit)
+        environ = {**os.environ, **self.environment}
+        server = SERVER if self.uid is None else _server_for(self.uid)
+        if self.namespaces and server.can_run(environ):
+            return run_in(cwd, *args, environ=environ, limit=limit, server=server, landlocks=self.landlocks)
         if self.namespaces:
             done = self.call(*self.command(*args), cwd=cwd, limit=limit)
         else:
@@ -223,6 +226,13 @@ def _python_for(uid: int) -> str:
 
 
 @cache
+def _server_for(uid: int) -> ProgramServer:
+    """Return the program, loaded once, as this user."""
+    environ = {**os.environ, **GIT_ENVIRONMENT, "LC_ALL": "C", "PYTHONPATH": str(_packages())}
+    return ProgramServer(python=_python_for(uid), root=_packages(), environ=environ, uid=uid)
+
+
+@cache
 def _packages() -> Path:
     """Put what the program imports where anybody can read it, once a test process."""
     folder = Path(tempfile.mkdtemp(prefix="autopilot-packages-"))
@@ -233,6 +243,11 @@ def _packages() -> Path:
     shutil.copytree(sysconfig.get_path("purelib"), folder, copy_function=_link, dirs_exist_ok=True)
     for name in ("runner", "isolation"):
         shutil.copytree(_ROOT / name, folder / name, copy_function=_link)
+    served = folder / "tests" / "acceptance"
+    served.mkdir(parents=True)
+    for package in (served.parent, served):
+        (package / "__init__.py").touch()
+    shutil.copy2(_ROOT / "tests" / "acceptance" / "preloaded.py", served)
     return folder
 
 

@@ -27,37 +27,61 @@ _AT_START = ("LANG", "LC_", "PYTHON", "TZ", "LD_")
 """Variables that count when Python starts, or when a module is loaded."""
 
 
-def _starting(environ: Mapping[str, str]) -> dict[str, str | None]:
+def _starting(environ: Mapping[str, str], root: Path) -> dict[str, str | None]:
     found: dict[str, str | None] = {
         name: value
         for name, value in environ.items()
-        # The server runs in the project's own folder, so this one adds nothing.
-        if name.startswith(_AT_START) and (name, value) != ("PYTHONPATH", str(ROOT))
+        # The server runs in the folder of the packages, so this one adds nothing.
+        if name.startswith(_AT_START) and (name, value) != ("PYTHONPATH", str(root))
     }
     # git is looked up once, when it is first needed; all other programs each time.
     return {**found, "git": shutil.which("git", path=environ.get("PATH"))}
 
 
-_AT_IMPORT = _starting(os.environ)
-
-
 class ProgramServer:
-    """One server, started when it is first needed, gone with the process that started it."""
+    """One server, started when it is first needed, gone with the process that started it.
 
-    def __init__(self) -> None:
+    `root` holds the packages, and this module; with `uid` everything belongs to another user.
+    """
+
+    def __init__(
+        self,
+        *,
+        python: str = sys.executable,
+        root: Path = ROOT,
+        environ: Mapping[str, str] | None = None,
+        uid: int | None = None,
+    ) -> None:
+        self._python = python
+        self._root = root
+        self._environ = dict(os.environ if environ is None else environ)
+        self._uid = uid
         self._process: subprocess.Popen[bytes] | None = None
         self._ours: socket.socket | None = None
 
     def can_run(self, environ: Mapping[str, str]) -> bool:
         """Whether a process forked from the server would see this environment as a real start does."""
-        return _starting(environ) == _AT_IMPORT
+        return _starting(environ, self._root) == _starting(self._environ, self._root)
 
     def run(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int, err: int, limit: float
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        out: int,
+        err: int,
+        limit: float,
+        landlocks: int = 0,
     ) -> int:
-        """Run the program to its end; after `limit` seconds it is killed and `TimeoutError` raised."""
+        """Run the program to its end; after `limit` seconds it is killed and `TimeoutError` raised.
+
+        Before it starts, it is within as many Landlocks that close nothing, see `people`.
+        """
         connection = self._connection()
-        request = json.dumps({"argv": list(argv), "cwd": str(cwd), "env": dict(env)}).encode()
+        request = json.dumps(
+            {"argv": list(argv), "cwd": str(cwd), "env": dict(env), "landlocks": landlocks}
+        ).encode()
         socket.send_fds(connection, [len(request).to_bytes(4, "big")], [out, err])
         connection.sendall(request)
         connection.settimeout(limit)
@@ -76,10 +100,14 @@ class ProgramServer:
             self._ours, theirs = socket.socketpair()
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.acceptance.preloaded", str(theirs.fileno())],
-                    cwd=ROOT,
+                    [self._python, "-m", "tests.acceptance.preloaded", str(theirs.fileno())],
+                    cwd=self._root,
+                    env=self._environ,
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
+                    user=self._uid,
+                    group=self._uid,
+                    extra_groups=None if self._uid is None else [],
                 )
             atexit.register(self.close)
         return self._ours
@@ -130,6 +158,10 @@ def _become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoRe
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    for _ in range(request["landlocks"]):
+        from isolation.kernel import landlock
+
+        landlock.restrict([b"/nowhere"], [])
     sys.argv = [sys.argv[0], *request["argv"]]
     sys.orig_argv[:] = [sys.executable, "-m", "runner", *request["argv"]]
     from runner.__main__ import main

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.acceptance.preloaded import SERVER
+from tests.acceptance.preloaded import SERVER, ProgramServer
 
 LIMIT = 60.0
 
@@ -62,11 +62,17 @@ def run(
 
 
 def run_in(
-    cwd: Path, *args: str, environ: Mapping[str, str], limit: float = LIMIT, real_start: bool = False
+    cwd: Path,
+    *args: str,
+    environ: Mapping[str, str],
+    limit: float = LIMIT,
+    real_start: bool = False,
+    server: ProgramServer = SERVER,
+    landlocks: int = 0,
 ) -> Ran:
     """Run the program to its end in an environment that is given whole."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        if real_start or not SERVER.can_run(environ):
+        if real_start or not server.can_run(environ):
             code = subprocess.run(
                 command(*args),
                 cwd=cwd,
@@ -78,7 +84,15 @@ def run_in(
                 env=environ,
             ).returncode
         else:
-            code = SERVER.run(args, cwd=cwd, env=environ, out=out.fileno(), err=err.fileno(), limit=limit)
+            code = server.run(
+                args,
+                cwd=cwd,
+                env=environ,
+                out=out.fileno(),
+                err=err.fileno(),
+                limit=limit,
+                landlocks=landlocks,
+            )
         return Ran(code=code, out=_text(out), err=_text(err))
 
 
