@@ -2,7 +2,7 @@
 
 import sys
 
-from runner.cli.overview import COMMANDS, DEFAULT_COMMAND, module_of, overview
+from runner.cli.overview import COMMANDS, COMPLETE, DEFAULT_COMMAND, module_of, overview
 
 TYPE_CHECKING = False  # type checkers know this name; importing `typing` would double the time of --help
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ def run_program(arguments: list[str]) -> int:
         from importlib.metadata import version
 
         sys.stdout.write(f"autopilot-multi {version('autopilot-multi')}\n")
+        return 0
+    if arguments[:1] == [COMPLETE] and len(arguments) > 1:
+        from runner.cli.completion.candidates import print_names
+
+        print_names(arguments[1], arguments[2:])
         return 0
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a limited locale must not crash the program

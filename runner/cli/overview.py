@@ -1,6 +1,8 @@
 """The commands and the text of `--help`. Imports nothing, so that `--help` is instant."""
 
 DEFAULT_COMMAND = "run"
+COMPLETE = "__complete"
+"""What completion scripts call for names, such as the ids of stories; users never type it."""
 
 GROUPS = {
     "run": {

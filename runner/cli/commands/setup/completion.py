@@ -1,48 +1,51 @@
 """Print a completion script for your shell.
 
+It completes commands, flags, their choices and files, and the ids of your stories and runs.
+
 bash: autopilot-multi completion bash > ~/.local/share/bash-completion/completions/autopilot-multi
 zsh:  autopilot-multi completion zsh > ~/.zfunc/_autopilot-multi  (any folder in $fpath)
+fish: autopilot-multi completion fish > ~/.config/fish/completions/autopilot-multi.fish
 """
 
 import argparse
-from importlib import import_module
 
 from runner.cli.output import Output
-from runner.cli.overview import COMMANDS, DEFAULT_COMMAND, module_of
+from runner.cli.overview import COMMANDS
 from runner.cli.parser import common
 
 EXAMPLE = 'eval "$(autopilot-multi completion bash)"'
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `completion`."""
-    parser.add_argument("shell", choices=SHELLS, help="your shell")
+    parser.add_argument("shell", choices=SHELLS, help="your shell; in tcsh without the ids")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Print the script."""
-    import shtab
+    from runner.cli.completion import bash, fish, zsh
+    from runner.cli.completion.grammar import commands
 
-    script = shtab.complete(_whole_grammar(), shell=arguments.shell)
+    writers = {"bash": bash.script, "zsh": zsh.script, "fish": fish.script}
+    writer = writers.get(arguments.shell)
+    script = writer(commands()) if writer else _for_tcsh()
     output.document({"shell": arguments.shell, "script": script})
     output.answer(script)
     return 0
 
 
-def _whole_grammar() -> argparse.ArgumentParser:
-    """Build one parser for all commands; the flags of the default command work without its name."""
-    parser = argparse.ArgumentParser(prog="autopilot-multi", add_help=True)
-    parser.add_argument("--version", action="version", version="")
-    modules = {name: import_module(module_of(name)) for name in COMMANDS}
-    default = argparse.ArgumentParser(add_help=False)
-    modules[DEFAULT_COMMAND].configure(default)
-    for action in default._actions:  # noqa: SLF001  argparse offers no list
-        if action.option_strings:
-            parser._add_action(action)  # noqa: SLF001  nor a way to share a flag
-    commands = parser.add_subparsers()
+def _for_tcsh() -> str:
+    from importlib import import_module
+
+    import shtab
+
+    from runner.cli.overview import module_of
+
+    parser = argparse.ArgumentParser(prog="autopilot-multi")
+    subparsers = parser.add_subparsers()
     for name, summary in COMMANDS.items():
-        modules[name].configure(commands.add_parser(name, help=summary))
-    return parser
+        import_module(module_of(name)).configure(subparsers.add_parser(name, help=summary))
+    return shtab.complete(parser, "tcsh")
