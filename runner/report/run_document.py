@@ -47,6 +47,7 @@ def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
             for story in shown.open_decisions
             if story.decision is not None
         ],
+        "notes": [{"story_id": note.story_id, "message": note.message} for note in shown.notes],
     }
 
 

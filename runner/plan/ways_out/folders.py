@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from runner.plan.ways_out.checkout import Checkout, entries_of, head_of
+from runner.plan.ways_out.checkout import Checkout, entries_of, head_of, is_environment
 from runner.plan.ways_out.way_out import Kind, WayOut
 
 _BUILD_NAMES = {
@@ -29,7 +29,7 @@ def shared_links(folder: Path, origin: str, checkout: Checkout) -> Iterator[WayO
     found = [
         (str(path.relative_to(folder)), target)
         for path in _packages(folder)
-        if path.is_symlink() and (target := checkout.contains(path))
+        if (target := checkout.contains(path))
     ]
     if found:
         names = [name for name, _ in found[:_EXAMPLES]]
@@ -40,6 +40,8 @@ def shared_links(folder: Path, origin: str, checkout: Checkout) -> Iterator[WayO
 
 def build_files(folder: Path, origin: str, checkout: Checkout) -> Iterator[WayOut]:
     """Yield the first build file in a shared folder that names the checkout."""
+    if folder.name == "node_modules" or is_environment(folder):
+        return
     left = _MOST_FILES
     for path in _files(folder):
         if not _of_build(path.name):
@@ -70,27 +72,25 @@ def copied_files(main: Path, names: Iterable[str], checkout: Checkout) -> Iterat
 
 
 def _packages(folder: Path) -> Iterator[Path]:
-    """Yield what is in a folder of packages, and in its folders of one more level."""
-    nested = folder.name != "node_modules"
+    """Yield the links in a folder of packages, and in its folders of one more level."""
+    nested = folder.name != "node_modules" and not is_environment(folder)
     left = _MOST_FOLDERS
     for entry in entries_of(folder):
-        path = folder / entry.name
         if entry.is_symlink():
-            yield path
+            yield folder / entry.name
         elif entry.name.startswith("@") or (nested and left and not entry.name.startswith(".")):
             left -= 1
-            yield from (path / inner.name for inner in entries_of(path))
+            inside = entries_of(folder / entry.name)
+            yield from (Path(inner.path) for inner in inside if inner.is_symlink())
 
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder, down to a few levels; links are not followed."""
-    left = _MOST_FOLDERS
-    for place, folders, files in os.walk(folder):
+    top = str(folder).count(os.sep)
+    for _, (place, folders, files) in zip(range(_MOST_FOLDERS), os.walk(folder), strict=False):
         yield from (Path(place, name) for name in sorted(files))
-        left -= 1
-        deep = len(Path(place).relative_to(folder).parts) >= _DEEPEST
-        ours = sorted({*folders} - {"node_modules", "site-packages", ".git"})
-        folders[:] = [] if deep or left <= 0 else ours
+        deep = place.count(os.sep) - top >= _DEEPEST
+        folders[:] = [] if deep else sorted({*folders} - {"node_modules", "site-packages", ".git"})
 
 
 def _of_build(name: str) -> bool:
