@@ -31,7 +31,7 @@ from runner.doctor.repository import readiness
 from runner.machine import probe
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import agent_conflicts
-from runner.plan.guard import write_guard_of
+from runner.plan.guard import WriteGuard, write_guard_of
 from runner.plan.settings.load import load_settings
 from runner.plan.shared_tree import enforcement_of
 from runner.records.journal import Journal
@@ -72,8 +72,9 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
     if paths:
         yield from readiness(start, settings, root, environ)
         if settings.bg_isolation == IsolationMode.WORKTREE:
-            yield _guard(paths, settings, root)
-            yield from _ways_out(start, paths, settings, root, environ)
+            write_guard = write_guard_of(paths, settings, root)
+            yield _guard(write_guard, settings)
+            yield from _ways_out(start, write_guard, settings, root, environ)
         yield from _agent_conflicts(start, settings, root, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
@@ -141,20 +142,20 @@ def _sandbox() -> Check:
     )
 
 
-def _guard(paths: RepositoryPaths, settings: Settings, root: Path) -> Check:
-    write_guard = write_guard_of(paths, settings, root)
+def _guard(write_guard: WriteGuard, settings: Settings) -> Check:
     if write_guard.means is None:
         hint = "`guard = true` switches it on." if not settings.guard else "run agents in a container."
         return Check(name="guard", level=Severity.WARN, detail=write_guard.note, hint=hint)
     detail = f"{write_guard.enforcement}: the main checkout and other worktrees are read-only to a session"
+    detail += ", which sees its own tree at the checkout's path" if write_guard.own_path else ""
     return Check(name="guard", level=Severity.OK, detail=detail)
 
 
 def _ways_out(
-    start: Path, paths: RepositoryPaths, settings: Settings, root: Path, environ: dict[str, str]
+    start: Path, write_guard: WriteGuard, settings: Settings, root: Path, environ: dict[str, str]
 ) -> Iterator[Check]:
     """Yield the ways by which verify commands would use the checkout, where nothing prevents that."""
-    if write_guard_of(paths, settings, root).own_path:
+    if write_guard.own_path:
         return
     from isolation.git.repository import Repository
     from runner.plan.ways_out import verdict
@@ -165,7 +166,7 @@ def _ways_out(
     except IsolationError:
         return  # reported by the check of git
     if not found:
-        detail = "none found by which verify commands would use the main checkout"
+        detail = f"none found, though sessions can see the main checkout: {write_guard.in_sight}"
         yield Check(name="ways out", level=Severity.OK, detail=detail)
     refusing = verdict.refused(found, settings, ())
     for way in found:

@@ -152,7 +152,9 @@ def _without_ways_out(
 
     if settings.ways_out == verdict.IGNORE:
         return replace(plan, warning="; ".join(filter(None, (plan.warning, verdict.NOT_LOOKED_FOR))))
-    return replace(plan, ways_out=verdict.require_no_way_out(repository, settings, root, stories))
+    because = plan.write_guard.in_sight
+    ways_out = verdict.require_no_way_out(repository, settings, root, stories, because=because)
+    return replace(plan, ways_out=ways_out)
 
 
 def require_level(settings: Settings, root: Path, top: Path) -> Level:

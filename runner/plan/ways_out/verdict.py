@@ -17,10 +17,7 @@ NOT_LOOKED_FOR = (
     "a verify command may use files of the main checkout instead of the story's; ways-out 'ignore' does not "
     "look for such ways out"
 )
-HINT = (
-    "do what each line says, or run where sessions see their own tree under the path of the checkout "
-    "(`autopilot-multi doctor` says why not here); `--ways-out warn` runs in spite of it."
-)
+HINT = "do what each line says; or add `--ways-out warn` to run in spite of it."
 
 
 class WaysOutError(RunnerError):
@@ -30,15 +27,19 @@ class WaysOutError(RunnerError):
 
 
 def require_no_way_out(
-    repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]
+    repository: Repository, settings: Settings, root: Path, stories: Sequence[Story], *, because: str
 ) -> tuple[WayOut, ...]:
-    """Return the ways out that a run is warned of; raise if it is refused because of them."""
+    """Return the ways out that a run is warned of; raise if it is refused because of them.
+
+    `because` says why sessions can see the checkout.
+    """
     found = find_ways_out(repository, settings, root, stories=stories, environ=os.environ)
     if refusing := refused(found, settings, stories):
         ways = count(len(refusing), "way")
         lines = "".join(f"\n  {way.line}" for way in refusing)
         raise WaysOutError(
-            f"verify commands would use the main checkout instead of the story's worktree, in {ways}:{lines}",
+            "verify commands would use the main checkout instead of the story's worktree, "
+            f"in {ways} ({because}):{lines}",
             hint=HINT,
         )
     return found

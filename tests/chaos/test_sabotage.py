@@ -1,0 +1,26 @@
+"""`make chaos`: stories that break what real tools have set up, at every level of the guard."""
+
+import pytest
+
+from isolation.guard import READ_ONLY, attempt
+from isolation.model import Means
+from tests.acceptance.people import NO_MOUNTS, USERS
+from tests.acceptance.sabotage import REAL, SAMPLE, Project, prepared
+from tests.acceptance.test_sabotage import refused, seen_through
+from tests.isolation.guard_scenes import can_mount
+
+PROJECTS = {**SAMPLE, **REAL}
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=list(PROJECTS))
+def test_broken_code_is_never_verified(project: Project, user: str) -> None:
+    """The verify command lies where nothing is done about it; then the way out is named, or closed."""
+    with prepared(project, user) as scene:
+        assert scene.lies()
+        refused(scene, "--no-guard")
+        if not attempt(READ_ONLY, Means.LANDLOCK):
+            refused(scene, landlocks=NO_MOUNTS)
+        if can_mount():
+            seen_through(scene)
