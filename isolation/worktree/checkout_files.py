@@ -53,7 +53,7 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
 
 
 def require_complete(
-    repository: Repository, path: Path, *, branch: str, tip: str, filled: GitOutput | None
+    repository: Repository, path: Path, *, branch: str | None, tip: str, filled: GitOutput | None
 ) -> None:
     """Raise unless the worktree is registered here, on its branch, at its commit, with its files.
 

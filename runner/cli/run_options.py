@@ -63,9 +63,9 @@ def _flagged() -> list[Declared]:
 
 def _add_setting(group: argparse._ArgumentGroup, declared: Declared) -> None:
     help_text = declared.setting.flag_help or declared.setting.help
-    if declared.is_switch:
-        # The flag says the opposite of the default.
-        const = shown_value(not declared.default)
+    if declared.is_switch or declared.setting.flag_value:
+        # A switch's flag says the opposite of the default.
+        const = declared.setting.flag_value or shown_value(not declared.default)
         group.add_argument(
             declared.option, dest=declared.field, action="store_const", const=const, help=help_text
         )

@@ -34,7 +34,8 @@ class Setting(Struct, frozen=True, kw_only=True):
 
     `help` is a phrase for the terminal, `details` are Markdown sentences that only the documentation adds.
     `flag` is written as in the help, such as `--max-stories N`; `flag_help` replaces `help` there for a flag
-    that says the opposite, such as `--no-guard`. `expects` completes "must be …" where type, bounds and
+    that says the opposite, such as `--no-guard`; `flag_value` is what a flag without a value of its own sets.
+    `expects` completes "must be …" where type, bounds and
     choices do not. `empty` says what an empty value means. What is `filled` must not be empty when given.
 
     A list with a `separator` can also be given as a single text; in an environment variable the separator
@@ -46,6 +47,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     details: str = ""
     flag: str = ""
     flag_help: str = ""
+    flag_value: str = ""
     bounds: Bounds | None = None
     choices: tuple[str, ...] = ()
     expects: str = ""

@@ -363,6 +363,24 @@ class Note(Struct, frozen=True, kw_only=True):
     message: str
 
 
+class BaseCheck(Struct, frozen=True, kw_only=True):
+    """What a verify command did on the untouched base; `answer` is empty while it runs.
+
+    `shared`: it is a command of the settings. `known`: an earlier run had asked. `output` is its end.
+    """
+
+    command: str
+    shared: bool
+    started_at: float
+    ended_at: float | None = None
+    answer: str = ""
+    exit_code: int | None = None
+    detail: str = ""
+    output: tuple[str, ...] = ()
+    log: str = ""
+    known: bool = False
+
+
 class RunSnapshot(Struct, frozen=True, kw_only=True):
     """A whole run at one instant. `stories` is in start order; `pauses` says until when agents wait."""
 
@@ -384,6 +402,7 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     stories: Mapping[StoryId, StorySnapshot] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     pauses: Mapping[str, float] = field(default_factory=dict)
+    base_checks: tuple[BaseCheck, ...] = ()
 
     @property
     def ended(self) -> bool:

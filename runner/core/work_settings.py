@@ -74,6 +74,19 @@ class WorkSettings:
             separator="\n",
         ),
     ] = ()
+    base_check: Annotated[
+        str,
+        Setting(
+            help="whether the verify commands must work on the untouched base before the first session",
+            details="Each runs once there. `require`: a command of this setting that fails, or any command "
+            "that cannot start, costs no session. `warn` only says so, `off` does not ask. See "
+            "[the base is asked first](../how-to/verify-and-retry.md#the-base-is-asked-first).",
+            flag="--no-base-check",
+            flag_value="off",
+            flag_help="do not run the verify commands on the untouched base first",
+            choices=("require", "warn", "off"),
+        ),
+    ] = "require"
     verify_minutes: Annotated[
         float | None,
         Setting(

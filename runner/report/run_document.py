@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
-from runner.core.model import Decision, RunSnapshot, SessionKind, Status, StorySnapshot, Usage
+from runner.core.model import BaseCheck, Decision, RunSnapshot, SessionKind, Status, StorySnapshot, Usage
 from runner.core.text.instants import iso, iso_or_none
 
 _COUNTED = (
@@ -39,6 +39,7 @@ def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
         "tier": shown.tier.value,
         "window": shown.window,
         "kill_switch": structs.asdict(shown.kill_switch) if shown.kill_switch else None,
+        "base_checks": [_base_check(check) for check in shown.base_checks],
         "counts": {status.value: counts[status] for status in _COUNTED},
         "usage": _usage(shown.usage),
         "stories": [_story(story) for story in shown.stories.values()],
@@ -48,6 +49,21 @@ def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
             if story.decision is not None
         ],
         "notes": [{"story_id": note.story_id, "message": note.message} for note in shown.notes],
+    }
+
+
+def _base_check(check: BaseCheck) -> dict[str, Any]:
+    return {
+        "command": check.command,
+        "general": check.shared,
+        "answer": check.answer or None,
+        "exit_code": check.exit_code,
+        "detail": check.detail,
+        "output": list(check.output),
+        "known": check.known,
+        "started_at": iso(check.started_at),
+        "ended_at": iso_or_none(check.ended_at),
+        "log": check.log or None,
     }
 
 

@@ -42,6 +42,7 @@ from runner.records.event_log import EventLog
 from runner.records.history import past_of
 from runner.records.journal import Journal
 from runner.records.telemetry import records_checkout, write_run
+from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import close_run, records_on_error
 from runner.run.first_events import beginning
@@ -305,7 +306,11 @@ async def _orchestrate(
     """Let the orchestrator carry the stories, with everything that runs beside it."""
     world = make_world(context, journal, sample, interaction.dialog)
     orchestrator = Orchestrator(
-        order=assignment.stories, workers=assignment.workers, context=context, world=world
+        order=assignment.stories,
+        workers=assignment.workers,
+        context=context,
+        world=world,
+        base=BaseCheck(context, assignment.stories),
     )
     async with (
         visible(context),

@@ -11,7 +11,7 @@ Invariants:
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import trio
 from msgspec import Struct
@@ -32,6 +32,7 @@ from runner.core.model import (
 from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
+from runner.run.base_check import BaseCheck
 from runner.run.window import WindowKeeper
 from runner.story import results
 from runner.story.context.context import RunContext, story_context
@@ -85,12 +86,19 @@ class Orchestrator:
     """Carries an ordered backlog; one instance per run."""
 
     def __init__(
-        self, *, order: Sequence[Story], workers: Mapping[StoryId, Workers], context: RunContext, world: World
+        self,
+        *,
+        order: Sequence[Story],
+        workers: Mapping[StoryId, Workers],
+        context: RunContext,
+        world: World,
+        base: BaseCheck | None = None,
     ) -> None:
         self._order = order
         self._workers = workers
         self._context = context
         self._world = world
+        self._base = base
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
         self._ahead: dict[StoryId, Turn] = {}
@@ -110,6 +118,8 @@ class Orchestrator:
             watchers.start_soon(self._watch_stops)
             watchers.start_soon(self._watch_pauses)
             watchers.start_soon(self._watch_departures)
+            if self._base is not None:
+                watchers.start_soon(self._base.run, self._wake)
             async with trio.open_nursery() as stories:
                 await self._admit(stories)
             watchers.cancel_scope.cancel()
@@ -122,6 +132,8 @@ class Orchestrator:
             log = self._context.log
             await self._stop_unstarted()
             statuses = {story.id: story.status for story in log.snapshot.stories.values()}
+            for story_id in [each for each in self._ahead if statuses[each].final]:
+                self._withdraw(story_id)
             decision = decide(
                 self._order,
                 statuses,
@@ -163,9 +175,10 @@ class Orchestrator:
     async def _start(self, nursery: trio.Nursery, decision: ScheduleDecision, bodies: list[ev.Body]) -> None:
         """Start what may start and prepare what comes next; `bodies` is recorded before either."""
         log = self._context.log
-        ready = [story_id for story_id in decision.start if story_id in self._ahead]
-        starting = [story_id for story_id in decision.start if story_id not in self._ahead]
-        preparing = self._to_prepare(decision)
+        waiting = self._base.waiting if self._base is not None else set()
+        ready = [story_id for story_id in decision.start if story_id in self._ahead.keys() - waiting]
+        starting = [story_id for story_id in decision.start if story_id not in self._ahead.keys() | waiting]
+        preparing = self._to_prepare(decision, waiting)
         new = [story for story in self._order if story.id in starting or story.id in preparing]
         interrupted = {story.id: log.snapshot.stories[story.id].workspace.opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
@@ -186,12 +199,16 @@ class Orchestrator:
             pipeline = Pipeline(context, interrupted=interrupted[story.id], turn=turn)
             nursery.start_soon(pipeline.run, name=story.id)
 
-    def _to_prepare(self, decision: ScheduleDecision) -> tuple[StoryId, ...]:
+    def _to_prepare(self, decision: ScheduleDecision, waiting: Collection[StoryId]) -> tuple[StoryId, ...]:
         """Choose whose worktree to make while others work, so that no story waits for it in its slot.
 
-        Stories that run have theirs first, and the disk must have ample room.
+        Stories that run have theirs first, and the disk must have ample room. Those that wait for the base
+        are only prepared until it has answered.
         """
         run = self._context.log.snapshot
+        held = [name for name in decision.start if name in waiting and name not in self._ahead]
+        if held and not self._context.shared_tree:
+            return tuple(name for name in held if not run.stories[name].sessions)
         room = min(MOST_AHEAD, run.window) - len(self._ahead)
         opening = any(
             story.status is Status.RUNNING and story.workspace.opening for story in run.stories.values()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from runner.core.events.events import StoryFinished
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, RunId, Status, StoryId
 
 
@@ -81,6 +82,13 @@ def parked(story_id: StoryId, question: str) -> StoryFinished:
 
 def stopped(story_id: StoryId, run_id: RunId, switch: KillSwitch) -> StoryFinished:
     """Return the result of a story that a kill-switch ended before its flow was complete."""
+    if switch.name == Switch.BASE:
+        return StoryFinished(
+            story_id=story_id,
+            verdict=Status.STOPPED,
+            reason="it never started: the base is not ready",
+            kill_switch=structs.asdict(switch),
+        )
     return StoryFinished(
         story_id=story_id,
         verdict=Status.STOPPED,

@@ -15,10 +15,11 @@ from isolation.paths import autopilot_dir
 from runner.agents.command import CommandAgent
 from runner.agents.protocol import Agent, AgentJob
 from runner.agents.workers import Worker
+from runner.core.base.check import STEP
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.prices import priced
-from runner.core.model import VERIFY, Outcome, SessionKind, Step, Story, StorySnapshot, Usage
+from runner.core.model import VERIFY, Outcome, SessionKind, Status, Step, Story, StorySnapshot, Usage
 from runner.core.schedule.tiers import agents_per_wave
 from runner.core.settings import Settings
 from runner.plan.settings.prompt_template import load_template
@@ -116,17 +117,33 @@ async def prepare_verify(context: StoryContext, workspace: Workspace, command: s
     step = VERIFY
     if now.flow != "quick":
         step = Step(number=now.place.number, name=f"Verify {now.place.name}")
-    spec = SessionSpec(
-        argv=("sh", "-c", command),
-        cwd=context.inside(workspace.path, workspace),
-        env=_environment(context, now, workspace, step),
-        prompt=Path(os.devnull),
-        confinement=await to_thread.run_sync(context.confinement, workspace),
-    )
+    spec = await to_thread.run_sync(_verify_spec, context, workspace, command, now, step)
     limits = [limit for limit in (_story_limit(context), _verify_limit(context)) if limit is not None]
     limit = min(limits, key=lambda one: one.seconds, default=None)
     order = replace(_order(context, _name(now, VERIFY), spec, workspace), limit=limit)
     return PreparedSession(order=order, started=_started(context, order, step, SessionKind.VERIFY))
+
+
+def prepare_base_check(
+    context: StoryContext, workspace: Workspace, command: str, number: int
+) -> SessionOrder:
+    """Return the order for a verify command on the untouched base, as a story would run it. Blocking."""
+    before = StorySnapshot(id=context.story.id, title=context.story.title, status=Status.QUEUED)
+    spec = _verify_spec(context, workspace, command, before, STEP)
+    order = _order(context, f"{number:02}-verify", spec, workspace)
+    return replace(order, session_id="", limit=_verify_limit(context))
+
+
+def _verify_spec(
+    context: StoryContext, workspace: Workspace, command: str, now: StorySnapshot, step: Step
+) -> SessionSpec:
+    return SessionSpec(
+        argv=("sh", "-c", command),
+        cwd=context.inside(workspace.path, workspace),
+        env=_environment(context, now, workspace, step),
+        prompt=Path(os.devnull),
+        confinement=context.confinement(workspace),
+    )
 
 
 def _verify_limit(context: StoryContext) -> TimeLimit | None:

@@ -216,7 +216,7 @@ def test_a_storys_own_budget_counts_like_the_runs() -> None:
 
 def test_every_switch_has_a_hint() -> None:
     """Acceptance 30: no kill-switch leaves the user without a next step."""
-    assert {*SWITCHES, *AFTER, "stall-timeout", "inactivity-timeout"} == set(Switch)
+    assert {*SWITCHES, *AFTER, "stall-timeout", "inactivity-timeout", "base-not-ready"} == set(Switch)
     assert all(switch.hint.endswith(".") for switch in Switch)
 
 

@@ -68,8 +68,9 @@ def test_a_declared_flag_sets_its_setting(declared: Declared) -> None:
     parser = Parser(prog="autopilot-multi", allow_abbrev=False)
     add_plan_flags(parser)
     assert declared.option.removeprefix("--").removeprefix("no-") == declared.key
-    argv = [declared.option] if declared.is_switch else [declared.option, "x"]
-    value = str(not declared.default).lower() if declared.is_switch else "x"
+    opposite = str(not declared.default).lower() if declared.is_switch else ""
+    value = declared.setting.flag_value or opposite or "x"
+    argv = [declared.option, *(["x"] if value == "x" else [])]
     assert flags_of(parser.parse_args(argv)) == {declared.key: (value,) if declared.is_list else value}
     text = " ".join(parser.format_help().split())
     assert " ".join((declared.setting.flag_help or declared.setting.help).split()) in text

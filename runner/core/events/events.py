@@ -52,6 +52,29 @@ class WindowChanged(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class BaseCheckStarted(Struct, frozen=True, kw_only=True):
+    """Intent: a verify command is about to run on the untouched base."""
+
+    command: str
+    shared: bool
+    log: str = ""
+
+
+class BaseChecked(Struct, frozen=True, kw_only=True):
+    """What the command did there: `answer` is `passes`, `fails` or `cannot-start`; `output` is its end.
+
+    `known`: an earlier run had asked the same of the same tree, so nothing ran.
+    """
+
+    command: str
+    shared: bool
+    answer: str
+    exit_code: int | None = None
+    detail: str = ""
+    output: tuple[str, ...] = ()
+    known: bool = False
+
+
 class StoryQueued(Struct, frozen=True, kw_only=True):
     """Its dependencies are done; it waits for a free slot."""
 
@@ -320,6 +343,8 @@ Body: TypeAlias = (
     | RunEnded
     | AdmissionEnded
     | WindowChanged
+    | BaseCheckStarted
+    | BaseChecked
     | StoryQueued
     | StoryStarted
     | WorkspacePlanned
@@ -357,6 +382,8 @@ _KINDS: dict[str, Any] = {
     "RunEnded": RunEnded,
     "AdmissionEnded": AdmissionEnded,
     "WindowChanged": WindowChanged,
+    "BaseCheckStarted": BaseCheckStarted,
+    "BaseChecked": BaseChecked,
     "StoryQueued": StoryQueued,
     "StoryStarted": StoryStarted,
     "WorkspacePlanned": WorkspacePlanned,

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import (
     DEFAULT_ATTEMPTS,
+    BaseCheck,
     KillSwitch,
     Note,
     RunId,
@@ -25,6 +27,7 @@ EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EX
 
 _OF_THE_RUN = (
     *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
+    *(ev.BaseCheckStarted, ev.BaseChecked),
     ev.AgentPaused,  # a story's, but a limit is the run's
 )
 
@@ -67,6 +70,8 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  o
         case ev.Noted():
             note = Note(at=event.at, story_id=body.story_id, message=body.message)
             return replace(run, notes=(*run.notes, note))
+        case ev.BaseCheckStarted() | ev.BaseChecked():
+            return replace(run, base_checks=_base_checks_after(run.base_checks, body, event.at))
         case _:
             story = run.stories.get(body.story_id)
             if story is None:
@@ -84,11 +89,32 @@ def _pauses_after(pauses: Mapping[str, float], body: ev.AgentPaused) -> Mapping[
     return {**pauses, body.agent: max(body.until, pauses.get(body.agent, 0.0))}
 
 
+def _base_checks_after(
+    checks: tuple[BaseCheck, ...], body: ev.BaseCheckStarted | ev.BaseChecked, at: float
+) -> tuple[BaseCheck, ...]:
+    """Return what is known of the base; a command that is asked again replaces its earlier answer."""
+    began = next((check for check in checks if check.command == body.command), None)
+    others = tuple(check for check in checks if check is not began)
+    if isinstance(body, ev.BaseCheckStarted):
+        return *others, BaseCheck(command=body.command, shared=body.shared, started_at=at, log=body.log)
+    began = began or BaseCheck(command=body.command, shared=body.shared, started_at=at)
+    answered = replace(
+        began,
+        ended_at=at,
+        answer=body.answer,
+        exit_code=body.exit_code,
+        detail=body.detail,
+        output=body.output,
+        known=body.known,
+    )
+    return *others, answered
+
+
 def exit_code(run: RunSnapshot) -> int:
     """Return the exit code of a finished run, unless a signal ended it."""
     statuses = [_counted(story) for story in run.stories.values() if not _held_back(run, story)]
     if run.kill_switch is not None:
-        return EXIT_SYSTEM
+        return EXIT_USER_ERROR if run.kill_switch.name == Switch.BASE else EXIT_SYSTEM
     if any(status in {Status.FAILED, Status.SKIPPED} for status in statuses):
         return EXIT_SOME_FAILED if Status.DONE in statuses else EXIT_UNPRODUCTIVE
     if Status.PARKED in statuses:

@@ -91,6 +91,8 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             | ev.RunEnded()
             | ev.AdmissionEnded()
             | ev.WindowChanged()
+            | ev.BaseCheckStarted()
+            | ev.BaseChecked()
             | ev.Noted()
         ):
             return story

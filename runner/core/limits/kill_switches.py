@@ -87,6 +87,11 @@ class Switch(StrEnum):
         "inactivity-timeout",
         "`autopilot-multi logs` shows the last output; if it was working, raise --inactivity-timeout.",
     )
+    # Found before the first session.
+    BASE = (
+        "base-not-ready",
+        "fix it and run again, or name the command in a story that is to fix it; --no-base-check ignores it.",
+    )
 
     def tripped(self, detail: str) -> KillSwitch:
         """Return the reason to stop that is recorded: this switch, and what turned it on."""

@@ -53,6 +53,8 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return f"no new stories will start: {body.name}: {body.detail}"
         case ev.WindowChanged():
             return window(body.window, run.max_stories, body.tier, body.reason)
+        case ev.BaseCheckStarted() | ev.BaseChecked():
+            return _base_check(body, run)
         case ev.StoryStarted():
             return f"started: {run.stories[body.story_id].title}"
         case ev.WorkspaceOpened():
@@ -70,17 +72,14 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         case ev.SpiralSeen() | ev.StallSeen() | ev.SelectionMade() | ev.LoopEnded():
             return _loop(body)
         case ev.StoryFinished():
-            return f"{label(Status(body.verdict))}: {body.reason}" + (
-                f"; next: {body.next}" if body.next else ""
-            )
+            next_ = f"; next: {body.next}" if body.next else ""
+            return f"{label(Status(body.verdict))}: {body.reason}{next_}"
         case ev.Noted():
             return f"note: {body.message}"
         case ev.PlaceFound() | ev.StepFinished():
             return _place(body)
-        case ev.DecisionAsked():
-            return f"needs a decision: {body.question.get('title', '')}"
-        case ev.DecisionAnswered():
-            return f"decided by {body.by}: {body.letter}"
+        case ev.DecisionAsked() | ev.DecisionAnswered():
+            return _decision(body)
         case ev.StoryRequeued():
             return "continues"
         case ev.Remembered():
@@ -102,6 +101,24 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
 
 def _attempt(run: RunSnapshot, story_id: StoryId, number: int) -> str:
     return f"attempt {number} of {run.stories[story_id].max_attempts}"
+
+
+def _base_check(body: ev.BaseCheckStarted | ev.BaseChecked, run: RunSnapshot) -> str | None:
+    """Say what the base answers to the project's own commands; those of stories fail there by nature."""
+    if isinstance(body, ev.BaseCheckStarted):
+        return f"checking the base: {body.command}"
+    if not body.shared:
+        return None
+    check = next(check for check in run.base_checks if check.command == body.command)
+    took = span((check.ended_at or check.started_at) - check.started_at)
+    how = "known from an earlier run" if body.known else f"in {took}"
+    return f"the base {body.answer.replace('-', ' ')}: {body.command} ({body.detail or how})"
+
+
+def _decision(body: ev.DecisionAsked | ev.DecisionAnswered) -> str:
+    if isinstance(body, ev.DecisionAsked):
+        return f"needs a decision: {body.question.get('title', '')}"
+    return f"decided by {body.by}: {body.letter}"
 
 
 def _place(body: ev.PlaceFound | ev.StepFinished) -> str:

@@ -11,6 +11,7 @@ from runner.core.events.events import Noted
 from runner.core.model import Outcome
 from runner.story.context.context import StoryContext
 from runner.story.session.order import side_order
+from runner.story.session.session import SessionOrder
 from runner.story.session.shared_tree import run_watched
 
 
@@ -19,18 +20,20 @@ def side_log(name: str, context: StoryContext) -> Path:
     return context.folder / f"{name.replace(' ', '-')}.log"
 
 
-async def run_aside(name: str, command: str, context: StoryContext, workspace: Workspace) -> bool:
-    """Run a command of the user's beside the story's sessions; False when it failed, which is noted."""
+def hook_order(name: str, command: str, context: StoryContext, workspace: Workspace) -> SessionOrder:
+    """Return the order for a hook, or another such command. Blocking."""
     environment = scrubbed(os.environ) | {
         "AUTOPILOT_RUN_ID": context.log.snapshot.run_id,
         "AUTOPILOT_STORY_ID": context.story.id,
         "AUTOPILOT_HOOK": name.removeprefix("hook "),
         "AUTOPILOT_BASE": workspace.base,
     }
-    log = side_log(name, context)
-    order = await to_thread.run_sync(
-        lambda: side_order(command, context, workspace, env=environment, log=log)
-    )
+    return side_order(command, context, workspace, env=environment, log=side_log(name, context))
+
+
+async def run_aside(name: str, command: str, context: StoryContext, workspace: Workspace) -> bool:
+    """Run a command of the user's beside the story's sessions; False when it failed, which is noted."""
+    order = await to_thread.run_sync(hook_order, name, command, context, workspace)
     verdict = await run_watched(order, context.run)
     if verdict.outcome is Outcome.OK:
         return True

@@ -1,0 +1,84 @@
+"""A worktree of a commit, on no branch, that is gone when its block is left: for questions about the commit.
+
+It is provisioned like a story's worktree, so that a command finds in it what it finds in a story's. No work
+is done there: it holds a commit and what commands left beside it, so it is removed without a search for
+changes. What a killed run left of it is removed by the next one.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isolation.errors import GitCommandError, WorkspaceError
+from isolation.git.metadata_lock import metadata_lock
+from isolation.git.registrations import load_registrations, lock_reason
+from isolation.git.repository import Repository, offload
+from isolation.model import Workspace
+from isolation.paths import require_component
+from isolation.worktree.checkout_files import populate, require_complete
+from isolation.worktree.provision import ProvisionReport, provision, require_inside
+from isolation.worktree.removal import discard
+
+if TYPE_CHECKING:
+    import trio
+
+_GRACE = 60.0
+
+
+@asynccontextmanager
+async def open_throwaway(
+    repository: Repository,
+    *,
+    run_id: str,
+    path: Path,
+    commit: str,
+    limiter: "trio.CapacityLimiter",
+    symlink_directories: Sequence[str] = (),
+    mounted: bool = False,
+) -> AsyncIterator[tuple[Workspace, ProvisionReport]]:
+    """Check a commit out at `path` for as long as the block lasts; the name of its folder is its owner's."""
+    import trio
+
+    require_inside(symlink_directories)
+    try:
+        await offload(_register, repository, run_id, path, commit)
+        try:
+            await offload(_fill, repository, path, commit, limiter=limiter)
+            provide = partial(provision, repository, path, symlink_directories, mounted=mounted)
+            report = await offload(provide)
+            workspace = Workspace(path=path, branch="", base=commit, head=commit, reattached=False)
+            yield workspace, report
+        finally:
+            # Only moved to the trash, which costs next to nothing; the end of the run empties it.
+            with trio.move_on_after(_GRACE, shield=True):
+                await offload(lambda: discard(repository, path, sweep=False))
+    except GitCommandError as error:
+        raise WorkspaceError(error.message, hint=error.hint) from error
+
+
+def _register(repository: Repository, run_id: str, path: Path, commit: str) -> None:
+    name = require_component(path.name, "worktree folder")
+    _clear_leftover(repository, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    reason = lock_reason(require_component(run_id, "run id"), name)
+    args = ("worktree", "add", "--detach", "--no-checkout", "--lock", "--reason", reason, str(path), commit)
+    with metadata_lock(repository.common_dir):
+        repository.run(*args)
+
+
+def _clear_leftover(repository: Repository, path: Path) -> None:
+    """Remove what a killed run left at this path; anything that is not ours is refused."""
+    if not path.exists() and not path.is_symlink():
+        return
+    here = next((entry for entry in load_registrations(repository) if entry.path == path), None)
+    ours = here is not None and here.run_id is not None and here.branch is None
+    reason = discard(repository, path, sweep=False) if ours else "it is not a worktree of this program"
+    if reason:
+        raise WorkspaceError(f"{path} is in the way: {reason}", hint="move it away, then run again")
+
+
+def _fill(repository: Repository, path: Path, commit: str) -> None:
+    filled = populate(repository, path, commit)
+    require_complete(repository, path, branch=None, tip=commit, filled=filled)

@@ -1,0 +1,130 @@
+"""What a shell command says about itself: the files that it runs and names, and the program that was missing.
+
+Only what is certain counts: a word with a variable or a pattern in it names no file, and nothing behind a
+`cd` is relative to the workspace any more.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+CANNOT_START = frozenset({126, 127})
+"""The exit codes of a shell for a program that it cannot run, and for one that it cannot find."""
+
+_LAST_LINES = 30
+_NOT_LITERAL = frozenset("$*?[]{}~`\\!=%")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_OPERATOR = re.compile(r"[();<>|&]+")
+_WORDS_BEFORE_A_PROGRAM = frozenset(
+    {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "time", "exec", "command", "nohup"}
+    | {"nice", "env", "sudo"}
+)
+_INTERPRETERS = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", ".", "source", "python", "python3", "node", "ruby", "perl", "php"}
+)
+_BUILT_IN = frozenset(
+    {".", ":", "[", "alias", "bg", "break", "case", "cd", "continue", "done", "echo", "esac", "eval", "exit"}
+    | {"export", "false", "fg", "fi", "for", "function", "getopts", "hash", "in", "jobs", "kill", "let"}
+    | {"local", "printf", "pushd", "popd", "pwd", "read", "readonly", "return", "select", "set", "shift"}
+    | {"source", "test", "times", "trap", "true", "type", "ulimit", "umask", "unalias", "unset", "wait"}
+)
+_MOVES = frozenset({"cd", "pushd"})
+
+_QUOTES = "'\"\u2018\u2019"
+_QUOTED = rf"[{_QUOTES}]?(?P<name>[^:{_QUOTES}]+)[{_QUOTES}]?"
+_WHERE = r"^(?:\S[^:]*: )(?:line \d+: |\d+: )?"
+_NAMED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"command not found: (?P<name>\S+)$",
+        rf"(?:env|nice|nohup|xargs): {_QUOTED}: (?:No such file or directory|Permission denied)",
+        rf"failed to run command {_QUOTED}",
+        _WHERE + r"(?P<name>[^:]+): (?:command )?not found$",
+        _WHERE + r"(?P<name>[^:]+): (?:Permission denied|cannot execute.*|Exec format error)$",
+        _WHERE + r"(?P<name>[^:]+): (?:Is a directory|No such file or directory)$",
+        r": (?P<name>/[^:]+): bad interpreter",
+    )
+)
+
+
+class CommandWords(Struct, frozen=True, kw_only=True):
+    """The words of a command whose meaning is certain.
+
+    `programs` are looked up by their names, `scripts` are files that it runs, `names` may be files, too.
+    """
+
+    programs: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+def missing_program(exit_code: int | None, output: str) -> str:
+    """Return the program that a shell could not start, as its last lines name it; empty if there is none.
+
+    A script may use the same exit codes for reasons of its own. It then prints no such line.
+    """
+    if exit_code not in CANNOT_START:
+        return ""
+    for line in reversed(output.splitlines()[-_LAST_LINES:]):
+        for pattern in _NAMED:
+            if found := pattern.search(line.strip()):
+                return found["name"].strip()
+    return ""
+
+
+def is_of_the_machine(program: str) -> bool:
+    """Whether a program has its place outside the tree; one with a relative path may be a story's work."""
+    return bool(program) and ("/" not in program or program.startswith("/"))
+
+
+def words_of(command: str | Iterable[str]) -> CommandWords:
+    """Read a shell command, or an argv."""
+    if isinstance(command, str):
+        return _read(_tokens(command))
+    argv = list(command)
+    if argv[:2] == ["sh", "-c"] and len(argv) == 3:  # noqa: PLR2004  a command that is one text has this form
+        return _read(_tokens(argv[2]))
+    return _read(argv)
+
+
+def _tokens(command: str) -> list[str]:
+    lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        return list(lexer)
+    except ValueError:  # a quotation that does not end
+        return []
+
+
+def _read(tokens: list[str]) -> CommandWords:
+    programs: list[str] = []
+    scripts: list[str] = []
+    names: list[str] = []
+    program, before = "", ""
+    for token in tokens:
+        previous, before = before, token
+        if _OPERATOR.fullmatch(token):
+            if "()" in token:
+                return CommandWords()  # a function, whose name looks like that of a program
+            program = program if token[0] in "<>" else ""
+        elif previous.startswith(">"):
+            continue  # it is written, so it need not be there
+        elif program in _INTERPRETERS:
+            # Behind an option only the interpreter knows what is a script.
+            scripts += [] if token.startswith("-") else _literal(token)
+            program = " "
+        elif program:
+            names += [] if token.startswith("-") else _literal(token)
+        elif not (token in _WORDS_BEFORE_A_PROGRAM or token.startswith("-") or _ASSIGNMENT.match(token)):
+            program = token
+            if token in _MOVES:
+                break
+            (scripts if "/" in token else programs).extend(_literal(token))
+    found = (dict.fromkeys(word for word in programs if word not in _BUILT_IN), dict.fromkeys(scripts))
+    return CommandWords(programs=tuple(found[0]), scripts=tuple(found[1]), names=tuple(dict.fromkeys(names)))
+
+
+def _literal(word: str) -> list[str]:
+    return [] if not word or _NOT_LITERAL & set(word) else [word]

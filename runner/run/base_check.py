@@ -1,0 +1,242 @@
+"""Asks the untouched base before the first session whether the verify commands work there.
+
+The commands run one after the other in a worktree of the base that is prepared like a story's, while the
+worktrees of the first stories are made. No session starts before the project's own commands and those of its
+story are answered. What was asked of the same tree before is not asked again, unless the answer would prevent
+something: what was missing may be there by now.
+
+In a shared tree the base is the user's own checkout, in which nothing may run before a story owns it. There
+only the programs are looked for.
+"""
+
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from trio import to_thread
+
+from isolation.errors import IsolationError
+from isolation.model import Workspace
+from isolation.paths import autopilot_dir, worktree_path
+from isolation.worktree.throwaway import open_throwaway
+from runner.agents.command import CommandAgent
+from runner.agents.workers import Worker, Workers
+from runner.core.base import check
+from runner.core.base.check import BASE, Answer, Mode, Question
+from runner.core.base.commands import missing_program, words_of
+from runner.core.errors import JournalError, RunnerError
+from runner.core.events import events as ev
+from runner.core.limits.kill_switches import Switch
+from runner.core.model import KillSwitch, Outcome, Story, StoryId
+from runner.records.base_answers import key_of, load_answers, save_answers
+from runner.story import results
+from runner.story.context.context import RunContext, StoryContext, story_context
+from runner.story.session.hooks import hook_order
+from runner.story.session.session import SessionVerdict, run_session
+from runner.story.sessions import prepare_base_check
+
+_HOOKS = ("after_create", "before_run")
+_UNASKED = (
+    "in a shared tree verify commands do not run before the first session; only their programs are looked for"
+)
+
+
+class _RefusedError(Exception):
+    """The base is not ready, which is recorded."""
+
+
+class BaseCheck:
+    """The questions of one run to its base; `waiting` are the stories that must not start yet.
+
+    A run that has begun to work was answered when it began.
+    """
+
+    def __init__(self, context: RunContext, stories: Sequence[Story]) -> None:
+        snapshot = context.log.snapshot
+        states = snapshot.stories
+        self._context = context
+        self._log = context.log
+        self._mode = Mode(context.settings.base_check)
+        self._stories = [story for story in stories if not states[story.id].status.final]
+        begun = any(state.sessions for state in states.values())
+        asked = () if begun or self._mode is Mode.OFF else check.questions(self._stories, context.settings)
+        self._asked = asked
+        self._answers: dict[str, Answer] = {}
+        self._left = {
+            story.id: {each.command for each in asked if each.shared or story.id in each.stories}
+            for story in (self._stories if asked else ())
+        }
+
+    @property
+    def waiting(self) -> set[StoryId]:
+        """The stories that have no complete answer yet."""
+        return {story_id for story_id, left in self._left.items() if left}
+
+    async def run(self, wake: Callable[[], None]) -> None:
+        """Ask everything; `wake` is called when stories may have stopped waiting."""
+        if not self._asked:
+            return
+        try:
+            await (self._look_for_programs() if self._context.shared_tree else self._ask_all(wake))
+            await self._note_green()
+        except _RefusedError:
+            return
+        except JournalError:
+            raise
+        except (IsolationError, RunnerError, OSError) as error:
+            # The stories will meet the same obstacle, each with a message of its own.
+            await self._log.record(ev.Noted(message=f"the base could not be checked: {error}"))
+        self._left.clear()
+        wake()
+
+    async def _ask_all(self, wake: Callable[[], None]) -> None:
+        context, repository = self._context, self._context.repository
+        base = context.log.snapshot.base
+        tree = (await to_thread.run_sync(repository.trees, (base,)))[0]
+        keys = {each.command: key_of(tree, each.command, context.settings) for each in self._asked}
+        known = await to_thread.run_sync(load_answers, repository.common_dir)
+        left = [each for each in self._asked if not self._is_known(each, known.get(keys[each.command]))]
+        wake()
+        if not left:
+            return
+        try:
+            async with self._workspace(base) as workspace:
+                await self._prepare(workspace)
+                for number, question in enumerate(left, 1):
+                    await self._ask(question, workspace, number)
+                    wake()
+        finally:
+            new = {keys[each.command]: self._answers[each.command] for each in left if self._has(each)}
+            if new:
+                save_answers(repository.common_dir, new)
+
+    def _has(self, question: Question) -> bool:
+        return question.command in self._answers
+
+    def _is_known(self, question: Question, answer: str | None) -> bool:
+        """Take an answer of an earlier run, if it lets the stories start."""
+        if answer not in set(Answer) or check.refuses(question, Answer(answer)):
+            return False
+        body = ev.BaseChecked(
+            command=question.command, shared=question.shared, answer=Answer(answer), known=True
+        )
+        self._log.defer(body)
+        self._answered(question, Answer(answer))
+        return True
+
+    def _answered(self, question: Question, answer: Answer) -> None:
+        self._answers[question.command] = answer
+        for left in self._left.values():
+            left.discard(question.command)
+
+    @asynccontextmanager
+    async def _workspace(self, base: str) -> AsyncIterator[Workspace]:
+        context = self._context
+        async with open_throwaway(
+            context.repository,
+            run_id=context.log.snapshot.run_id,
+            path=worktree_path(context.worktree_root, BASE),
+            commit=base,
+            limiter=context.populate,
+            symlink_directories=context.settings.symlink_directories,
+            mounted=context.write_guard.own_path,
+        ) as (workspace, _):
+            yield workspace
+
+    async def _prepare(self, workspace: Workspace) -> None:
+        """Run the hooks that prepare a story's worktree; without them the commands would find less."""
+        for name in _HOOKS:
+            command: str = getattr(self._context.settings.hooks, name)
+            if not command:
+                continue
+            order = await to_thread.run_sync(hook_order, f"hook {name}", command, self._story(), workspace)
+            ended = await run_session(order, self._context)
+            if ended.outcome is Outcome.STOPPED:
+                raise _RefusedError
+            if ended.outcome is not Outcome.OK:
+                detail = f"the hook {name} fails in a fresh checkout of the base: {_words(ended)}"
+                await self._refuse(KillSwitch(name=str(Switch.BASE), detail=detail, hint=f"see {order.log}"))
+
+    async def _ask(self, question: Question, workspace: Workspace, number: int) -> None:
+        context = self._story(question)
+        order = await to_thread.run_sync(prepare_base_check, context, workspace, question.command, number)
+        records = autopilot_dir(self._context.repository.common_dir)
+        log = order.log.relative_to(records).as_posix()
+        await self._log.record(ev.BaseCheckStarted(command=question.command, shared=question.shared, log=log))
+        ended = await run_session(order, self._context)
+        if ended.outcome is Outcome.STOPPED:
+            raise _RefusedError  # the user has stopped the run, which says so itself
+        answer = check.answer_of(ended.outcome, ended.exit_code, ended.output)
+        answered = ev.BaseChecked(
+            command=question.command,
+            shared=question.shared,
+            answer=answer,
+            exit_code=ended.exit_code,
+            detail="" if answer is Answer.PASSES else _words(ended),
+            output=() if answer is Answer.PASSES else check.last_lines(ended.output),
+        )
+        self._answers[question.command] = answer
+        if not check.refuses(question, answer):
+            self._log.defer(answered)
+        else:
+            program = missing_program(ended.exit_code, ended.output)
+            await self._not_ready(question, answered, program)
+        self._answered(question, answer)
+
+    async def _not_ready(self, question: Question, answered: ev.BaseChecked, program: str) -> None:
+        """Record what follows from an answer with which its stories cannot succeed."""
+        base = self._log.snapshot.base
+        if question.shared:
+            found = check.not_ready(answered, base, program)
+            await self._log.record(answered)
+            await self._refuse(found)
+            return
+        why, hint = check.cannot_start(question.command, program, answered.exit_code)
+        if self._mode is Mode.WARN:
+            await self._log.record(answered, ev.Noted(message=f"{why}; {hint}"))
+            return
+        states = self._log.snapshot.stories
+        refused = [story_id for story_id in question.stories if not states[story_id].status.final]
+        await self._log.record(answered, *(results.failed(each, why, next_=hint) for each in refused))
+
+    async def _refuse(self, found: KillSwitch) -> None:
+        """End the run before its first session; with `warn`, only say why it should."""
+        if self._mode is Mode.WARN:
+            await self._log.record(ev.Noted(message=found.detail))
+            return
+        await self._log.record(ev.AdmissionEnded(name=found.name, detail=found.detail, hint=found.hint))
+        raise _RefusedError
+
+    async def _look_for_programs(self) -> None:
+        """Find programs that are on no PATH, where nothing may run."""
+        self._log.defer(ev.Noted(message=_UNASKED))
+        for question in self._asked:
+            programs = words_of(question.command).programs
+            missing = next((each for each in programs if shutil.which(each) is None), "")
+            if missing:
+                answered = ev.BaseChecked(
+                    command=question.command,
+                    shared=question.shared,
+                    answer=Answer.CANNOT_START,
+                    detail=f"{missing}: not found",
+                )
+                await self._not_ready(question, answered, missing)
+
+    async def _note_green(self) -> None:
+        """Say which stories are done already as far as their own commands can tell."""
+        passed = {command for command, answer in self._answers.items() if answer is Answer.PASSES}
+        idle = check.says_nothing(self._stories, self._context.settings, passed)
+        if idle:
+            words = "its verify commands pass on the base already, so they do not show that its work is done"
+            self._log.defer(*(ev.Noted(story_id=story_id, message=words) for story_id in idle))
+
+    def _story(self, question: Question | None = None) -> StoryContext:
+        """Return the base as if it were a story, with the time limit of the first one that asks."""
+        asks = question.stories[0] if question else None
+        limit = next((story.verify_minutes for story in self._stories if story.id == asks), None)
+        base = Story(id=BASE, title="the base", prompt="", verify_minutes=limit)
+        return story_context(base, Workers(first=Worker(agent=CommandAgent())), self._context)
+
+
+def _words(ended: SessionVerdict) -> str:
+    return f"{ended.detail}: {ended.last_line}".rstrip(": ")

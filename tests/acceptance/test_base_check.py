@@ -1,0 +1,153 @@
+"""The base is asked before the first session: what cannot succeed costs nothing, and is said at once."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.program import (
+    Ran,
+    commit_stories,
+    processes_with,
+    run,
+    started,
+    wait_until,
+    write_story,
+    writes,
+)
+
+
+def test_a_red_base_costs_no_session(repo: Path) -> None:
+    """A general command that fails on the base ends the run, named with its last lines; nothing stays."""
+    write_story(repo, "a", command=writes("a.txt"))
+    write_story(repo, "b", command=writes("b.txt"), depends_on=["a"])
+    commit_stories(repo)
+    ran = run(repo, "--json", "--verify", "echo 3 of 9 failed; exit 4")
+    assert (ran.code, _sessions(ran), _left(repo)) == (1, 0, [])
+    switch = ran.data["kill_switch"]
+    assert switch["name"] == "base-not-ready"
+    assert "`echo 3 of 9 failed; exit 4` already fails on the base" in switch["detail"]
+    assert "exit code 4: 3 of 9 failed" in switch["detail"]
+    assert "--no-base-check" in switch["hint"]
+    assert {story["status"] for story in ran.data["stories"]} == {"stopped"}
+    assert [check["answer"] for check in ran.data["base_checks"]] == ["fails"]
+    assert ran.data["base_checks"][0]["output"] == ["3 of 9 failed"]
+
+    assert run(repo, "--verify", "false", "--no-base-check", "--only", "a").code == 3, "you can start anyway"
+    write_story(repo, "a", command=writes("a.txt"), verify=["test -s a.txt"])
+    fixed = run(repo, "--json", "--verify", "test -s a.txt", "--only", "a")
+    assert (fixed.code, fixed.story("a")["status"]) == (0, "done"), "a story's own command may be red first"
+
+
+def test_a_missing_program_costs_no_session(repo: Path) -> None:
+    """It is named; a story's own command that cannot start ends that story alone."""
+    write_story(repo, "a", command=writes("a.txt"), verify=["no-such-checker --all"])
+    write_story(repo, "b", command=writes("b.txt"), verify=["./made.sh || test -s b.txt"])
+    ran = run(repo, "--json")
+    assert (ran.code, ran.story("b")["status"], ran.story("a")["sessions"]) == (4, "done", 0)
+    assert "no-such-checker is not installed here" in ran.story("a")["reason"]
+    assert "no-such-checker" in ran.story("a")["next"]
+    ran = run(repo, "--json", "--verify", "no-such-suite -q", "--only", "c", "do c")
+    assert ran.code == 1
+    write_story(repo, "c", command=writes("c.txt"))
+    ran = run(repo, "--json", "--verify", "no-such-suite -q")
+    assert (ran.code, ran.story("c")["sessions"]) == (1, 0)
+    assert "no-such-suite" in ran.data["kill_switch"]["detail"]
+    warned = run(repo, "--json", "--verify", "no-such-suite", env={"AUTOPILOT_MULTI_BASE_CHECK": "warn"})
+    assert warned.story("c")["sessions"] > 0
+
+
+def test_an_answer_is_asked_once_for_a_tree_and_a_command(repo: Path) -> None:
+    """A second run from the same base asks nothing, unless the answer would end it; another tree is asked."""
+    asked = repo.parent / "asked"
+    check = f"echo x >> {asked}"
+    write_story(repo, "a", command=writes("a.txt"))
+    commit_stories(repo)
+    first = run(repo, "--json", "--verify", check)
+    again = run(repo, "--json", "--again", "--verify", check)
+    assert [ran.data["base_checks"][0]["known"] for ran in (first, again)] == [False, True]
+    assert asked.read_text().split() == ["x"] * 3, "the base once, and the story of each run"
+    (repo / "more.txt").write_text("more")
+    commit_stories(repo)
+    changed = run(repo, "--json", "--again", "--verify", check)
+    assert changed.data["base_checks"][0]["known"] is False
+
+    flag = repo.parent / "installed"
+    assert run(repo, "--again", "--verify", f"test -e {flag}").code == 1
+    flag.touch()
+    assert run(repo, "--again", "--verify", f"test -e {flag}").code == 0, "a refusal is asked again"
+
+
+def test_the_base_is_prepared_like_a_story(repo: Path) -> None:
+    """Ignored files, links and hooks are there, the checkout itself is not changed, and nothing is left."""
+    (repo / ".gitignore").write_text(".env\nlib/\nseen\n")
+    (repo / ".worktreeinclude").write_text(".env\n")
+    (repo / ".env").write_text("KEY=1\n")
+    (repo / "lib").mkdir()
+    (repo / "autopilot-multi.toml").write_text(
+        'symlink-directories = ["lib"]\n'
+        'verify = ["test -s .env && test -d lib && test -s made && touch seen"]\n'
+        '[hooks]\nafter_create = "echo $AUTOPILOT_STORY_ID > made"\n'
+    )
+    write_story(repo, "a", command=writes("a.txt"))
+    commit_stories(repo)
+    ran = run(repo, "--json")
+    assert (ran.code, ran.data["base_checks"][0]["answer"]) == (0, "passes")
+    assert not (repo / "seen").exists()
+    assert _left(repo) == []
+    (repo / "autopilot-multi.toml").write_text('verify = "true"\n[hooks]\nafter_create = "echo no; exit 3"\n')
+    ran = run(repo, "--json", "--again")
+    assert (ran.code, _sessions(ran)) == (1, 0)
+    assert (
+        "the hook after_create fails in a fresh checkout of the base: exit code 3: no"
+        in (ran.data["kill_switch"]["detail"])
+    )
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "kill"])
+def test_a_run_that_ends_during_the_check_leaves_nothing(repo: Path, how: str) -> None:
+    """Stopped by a user or killed: the command is gone, and the next run asks as if there had been none."""
+    marker = f"sleep 86{os.getpid()}"
+    write_story(repo, "a", command=writes("a.txt"))
+    (repo / "autopilot-multi.toml").write_text(f'verify = "{marker}"\n')
+    with started(repo) as program:
+        wait_until(lambda: processes_with(marker), what="the base is checked")
+        assert f"checking the base: {marker}" in program.err
+        program.send(signal.SIGINT if how == "ctrl-c" else signal.SIGKILL)
+        code = program.finish().code
+    wait_until(lambda: not processes_with(marker), what="the command has ended")
+    assert code == (130 if how == "ctrl-c" else -signal.SIGKILL)
+    if how == "ctrl-c":
+        assert _left(repo) == []
+    again = run(repo, "--json", "--verify", "true")
+    assert (again.code, again.story("a")["status"], _left(repo)) == (0, "done", [])
+
+
+def test_a_shared_tree_is_only_searched_for_programs(repo: Path) -> None:
+    """Nothing runs in the user's own checkout before a story owns it; a missing program is found anyway."""
+    ran_there = repo.parent / "ran-there"
+    write_story(repo, "a", command=writes("a.txt"), owns=["a.txt"])
+    commit_stories(repo)
+    shared = ("--json", "--bg-isolation", "none", "--max-stories", "1")
+    ran = run(repo, *shared, "--verify", "no-such-checker --all")
+    assert (ran.code, _sessions(ran)) == (1, 0)
+    assert "no-such-checker" in ran.data["kill_switch"]["detail"]
+    ran = run(repo, *shared, "--verify", f"test -s a.txt && echo x >> {ran_there}")
+    assert (ran.code, ran_there.read_text()) == (0, "x\n")
+
+
+def _sessions(ran: Ran) -> int:
+    counts: list[int] = [story["sessions"] for story in ran.data["stories"]]
+    return sum(counts)
+
+
+def _left(repo: Path) -> list[Any]:
+    """Return the worktrees that are left beside the checkout."""
+    listed = subprocess.run(
+        ["git", "worktree", "list", "--porcelain"], cwd=repo, check=True, capture_output=True, text=True
+    ).stdout
+    folder = repo.parent / f"{repo.name}.worktrees"
+    return [*listed.split("\n\n")[1:-1], *(folder.iterdir() if folder.exists() else ())]
