@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint types imports docs sample bench chaos agents report-shot clean
+.PHONY: demo test check lint types imports docs sample bench chaos agents report-shot pictures clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -50,6 +50,9 @@ agents: $(READY) ## real agent programs
 
 report-shot: $(READY) ## the HTML report in a real browser, as report-light.png and report-dark.png
 	@REPORT_SHOT=. $(BIN)/python -m pytest -q -m browser -rs
+
+pictures: $(READY) ## the pictures of the README, from a real run
+	@$(BIN)/python docs/make_pictures.py
 
 clean: ## remove what `make` made
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
