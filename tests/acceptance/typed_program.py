@@ -24,7 +24,9 @@ _CLIENT = """#!{python} -IS
 import json, os, socket, sys
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
-request = json.dumps({{"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}}).encode()
+request = json.dumps(
+    {{"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ), "landlocks": 0}}
+).encode()
 socket.send_fds(connection, [len(request).to_bytes(4, "big")], [0, 1, 2])
 connection.sendall(request)
 code = int.from_bytes(connection.recv(4), "big", signed=True)
