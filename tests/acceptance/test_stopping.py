@@ -200,7 +200,7 @@ sweep, calls = tidying.sweep_trash, []
 
 def interrupted(root):
     calls.append(root)
-    if len(calls) == 2:
+    if len(calls) == 1:
         os.kill(os.getpid(), signal.SIGINT)
     sweep(root)
 
