@@ -295,6 +295,10 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     `loop_sessions` counts the work sessions of this loop, `before_loop` all sessions before it. `settled`
     means that the user has said where to continue, `ending` is why the loop ends although the verdict is
     still to come. `refusal` says why the agent is not tried again.
+
+    `waited` is how many seconds since its first start the story had nothing to do, because of the user, a
+    limit or an interrupted run; `waiting_since` is when the current wait began, `running_since` when the
+    story last got a slot.
     """
 
     id: StoryId
@@ -331,6 +335,9 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRecord, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None
+    waited: float = 0.0
+    waiting_since: float | None = None
+    running_since: float | None = None
     kill_switch: KillSwitch | None = None
     blocked_by: tuple[StoryId, ...] = ()
     last_line: str = ""

@@ -158,12 +158,17 @@ def _story(record: Mapping[str, Any], run_id: str) -> PastStory:
         verdict=_text(record, "verdict") or "",
         started_at=_instant(record, "started_at"),
         ended_at=_instant(record, "completed_at"),
-        seconds=_number(record, "duration_seconds"),
+        seconds=_worked(record),
         sessions=len(sessions) if isinstance(sessions, list) else 0,
         tokens=_whole(record, "total_tokens_used"),
         cost_usd=_number(record, "total_cost_usd"),
         kill_switch=_text(record, "kill_switch"),
     )
+
+
+def _worked(record: Mapping[str, Any]) -> float | None:
+    took = _number(record, "duration_seconds")
+    return None if took is None else max(0.0, took - (_number(record, "waited_seconds") or 0.0))
 
 
 def _text(record: Mapping[str, Any], name: str) -> str | None:

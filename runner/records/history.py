@@ -76,7 +76,7 @@ def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResult
 
 
 def _minutes(story: StorySnapshot) -> float:
-    """Add up the sessions; the time between an interruption and its resume is not work."""
+    """Add up the sessions; what lies between them is not work."""
     seconds = (elapsed_seconds(session.started_at, session.ended_at) for session in story.sessions)
     return sum(each or 0.0 for each in seconds) / SECONDS_PER_MINUTE
 

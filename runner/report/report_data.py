@@ -19,6 +19,7 @@ from runner.core.model import (
 )
 from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
+from runner.core.text.words import worked
 
 
 def _no_log(_session: SessionRecord) -> bytes:
@@ -57,8 +58,8 @@ class ReportData(Struct, frozen=True, kw_only=True):
         return self.now is not None and not self.run.ended
 
     def duration(self, story: StorySnapshot) -> float:
-        """Return how long a story ran, in seconds; up to now if it is running."""
-        return seconds(story.started_at, story.ended_at or self.until)
+        """Return how long a story worked, in seconds; up to now if it is running."""
+        return worked(story, self.until) or 0.0
 
     def is_running(self, story: StorySnapshot, session: SessionRecord) -> bool:
         """Return whether a session is still running; only a story's last session can be."""

@@ -30,7 +30,14 @@ TOP = Path("/srv/app")
 
 STORY_FIELDS = {
     *("schema_version", "autopilot_run_id", "kind", "parent_run_id", "story_id", "started_at"),
-    *("completed_at", "duration_seconds", "max_sessions", "max_hours", "confidence_threshold"),
+    *(
+        "completed_at",
+        "duration_seconds",
+        "waited_seconds",
+        "max_sessions",
+        "max_hours",
+        "confidence_threshold",
+    ),
     *("iterations_completed", "kill_switch", "kill_switch_detail", "sessions", "host_class"),
     *("resource_verdict_at_start", "fallback_to_manual", "dry_run", "total_tokens_used", "cost_estimated"),
     *("total_cost_usd", "worktree_path", "branch", "commit", "stall_recovery_count"),

@@ -64,8 +64,8 @@ def test_document_has_the_shared_shape() -> None:
     story = data["stories"][0]
     assert list(story) == [
         *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "merged", "workspace"),
-        *("step", "attempt", "max_attempts", "retry_count", "sessions", "started_at", "ended_at"),
-        *("kill_switch", "decision", "usage", "next"),
+        *("step", "attempt", "max_attempts", "retry_count", "sessions", "agent"),
+        *("model", "escalated", "started_at", "ended_at", "kill_switch", "decision", "usage", "next"),
     ]
     assert story["step"] == {"number": "1", "name": "Implement"}
     assert (story["commit"], story["base"], story["commits"]) == (COMMIT, BASE, 2)
@@ -377,3 +377,27 @@ def test_a_story_that_was_decided_since_waits_to_be_resumed() -> None:
     assert told["next"] == f"autopilot-multi resume {RUN}"
     unanswered = snapshot([started("a"), *asks("a", 1, COLOUR)])
     assert run_document(unanswered, alive=False)["stories"][0]["next"] != told["next"]
+
+
+def test_the_time_of_a_story_is_that_of_its_work() -> None:
+    """A pause of the agent, a question, a resume after a stop or a crash: each is a wait, told beside it."""
+    name = StoryId("a")
+    paused = ev.AgentPaused(story_id=name, agent="claude", reason="at its limit", until=START + 100)
+    begun = ev.StoryStarted(story_id=name)
+    resumed = ev.RunResumed(requeued=("a",))
+    events = [
+        *(started("a"), *working("a", 10)),
+        *(event(20, paused), *working("a", 119.8)[-1:]),
+        *asks("a", 130, COLOUR),
+        *(answered("a", 1000, "A"), event(1000, ev.StoryRequeued(story_id=name)), event(1030, begun)),
+        *(event(5000, resumed), event(5001, begun)),  # as after a crash
+        *done("a", 5011),
+    ]
+    run = snapshot(events)
+    assert run.stories[name].started_at == START + 10
+    lines = report(run, look=PLAIN).splitlines()
+    # How long it continued before the crash is unknown, so that all since its last start counts as a wait.
+    assert lines[2] == "    worked 30.0 s, waited 1 h 22 min"
+    assert lines[1].split()[5:7] == ["30.0", "s"]
+    waiting = snapshot(events[: events.index(event(20, paused)) + 1])
+    assert "worked 10.0 s, waited 1 min 20 s" in status(waiting, look=PLAIN, now=START + 100, alive=True)

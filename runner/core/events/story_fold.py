@@ -44,12 +44,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)
         case ev.StoryStarted():
-            return replace(
-                story,
-                status=Status.RUNNING,
-                started_at=story.started_at or at,
-                progress=replace(story.progress, attempt=max(1, story.progress.attempt)),
-            )
+            return _story_started(story, at)
         case ev.WorkspacePlanned():
             planned = replace(story.workspace, branch=body.branch, path=body.path, opening=True)
             return replace(story, workspace=planned)
@@ -153,6 +148,16 @@ def _looped(
             assert_never(body)
 
 
+def _story_started(story: StorySnapshot, at: float) -> StorySnapshot:
+    return replace(
+        after_wait(story, at),
+        status=Status.RUNNING,
+        started_at=story.started_at or at,
+        running_since=at,
+        progress=replace(story.progress, attempt=max(1, story.progress.attempt)),
+    )
+
+
 def _workspace_opened(story: StorySnapshot, body: ev.WorkspaceOpened) -> StorySnapshot:
     before = story.workspace
     opened = replace(
@@ -213,7 +218,9 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         agents_per_wave=body.agents_per_wave,
         conversation=body.conversation,
     )
-    story = replace(story, step=step, sessions=(*story.sessions, session), last_line="", tools=0)
+    story = replace(
+        after_wait(story, at), step=step, sessions=(*story.sessions, session), last_line="", tools=0
+    )
     if session.kind is not SessionKind.WORK:
         return story
     named = Conversation(id=body.conversation, agent=body.agent) if body.conversation else None
@@ -283,6 +290,7 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         reason="",
         next="",
         ended_at=None,
+        waiting_since=_last_seen(story),
         kill_switch=None,
         blocked_by=(),
         step_history=replace(story.step_history, sessions=0),
@@ -292,6 +300,21 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         ending=None if story.status.final else story.ending,
         refusal=None if story.status.final else story.refusal,
     )
+
+
+def after_wait(story: StorySnapshot, at: float) -> StorySnapshot:
+    """Return the story with a wait that is over now; the same if it did not wait."""
+    if story.waiting_since is None:
+        return story
+    return replace(story, waited=story.waited + max(0.0, at - story.waiting_since), waiting_since=None)
+
+
+def _last_seen(story: StorySnapshot) -> float | None:
+    """Return when a story that continues has stopped working, as far as is known; None before its start."""
+    if story.started_at is None:
+        return None
+    instants = (instant for session in story.sessions for instant in (session.started_at, session.ended_at))
+    return story.ended_at or max(filter(None, (story.running_since, *instants)), default=story.started_at)
 
 
 def step_again(story: StorySnapshot, *, attempt: int | None = None) -> StorySnapshot:
@@ -339,7 +362,7 @@ def _applied(story: StorySnapshot, body: ev.DecisionApplied) -> StorySnapshot:
 
 def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StorySnapshot:
     return replace(
-        story,
+        after_wait(story, at),
         status=Status(body.verdict),
         workspace=_workspace_at_the_end(story.workspace, body),
         reason=body.reason,
@@ -410,5 +433,6 @@ def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnaps
             conversation=None if body.fresh else history.conversation,
         ),
         reason=body.reason,
+        waiting_since=at,
         last_line=f"waits for {body.agent} until {clock(body.until)}: {body.reason}",
     )

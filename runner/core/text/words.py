@@ -96,6 +96,16 @@ def doing(story: StorySnapshot) -> str:
             )
 
 
-def elapsed(story: StorySnapshot, now: float) -> float | None:
-    """Return how long a story has run, or ran; None before its start, or if its end is unknown."""
-    return elapsed_seconds(story.started_at, story.ended_at, None if story.status.final else now)
+def worked(story: StorySnapshot, now: float) -> float | None:
+    """Return how many seconds a story has worked, or worked; None before its start, or if that is unknown.
+
+    Whatever it waited for does not count: a slot, a person, a budget, the agent's service, a resume.
+    """
+    ran = elapsed_seconds(story.started_at, story.ended_at, None if story.status.final else now)
+    return None if ran is None else max(0.0, ran - waited(story, now))
+
+
+def waited(story: StorySnapshot, now: float) -> float:
+    """Return how many seconds a story has waited since its first start."""
+    since = story.waiting_since
+    return story.waited + (0.0 if since is None or story.status.final else max(0.0, now - since))

@@ -8,7 +8,7 @@ from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySna
 from runner.core.schedule.offers import contained
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
-from runner.core.text.words import SYMBOLS, count, state
+from runner.core.text.words import SYMBOLS, count, state, waited
 from runner.report.html.instants import clock_time
 from runner.report.html.output import folded_diff, prose, session_output
 from runner.report.html.timeline import tone
@@ -26,6 +26,7 @@ def card(data: ReportData, story: StorySnapshot, *, most_tail: int, most_diff: i
     status = story.status
     more = [
         span(data.duration(story)) if story.started_at else "",
+        f"waited {span(waits)}" if (waits := waited(story, data.until)) >= 1 and story.started_at else "",
         count(len(story.sessions), "session") if story.sessions else "",
         count(story.workspace.commits, "commit") if story.workspace.commits else "",
         usage_text(story.usage),

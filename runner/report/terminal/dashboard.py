@@ -16,7 +16,7 @@ from rich.text import Text
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import stopwatch
 from runner.core.text.screen import neutral
-from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, elapsed, label, machine
+from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, label, machine, worked
 from runner.report.terminal.live_frame import LiveFrame
 
 _FRAME_LINES = 7  # head, bar, machine, blank, "more", blank, foot
@@ -137,7 +137,7 @@ def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
     table.add_column(no_wrap=True, ratio=1)
     for story in stories:
         color = COLORS[story.status]
-        ran = elapsed(story, now)
+        ran = worked(story, now)
         cells = [
             _line(f"{SYMBOLS[story.status]} {story.id}", color),
             *([_line(neutral(story.title))] if titled else []),

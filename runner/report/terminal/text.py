@@ -10,7 +10,18 @@ from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
 from runner.core.schedule.offers import contained, is_offered
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
-from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, elapsed, machine, state, tally
+from runner.core.text.words import (
+    COLORS,
+    SYMBOLS,
+    attempt,
+    count,
+    doing,
+    machine,
+    state,
+    tally,
+    waited,
+    worked,
+)
 from runner.report.run_document import settled
 from runner.report.terminal.failures import failures
 from runner.report.terminal.table import Cell, Column, Look, layout
@@ -88,11 +99,20 @@ def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
     many = len(_offered(run, inside)) > _FEW
     lines = [head]
     for row, story in zip(rows, stories, strict=True):
+        lines += [row, *_waits(story, look, now)]
         if story.status is Status.DONE:
-            lines += [row, *_taken(story, inside.get(story.id), look, brief=many)]
+            lines += [*_taken(story, inside.get(story.id), look, brief=many)]
         else:
-            lines += [row, *_explained(story, look)]
+            lines += [*_explained(story, look)]
     return lines
+
+
+def _waits(story: StorySnapshot, look: Look, now: float) -> list[str]:
+    """Return how long a story has waited; its time in the table is only that of its work."""
+    waits, works = waited(story, now), worked(story, now)
+    if works is None or waits < 1:
+        return []
+    return look.wrapped(f"worked {span(works)}, waited {span(waits)}", _INDENT, "dim")
 
 
 def _offered(run: RunSnapshot, inside: Mapping[StoryId, StoryId]) -> list[StorySnapshot]:
@@ -111,7 +131,7 @@ def _taken(story: StorySnapshot, inside: StoryId | None, look: Look, *, brief: b
 def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
     color = COLORS[story.status]
     mark = f"{SYMBOLS[story.status]} " if look.marks else ""
-    ran = elapsed(story, now)
+    ran = worked(story, now)
     return [
         Cell(text=mark + story.id, color=color),
         *([Cell(text=neutral(story.title))] if titled else []),
