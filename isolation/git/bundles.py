@@ -1,4 +1,4 @@
-"""Branches that travel: as a bundle from one clone to another, or to a remote.
+"""Branches that travel as a bundle from one clone to another.
 
 A bundle starts at one commit that both clones have, so that a shallow clone can make and take it. A
 branch only ever moves forward, by compare-and-swap; nothing is forced, here or there.
@@ -62,11 +62,3 @@ def read_bundle(repository: Repository, path: Path, tips: Mapping[str, str]) -> 
             message = ("-m", "autopilot-multi: from a bundle")
             repository.run("update-ref", *message, f"refs/heads/{branch}", tip, here or "0" * len(tip))
     return tuple(moves)
-
-
-def push_branches(repository: Repository, remote: str, branches: Sequence[str]) -> None:
-    """Push branches under their own names; never by force."""
-    if remote.startswith("-"):
-        raise RepositoryError(f"{remote!r} cannot name a remote", hint="`git remote` lists them")
-    refs = [f"refs/heads/{branch}:refs/heads/{branch}" for branch in branches]
-    repository.run("push", "--quiet", "--no-verify", "--no-follow-tags", remote, *refs)

@@ -5,10 +5,14 @@ the branches on the remote.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.errors import RepositoryError
-from isolation.git.bundles import commits_since, push_branches
+from isolation.git.bundles import commits_since
+from isolation.git.remotes import described, push_branches, require_pushable
 from isolation.git.repository import Repository
 from isolation.paths import journal_path
 from runner.ci.import_shards import import_branches
@@ -23,10 +27,22 @@ from runner.records.journal import Journal
 from runner.run.coordinator import Ended
 
 
-def prepare_job(plan: Plan, out: Path | None) -> list[str]:
-    """Require that the shard can be written, import the commits of other jobs, and return messages."""
+class JobEnd(Struct, frozen=True, kw_only=True):
+    """What was done after a run, in words, and what failed."""
+
+    said: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def prepare_job(plan: Plan, out: Path | None, *, push: str | None = None) -> list[str]:
+    """Require that the shard can be written and the remote takes a push; import the commits of other jobs.
+
+    Returns messages.
+    """
     if out is not None:
         require_free(out)
+    if push is not None:
+        require_pushable(plan.repository, push, plan.base)
     if not plan.other_jobs:
         return []
     branches = import_branches(plan.repository, plan.shards, list(plan.other_jobs))
@@ -35,8 +51,8 @@ def prepare_job(plan: Plan, out: Path | None) -> list[str]:
     return [f"imported {stories} of other jobs from shards, with {new}"]
 
 
-def finish_job(plan: Plan, ended: Ended, *, out: Path | None, push: str | None) -> list[str]:
-    """Write the shard and push the branches, as requested; return what failed."""
+def finish_job(plan: Plan, ended: Ended, *, out: Path | None, push: str | None) -> JobEnd:
+    """Write the shard and push the branches, as requested."""
     failures = []
     own = [story.id for story in plan.own]
     if out is not None:
@@ -52,14 +68,33 @@ def finish_job(plan: Plan, ended: Ended, *, out: Path | None, push: str | None) 
             write_shard(out, content)
         except (RunnerError, RepositoryError) as error:
             failures.append(f"{error.message}; {error.hint}")
-    if push is not None:
-        branches = commits_since(plan.repository, plan.base, [branch_of(name) for name in own])
-        try:
-            if branches:
-                push_branches(plan.repository, push, list(branches))
-        except RepositoryError as error:
-            failures.append(Redactor(os.environ).text(f"cannot push the branches: {error.message}"))
-    return failures
+    pushed = _push(plan, own, push) if push is not None else JobEnd()
+    return JobEnd(said=pushed.said, failures=(*failures, *pushed.failures))
+
+
+def _push(plan: Plan, own: Sequence[str], remote: str) -> JobEnd:
+    """Push what the job's own stories committed, and say of each branch where it is now."""
+    repository, redactor = plan.repository, Redactor(os.environ)
+    tips = commits_since(repository, plan.base, [branch_of(name) for name in own])
+    if not tips:
+        return JobEnd(said=("pushed nothing: no story has commits",))
+    try:
+        results = push_branches(repository, remote, tips)
+    except RepositoryError as error:
+        return JobEnd(failures=(redactor.text(f"cannot push the branches: {error.message}"),))
+    to = described(repository, remote)
+    return JobEnd(
+        said=tuple(
+            redactor.text(f"pushed {one.branch} at {one.commit[:12]} to {to}: {one.how}")
+            for one in results
+            if not one.refusal
+        ),
+        failures=tuple(
+            redactor.text(f"cannot push {one.branch} to {to}: {one.refusal}")
+            for one in results
+            if one.refusal
+        ),
+    )
 
 
 def _journal_events(repository: Repository, ended: Ended) -> list[Event]:

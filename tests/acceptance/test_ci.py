@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.acceptance.ci import Ci, Stories, finish, make_ci, state_of
-from tests.acceptance.program import processes_with, run, wait_until, write_story
+from tests.acceptance.program import commit_stories, processes_with, run, wait_until, write_story
 from tests.conftest import git
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -210,9 +210,39 @@ def test_branches_are_pushed_only_when_asked_for_and_never_by_force(ci: Ci) -> N
     git(ci.origin, "commit", "-q", "-a", "-m", "other work")
     refused = ci.run("alone-3", *ci.story_job("alone", "--push", job="alone-3"))
     assert refused.code == 2
-    assert "cannot push the branches" in refused.err
+    assert "cannot push autopilot/alone to origin (" in refused.err
+    assert "[rejected]" in refused.err
     assert git(ci.origin, "rev-parse", "autopilot/alone") == tip
     assert (ci.shards / "alone-3" / "shard.json").exists()
+
+
+@pytest.mark.parametrize("address", ["https://me:secret-word@localhost:1/x.git", ""])
+def test_a_remote_that_takes_no_push_costs_no_session(repo: Path, address: str) -> None:
+    """It is asked first; the error names it without credentials, and nothing was started or written."""
+    write_story(repo, "a", command="touch ../started")
+    commit_stories(repo)
+    if address:
+        git(repo, "remote", "add", "origin", address)
+    refused = run(repo, "--push", "--json")
+    assert refused.code == 1
+    error = refused.document["error"]
+    assert error["message"].startswith("cannot push to origin")
+    assert "git remote -v" in error["hint"]
+    assert "secret-word" not in refused.out + refused.err
+    assert not (repo.parent / "started").exists()
+    assert git(repo, "branch", "--list", "autopilot/*") == ""
+
+
+def test_a_push_says_what_went_where(repo: Path, tmp_path: Path) -> None:
+    """The branch, its commit, the remote and its address; what another run pushed is there already."""
+    write_story(repo, "a", command="echo x > x.txt")
+    commit_stories(repo)
+    git(tmp_path, "init", "-q", "--bare", "hub.git")
+    git(repo, "remote", "add", "hub", str(tmp_path / "hub.git"))
+    for how in ("new", "already there"):
+        pushed = run(repo, "--push", "--remote=hub")
+        tip = git(tmp_path / "hub.git", "rev-parse", "autopilot/a").strip()
+        assert f"pushed autopilot/a at {tip[:12]} to hub ({tmp_path}/hub.git): {how}\n" in pushed.err
 
 
 def test_a_cancelled_job_still_leaves_its_shard(tmp_path: Path, repo: Path) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from isolation.errors import GitCommandError, RepositoryError
-from isolation.git.bundles import commits_since, push_branches, read_bundle, write_bundle
+from isolation.errors import RepositoryError
+from isolation.git.bundles import commits_since, read_bundle, write_bundle
 from isolation.git.diffstat import ChangedPath, changes
+from isolation.git.remotes import push_branches
 from isolation.git.repository import Repository
 from tests.conftest import git
 
@@ -94,14 +95,17 @@ def test_a_push_is_never_forced(origin: Path) -> None:
     """From a shallow clone it arrives; what went another way there stays."""
     here, there = clone(origin, "here"), clone(origin, "there")
     tip = worked(here, "work/a", "a.txt")
-    push_branches(here, "origin", ["work/a"])
+    (first,) = push_branches(here, "origin", {"work/a": tip})
+    assert (first.how, first.refusal) == ("new", "")
     assert git(origin, "rev-parse", "work/a").strip() == tip
-    worked(there, "work/a", "other.txt")
-    with pytest.raises(GitCommandError):
-        push_branches(there, "origin", ["work/a"])
+    other, fresh = worked(there, "work/a", "other.txt"), worked(there, "work/b", "b.txt")
+    refused, taken = push_branches(there, "origin", {"work/a": other, "work/b": fresh})
+    assert (refused.branch, refused.how) == ("work/a", "")
+    assert "rejected" in refused.refusal
+    assert taken.how == "new", "one that is refused does not keep the others back"
     assert git(origin, "rev-parse", "work/a").strip() == tip
     with pytest.raises(RepositoryError, match="cannot name a remote"):
-        push_branches(here, "--force", ["work/a"])
+        push_branches(here, "--force", {"work/a": tip})
 
 
 def test_changes_count_lines_and_name_both_paths_of_a_rename(origin: Path) -> None:

@@ -84,7 +84,8 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     from runner.run.coordinator import nothing_to_do, run_plan
 
     out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None
-    for line in prepare_job(plan, out):
+    push = arguments.remote if arguments.push else None
+    for line in prepare_job(plan, out, push=push):
         output.say(line)
     if idle:
         output.say("nothing to do: every story is done; to run them again, add --again")
@@ -99,11 +100,13 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         dialog = choose_dialog(output, events=arguments.events)
         ended = run_plan(plan, view, dialog=dialog, quiet=output.quiet)
         silent = arguments.events
-    failures = finish_job(plan, ended, out=out, push=arguments.remote if arguments.push else None)
+    job = finish_job(plan, ended, out=out, push=push)
     code = print_final_report(
         ended, output, directory=arguments.directory, no_color=arguments.no_color, silent=silent
     )
     output.say_where(arguments.directory)
-    for line in failures:
+    for line in job.said:
+        output.say(line)
+    for line in job.failures:
         output.warn(line)
-    return EXIT_SYSTEM if failures and code == 0 else code
+    return EXIT_SYSTEM if job.failures and code == 0 else code
