@@ -66,7 +66,9 @@ async def prepare_work(
     )
     launch = agent.launch(job)
     environment = _environment(context, now, workspace, brief.step) | {
-        "AUTOPILOT_STATE_FILE": brief.state_file,
+        "AUTOPILOT_STATE_FILE": str(context.inside(Path(brief.state_file), workspace))
+        if brief.state_file
+        else "",
         "AUTOPILOT_RESULT_FILE": str(facts.result_file),
         "AUTOPILOT_PROMPT_FILE": str(job.prompt),
         "AUTOPILOT_MODE": now.mode or story.mode,

@@ -285,10 +285,11 @@ def _session_paths() -> tuple[Path, Path]:
 
 
 def _top_of(folder: Path) -> Path:
-    """Return the main checkout, which contains the user's own flows."""
-    from isolation.paths import find_repository, main_checkout
+    """Return the main checkout, which contains the user's own flows; a session sees its own tree there."""
+    from isolation.paths import find_repository
 
-    return main_checkout(find_repository(folder).common_dir) or folder
+    repository = find_repository(folder)
+    return repository.main_checkout or repository.top
 
 
 def _merge(paths: Sequence[Path]) -> int:
