@@ -4,6 +4,8 @@ The ways take turns, in an order that turns round, and are compared within a rou
 machine does falls on all of them alike. The start is timed by the clock, the work by the processor time
 that it took, since on a busy machine the clock tells of the others. A witness works in the keeper, so what
 that takes is measured too: nearly all of this work is making small files, which is the worst for a witness.
+The view, in which a session sees its own tree under the repository's path, is what a run takes where it can;
+the time in which the runner prepares it counts to its start.
 """
 
 import os
@@ -12,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -24,12 +28,13 @@ from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import Means, SessionSpec, WorkspaceRequest
 from isolation.paths import worktree_root
+from isolation.view import View, view_of
 from isolation.worktree.opening import create_or_attach
 
 FILES = 400
 STARTS, WORKS = 60, 20
-WITNESS = "+witness"
-START_LIMIT_MS = 60.0
+WITNESS, VIEW = "+witness", "view"
+START_LIMIT_MS, VIEW_LIMIT_MS = 60.0, 10.0
 WORK_LIMIT = 1.10
 WORKLOAD = """
 import os, resource, subprocess
@@ -84,6 +89,9 @@ def _used_below(server: psutil.Process) -> float:
     return float(times.children_user + times.children_system)
 
 
+_PREPARING: list[float] = []
+"""The seconds in which the runner prepares a view, each time."""
+
 Times = dict[str, list[tuple[float, float]]]
 
 
@@ -110,6 +118,11 @@ async def measure() -> tuple[Times, Times]:
                 ways[means.value] = replace(plain, confinement=confinement)
                 watched = replace(confinement, witnessed=repository.top)
                 ways[f"{means.value}{WITNESS}"] = replace(plain, confinement=watched)
+        view = view_of(repository.paths, root, environment)
+        if Means.MOUNTS in ways and isinstance(view, View):
+            confine = partial(guard.for_worktree, repository, workspace, means=Means.MOUNTS, root=root)
+            ways[VIEW] = replace(plain, cwd=repository.top, confinement=confine(view=view))
+            _PREPARING.extend(timeit.repeat(lambda: confine(view=view), number=1, repeat=STARTS))
         works = {
             way: replace(spec, argv=(sys.executable, "-I", "-S", "-c", WORKLOAD))
             for way, spec in ways.items()
@@ -143,13 +156,15 @@ def main() -> bool:
         start, work = _own(starts[way]), _own(works[way])
         more = _ms([mine - bare for mine, bare in zip(start, _own(starts["none"]), strict=True)])
         ratio = statistics.median(mine / bare for mine, bare in zip(work, _own(works["none"]), strict=True))
-        fits = more <= START_LIMIT_MS and ratio <= WORK_LIMIT
+        more += _ms(_PREPARING) if way == VIEW else 0.0
+        limit = VIEW_LIMIT_MS if way == VIEW else START_LIMIT_MS
+        fits = more <= limit and ratio <= WORK_LIMIT
         verdict = "ok" if fits else "too slow"
         lines.append(
-            f"{way} - none, `true`: {more:+.2f} ms, at most {START_LIMIT_MS:g}; "
+            f"{way} - none, `true`: {more:+.2f} ms, at most {limit:g}; "
             f"git and build: ratio {ratio:.2f}, at most {WORK_LIMIT:g}: {verdict}"
         )
-        kept = kept and (fits or way.removesuffix(WITNESS) != support.means)
+        kept = kept and (fits or way.removesuffix(WITNESS) not in {support.means, VIEW})
     if support.means is None:
         lines.append(f"no guard here: {support.reason}")
     sys.stdout.write("\n".join(lines) + "\n")
