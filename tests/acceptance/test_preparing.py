@@ -10,7 +10,8 @@ from tests.acceptance.program import commit_stories, run, started, wait_until, w
 from tests.conftest import git
 
 AWAITS = (
-    "for _ in $(seq 300); do [ -f ../{0}/.git ] && [ -d ../{0}/stories ] && {1}; sleep 0.05; done; exit 1"
+    "there=../repo.worktrees/{0}; [ -d ../repo.worktrees ] || there=../{0}; "
+    "for _ in $(seq 300); do [ -f $there/.git ] && [ -d $there/stories ] && {1}; sleep 0.05; done; exit 1"
 )
 
 
@@ -22,7 +23,7 @@ def awaits(name: str, then: str) -> str:
 def left(repo: Path) -> tuple[set[str], set[str]]:
     """Return the worktrees and the branches of stories."""
     root = repo.parent / f"{repo.name}.worktrees"
-    trees = {path.name for path in root.iterdir()} if root.exists() else set()
+    trees = {path.name for path in root.glob("[!.]*")}
     refs = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/autopilot").split()
     return trees, {ref.removeprefix("autopilot/") for ref in refs}
 
