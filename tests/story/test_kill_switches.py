@@ -266,19 +266,19 @@ async def test_too_many_other_agents_on_a_critical_machine_stop_the_loop(repo: P
 
 async def test_low_confidence_parks_the_first_session_and_kills_the_second(repo: Path) -> None:
     """Acceptance 32: iteration 1 is parked for the user, iteration 2 is killed."""
-    (repo / "pick").write_text(
+    (repo.parent / "pick").write_text(
         'grep -q \'"sessions": 0\' && C=$FIRST || C=0.2; echo thinking; echo "{\\"mode\\": \\"feature\\", '
         '\\"confidence\\": $C, \\"rationale\\": \\"because\\"}"\n'
     )
     write_story(repo, "a", command=f"echo $AUTOPILOT_MODE >> a; {result(status='partial')}")
-    ended = await carry(repo, selector=f"FIRST=0.2 sh {repo}/pick")
+    ended = await carry(repo, selector=f"FIRST=0.2 sh {repo.parent}/pick")
     found = story(ended, "a")
     assert (found.status, found.sessions) == (Status.PARKED, ())
     assert found.decision is not None
     assert found.decision.question["kind"] == "confidence"
     assert "because" in found.decision.question["details"]
     assert ended.exit_code == 5
-    ended = await carry(repo, selector=f"FIRST=0.9 sh {repo}/pick")
+    ended = await carry(repo, selector=f"FIRST=0.9 sh {repo.parent}/pick")
     found = story(ended, "a")
     assert switch_of(found) == ("low-confidence-fallback", "confidence 0.2 is below 0.85")
     assert len(found.sessions) == 1
