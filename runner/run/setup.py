@@ -25,10 +25,11 @@ from runner.records.journal import Journal, Request
 from runner.run.interaction import Dialog
 from runner.run.orchestrator import AnswerRequest, StopRequest, World
 from runner.story.context.budget import BudgetLedger
-from runner.story.context.context import RunContext
+from runner.story.context.context import VERIFIED, RunContext
 from runner.story.context.memory import MemoryMeter, largest_peak
 from runner.story.context.stop import StopControl
 
+DOUBTED = "verify passed, but not for certain on its own files (see the notes)"
 SECONDS_PER_HOUR = 3600
 NO_IDENTITY = (
     "git has no identity configured here, so checkpoints are committed under the name autopilot-multi; "
@@ -109,6 +110,7 @@ def make_context(
         retry_failed=assignment.retry_failed,
         past=past,
         shared_tree=shared_tree,
+        proof=DOUBTED if any(way.certain for way in assignment.enforcement.ways_out) else VERIFIED,
     )
 
 

@@ -371,7 +371,7 @@ class Pipeline:
     async def _passed(self, workspace: Workspace) -> ev.StoryFinished:
         context, now = self._context, self._now
         commit, commits = now.workspace.commit or workspace.base, now.workspace.commits
-        proof = "verified" if context.verify else "no verify commands"
+        proof = context.run.proof if context.verify else "no verify commands"
         if not now.sessions:
             commit, reason = workspace.head, "its flow was already done"
         elif commits and not now.workspace.unchanged:

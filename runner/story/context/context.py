@@ -29,13 +29,16 @@ class Latest(Struct):
     sample: ResourceSample = field(default_factory=ResourceSample)
 
 
+VERIFIED = "verified"
+
+
 class RunContext(Struct, frozen=True, kw_only=True):
     """What every story of a run shares; put together once, where the run starts.
 
     `populate` limits simultaneous checkouts; `deadline` is on trio's clock. `retry_failed` says that the user
     allows another try of failed steps; `past` is what earlier runs recorded about stories that follow a flow.
     `shared_tree` is None unless all stories work in one tree. `write_crash` keeps what is known of a bug, and
-    returns where; it blocks.
+    returns where; it blocks. `proof` is what passed verify commands mean in this run.
     """
 
     repository: Repository
@@ -55,6 +58,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     past: Mapping[StoryId, Past] = field(default_factory=dict)
     write_guard: WriteGuard = field(default_factory=WriteGuard)
     shared_tree: OpenSharedTree | None = None
+    proof: str = VERIFIED
 
     def workspace_path(self, story_id: StoryId) -> Path:
         """Return where a story works: in a worktree of its own, or in the shared tree."""
