@@ -66,9 +66,7 @@ async def prepare_work(
     )
     launch = agent.launch(job)
     environment = _environment(context, now, workspace, brief.step) | {
-        "AUTOPILOT_STATE_FILE": str(context.inside(Path(brief.state_file), workspace))
-        if brief.state_file
-        else "",
+        "AUTOPILOT_STATE_FILE": _seen(brief.state_file, context, workspace),
         "AUTOPILOT_RESULT_FILE": str(facts.result_file),
         "AUTOPILOT_PROMPT_FILE": str(job.prompt),
         "AUTOPILOT_MODE": now.mode or story.mode,
@@ -283,6 +281,11 @@ def _write_prompt(context: StoryContext, files: _Exchanged, facts: PromptFacts) 
     files.prompt.write_text(text, encoding="utf-8", errors="surrogateescape")
     # Names repeat from run to run, and a workspace that was kept holds what the last one left.
     files.result.unlink(missing_ok=True)
+
+
+def _seen(path: str, context: StoryContext, workspace: Workspace) -> str:
+    """Return where a session sees a file; empty if there is none."""
+    return str(context.inside(Path(path), workspace)) if path else ""
 
 
 def _used_in(conversation: str, now: StorySnapshot) -> Usage:
