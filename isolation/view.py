@@ -47,6 +47,16 @@ class View(Struct, frozen=True, kw_only=True):
     git_place: Path
     borrowed: tuple[Path, ...] = ()
 
+    @property
+    def lent(self) -> tuple[str, ...]:
+        """The environments that are borrowed, by their paths in a tree."""
+        return tuple(
+            str(folder.relative_to(place))
+            for folder in self.borrowed
+            for place in self.places
+            if folder.is_relative_to(place)
+        )
+
     def inside(self, path: Path, tree: Path) -> Path:
         """Return where a session whose worktree is `tree` sees a path."""
         for real, seen in ((tree, self.places[0]), (self.git_dir, self.git_place)):

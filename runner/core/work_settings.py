@@ -7,6 +7,22 @@ from runner.core.declaration import Bounds, Setting
 from runner.core.model import DEFAULT_ATTEMPTS
 from runner.core.tier_settings import MOST_STORIES
 
+VERIFY_KEEPS = tuple(
+    f"**/{name}/**"
+    for name in (
+        "__pycache__",
+        ".pytest_cache",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".cache",
+        ".tox",
+        ".nox",
+        ".gradle",
+        "target",
+    )
+)
+"""Caches without which commands give the same answers, only later."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSettings:
@@ -97,6 +113,17 @@ class WorkSettings:
             example="30",
         ),
     ] = None
+    verify_keeps: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="what verify commands find although no commit holds it: caches of tools in the worktree",
+            details="A folder that matches includes everything in it. `**` keeps everything. See "
+            "[what verify may see](../explanation/honest-results.md#what-verify-may-see).",
+            expects="a glob or a list of globs",
+            example="**/build/**",
+            separator="\n",
+        ),
+    ] = VERIFY_KEEPS
     max_stories: Annotated[
         int,
         Setting(

@@ -212,12 +212,16 @@ def _probed(root: Path) -> Path | None:
 
 def require_shareable(settings: Settings, repository: Repository, base: str) -> None:
     """Refuse unusable globs, and a base other than the commit that is checked out."""
+    for key, globs in (
+        ("verify-keeps", settings.verify_keeps),
+        ("shared-writable", settings.shared_writable),
+    ):
+        try:
+            claims.compile(globs)
+        except ClaimError as error:
+            raise SettingsError(f"{key}: {error.message}", hint=error.hint) from error
     if settings.bg_isolation != IsolationMode.NONE:
         return
-    try:
-        claims.compile(settings.shared_writable)
-    except ClaimError as error:
-        raise SettingsError(f"shared-writable: {error.message}", hint=error.hint) from error
     if base != repository.head():
         raise SettingsError(
             f"base {settings.base!r} is not checked out, and bg-isolation 'none' works on the checkout",

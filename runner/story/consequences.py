@@ -8,6 +8,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from isolation.git.commits import named
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
@@ -18,6 +19,11 @@ from runner.story.session.session import SessionVerdict
 _BY_HAND = (
     "make sure that `{}` works here by hand (its sign-in, its key, the model), then "
     "`autopilot-multi resume --retry-failed`."
+)
+_LACKED = (
+    "\nThe command ran without the files and folders below: they are in the worktree, but git ignores them "
+    "or they are empty, so no commit holds them. If the work needs one, change .gitignore, or add it with "
+    "`git add --force`; if it can be built or installed, the commands must do that."
 )
 _LATER = "once the service of `{}` works again: `autopilot-multi resume --retry-failed`."
 
@@ -54,8 +60,13 @@ def consequences(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
     return judged
 
 
-def verify_consequences(ended: SessionVerdict, command: str, facts: EndFacts) -> tuple[ev.Body, ...]:
-    """Return what follows from the end of a verify command: a failed one is a failed attempt."""
+def verify_consequences(
+    ended: SessionVerdict, command: str, facts: EndFacts, *, without: tuple[str, ...] = ()
+) -> tuple[ev.Body, ...]:
+    """Return what follows from the end of a verify command: a failed one is a failed attempt.
+
+    `without` are the paths that the command did not find, since they are in no commit.
+    """
     if ended.outcome is not Outcome.FAILED:
         return ()
     how = (
@@ -63,7 +74,11 @@ def verify_consequences(ended: SessionVerdict, command: str, facts: EndFacts) ->
         if ended.overdue
         else f"verify `{command}`: {ended.detail}"
     )
-    return failed_attempt(how, f"$ {command}\n{ended.output}", facts)
+    output = f"$ {command}\n{ended.output}"
+    if without:
+        how = f"{how}, without {named(without)}, which no commit holds"
+        output = f"{output}\n{_LACKED}\n" + "\n".join(without)
+    return failed_attempt(how, output, facts)
 
 
 def failed_attempt(reason: str, output: str, facts: EndFacts) -> tuple[ev.Body, ...]:

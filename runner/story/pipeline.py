@@ -40,6 +40,7 @@ from runner.story.other_sessions import Others, check_others, session_visible
 from runner.story.session.hooks import run_aside, side_log
 from runner.story.session.session import SessionVerdict
 from runner.story.session.shared_tree import run_watched
+from runner.story.session.verify_place import VerifyPlace, verify_place
 from runner.story.sessions import PreparedSession, prepare_verify, prepare_work, session_ended
 from runner.story.workspace import StoryWorkspace
 
@@ -211,9 +212,9 @@ class Pipeline:
         return found if isinstance(found, Amount) else None
 
     async def _run_session(
-        self, prepared: PreparedSession, *, verify: str = ""
+        self, prepared: PreparedSession, *, verify: str = "", without: tuple[str, ...] = ()
     ) -> SessionVerdict | KillSwitch:
-        """Run a prepared session, or a verify command, unless a kill-switch is on by now.
+        """Run a prepared session, or a verify command `without` some files, if no kill-switch is on by now.
 
         Its end and the consequences are recorded in one transaction.
         """
@@ -228,7 +229,11 @@ class Pipeline:
             ended = await run_watched(order, context.run)
             presence.end()  # the entry is withdrawn while the end is recorded
             facts = self._end_facts()
-            bodies = verify_consequences(ended, verify, facts) if verify else consequences(ended, facts)
+            bodies = (
+                verify_consequences(ended, verify, facts, without=without)
+                if verify
+                else consequences(ended, facts)
+            )
             await self._log.record(session_ended(order, ended, context.settings), *bodies)
         return ended
 
@@ -349,11 +354,16 @@ class Pipeline:
 
     async def _verify(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Run the verify commands that are left; afterwards `implemented` says whether all passed."""
-        context = self._context
-        for command in context.verify[self._now.progress.verified :]:
-            await self._story_workspace.require_there(workspace)
-            prepared = await prepare_verify(context, workspace, command)
-            ended = await self._run_session(prepared, verify=command)
+        if not self._context.verify:
+            return None
+        await self._story_workspace.require_there(workspace)
+        async with verify_place(self._context, workspace) as place:
+            return await self._verify_in(place, flow)
+
+    async def _verify_in(self, place: VerifyPlace, flow: FlowSteps) -> ev.StoryFinished | None:
+        for command in self._context.verify[self._now.progress.verified :]:
+            prepared = await prepare_verify(self._context, place.workspace, command)
+            ended = await self._run_session(prepared, verify=command, without=place.without)
             if isinstance(ended, KillSwitch):
                 return self._stopped(ended)
             match ended.outcome:

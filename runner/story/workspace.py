@@ -10,11 +10,13 @@ from isolation.git.commits import Checkpoint, checkpoint
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import commit_claim
 from isolation.workspace import OpenWorkspace, open_workspace
+from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
 from runner.core.events import events as ev
 from runner.core.model import Story
 from runner.core.text.names import branch_of
 from runner.story.context.context import RunContext, StoryContext
+from runner.story.session.verify_place import bring_back
 
 JUST_OPENED = 0.05
 """For how many seconds a workspace that was just opened need not be checked again."""
@@ -73,6 +75,8 @@ class StoryWorkspace:
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""
         workspace, story_id = await opened.begin(), self._context.story.id
+        if self._claim is None:
+            await self._settle(workspace, opened.provision.copied)
         self._context.log.defer(
             ev.WorkspaceOpened(
                 story_id=story_id,
@@ -88,6 +92,16 @@ class StoryWorkspace:
         )
         self._opened_at = trio.current_time()
         return workspace
+
+    async def _settle(self, workspace: Workspace, copied: tuple[str, ...]) -> None:
+        """Remember what was copied into the worktree, and undo what a killed run did for its verify commands.
+
+        If these come next again, they find the worktree as they left it.
+        """
+        if copied:
+            await to_thread.run_sync(remember_brought, workspace.path, copied)
+        if workspace.reattached and not self._context.now.progress.implemented:
+            await bring_back(self._context, workspace)
 
     async def require_there(self, workspace: Workspace) -> None:
         """Raise when the story's worktree was removed while it worked; the shared tree is the user's."""

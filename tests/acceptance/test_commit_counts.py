@@ -49,6 +49,43 @@ def test_what_the_commit_lacks_or_leaves_open_fails_the_attempt(repo: Path) -> N
     assert git(repo, "show", "autopilot/revealed:README.md") == "hello\ny\n"
 
 
+def test_what_git_ignores_is_out_of_the_way_of_verify(repo: Path) -> None:
+    """A module that git ignores, an empty folder or a file made by an earlier verify helps no story.
+
+    What was brought along and caches stay, and all is back when verify is over. The next session learns what
+    was missing.
+    """
+    (repo / ".gitignore").write_text("local/\n*.secret\n.env\n.pytest_cache/\nbuilt\n")
+    (repo / ".worktreeinclude").write_text(".env\n")
+    (repo / ".env").write_text("KEY=1\n")
+    (repo / "autopilot-multi.toml").write_text('[hooks]\nafter_create = "echo made > hook.secret"\n')
+    module = "mkdir -p local && echo x > local/dep && echo y >> y"
+    write_story(repo, "module", command=module, verify=["test -e local/dep"])
+    write_story(repo, "folder", command="mkdir -p out && echo y >> y", verify=["touch out/report"])
+    forced = "grep -q 'ran without' $AUTOPILOT_PROMPT_FILE && git add -f local/dep; "
+    write_story(repo, "forced", command=forced + module, verify=["test -e local/dep"])
+    cached = "mkdir .pytest_cache && touch .pytest_cache/x a.secret && echo y > y"
+    seen = "grep -q 1 .env && grep -q made hook.secret && test -e .pytest_cache/x"
+    builds = ["test ! -e a.secret && touch built", "test -e built"]
+    write_story(repo, "honest", command=cached, verify=[seen, *builds])
+    commit_stories(repo)
+    ran = run(repo, "--json")
+    found = {story["id"]: (story["status"], story["attempt"]) for story in ran.data["stories"]}
+    assert found == {
+        "module": ("failed", 4),
+        "folder": ("failed", 4),
+        "forced": ("done", 2),
+        "honest": ("done", 1),
+    }
+    reason = ran.story("module")["reason"]
+    assert reason.endswith("verify `test -e local/dep`: exit code 1, without local/, which no commit holds")
+    root = repo.with_name("repo.worktrees")
+    assert (root / "module/local/dep").read_text() == "x\n"
+    assert (root / "folder/out").is_dir()
+    assert not (root / ".aside").exists()
+    assert git(repo, "ls-tree", "-r", "--name-only", "autopilot/forced", "local").split() == ["local/dep"]
+
+
 def test_a_branch_with_the_files_of_its_base_is_no_work(repo: Path) -> None:
     """Empty, reverted and undone commits are none, whatever the session reports; nor are they a success.
 

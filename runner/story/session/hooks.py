@@ -7,12 +7,16 @@ from trio import to_thread
 
 from isolation.git.repository import scrubbed
 from isolation.model import Workspace
+from isolation.worktree.aside import remember_brought, uncommitted
 from runner.core.events.events import Noted
 from runner.core.model import Outcome
 from runner.story.context.context import StoryContext
 from runner.story.session.order import side_order
 from runner.story.session.session import SessionOrder
 from runner.story.session.shared_tree import run_watched
+
+BRINGING = frozenset({"after_create", "before_run"})
+"""The hooks that prepare a worktree: what they make there was not made by a session."""
 
 
 def side_log(name: str, context: StoryContext) -> Path:
@@ -33,10 +37,19 @@ def hook_order(name: str, command: str, context: StoryContext, workspace: Worksp
 
 async def run_aside(name: str, command: str, context: StoryContext, workspace: Workspace) -> bool:
     """Run a command of the user's beside the story's sessions; False when it failed, which is noted."""
+    brings = name.removeprefix("hook ") in BRINGING and context.run.shared_tree is None
+    before = await to_thread.run_sync(uncommitted, context.repository, workspace.path) if brings else ()
     order = await to_thread.run_sync(hook_order, name, command, context, workspace)
     verdict = await run_watched(order, context.run)
+    if brings:
+        await to_thread.run_sync(_remember, context, workspace, before)
     if verdict.outcome is Outcome.OK:
         return True
     message = f"{name} failed ({verdict.detail}): {verdict.last_line}".rstrip(": ")
     await context.log.record(Noted(story_id=context.story.id, message=message))
     return False
+
+
+def _remember(context: StoryContext, workspace: Workspace, before: tuple[str, ...]) -> None:
+    made = set(uncommitted(context.repository, workspace.path)).difference(before)
+    remember_brought(workspace.path, made)

@@ -1,0 +1,156 @@
+"""What no commit holds, out of the way while the commit of a worktree is judged.
+
+Files that git ignores and empty folders are invisible to a commit, and yet a command may pass only because of
+them. They are moved to a folder beside the worktrees, by a rename each, and moved back afterwards. Nothing
+that a session or the user made is deleted: a killed run leaves the folder and its list, by which the next one
+moves everything back. What was brought into the worktree, and not made by its sessions, is remembered in the
+worktree's git directory and stays.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from isolation.files.disk import replace_file
+from isolation.git.repository import Repository
+from isolation.paths import EXCHANGE, own_git_dir
+from isolation.worktree.removal import TRASH
+
+ASIDE = ".aside"
+_LIST = "names"
+_BROUGHT = "autopilot-brought"
+
+
+class Aside(Struct, frozen=True, kw_only=True):
+    """The paths that are out of the way, and those that could not be moved; a folder ends with a slash."""
+
+    names: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+
+
+def uncommitted(repository: Repository, worktree: Path) -> tuple[str, ...]:
+    """Return what is in a worktree and not in its index: ignored or not, whole folders as one."""
+    return repository.run("ls-files", "--others", "--directory", "-z", cwd=worktree).fields()
+
+
+def remember_brought(worktree: Path, names: Collection[str]) -> None:
+    """Remember what was brought into a worktree, in addition to what was before."""
+    git_dir, known = own_git_dir(worktree), _brought(worktree)
+    if git_dir is not None and not known.issuperset(names):
+        _write_list(git_dir / _BROUGHT, sorted(known.union(names)))
+
+
+def set_aside(
+    repository: Repository, worktree: Path, *, shared: Sequence[str], stays: Callable[[str], bool]
+) -> Aside:
+    """Move away what sessions made in a worktree and no commit holds. Blocks.
+
+    The folders in `shared` and what was brought stay, and so does what `stays` says, by its path. If a killed
+    run has left something out of the way, that is all: what was made since belongs to the same judgment.
+    """
+    folder = _folder_of(worktree)
+    if (folder / _LIST).exists():
+        return _move_all(_read_list(folder / _LIST), worktree, folder)
+    brought = {*_brought(worktree), *(name.rstrip("/") for name in shared), EXCHANGE}
+    names = [
+        name
+        for name in _apart(repository, worktree, {each.rstrip("/") for each in brought})
+        if not stays(f"{name}x" if name.endswith("/") else name)
+    ]
+    if not names:
+        return Aside()
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_list(folder / _LIST, names)
+    return _move_all(names, worktree, folder)
+
+
+def put_back(worktree: Path) -> tuple[str, ...]:
+    """Move back what was set aside; what was made in its place goes to the trash. Blocks.
+
+    Returns where what could not be moved back is.
+    """
+    folder = _folder_of(worktree)
+    if not (folder / _LIST).exists() or not worktree.is_dir():
+        return ()
+    for number, name in enumerate(_read_list(folder / _LIST)):
+        source, target = folder / str(number), worktree / name.rstrip("/")
+        if os.path.lexists(source) and _made_room(target, worktree):
+            _moved(source, target)
+    left = tuple(str(path) for path in folder.iterdir() if path.name != _LIST)
+    if not left:
+        with suppress(OSError):
+            (folder / _LIST).unlink()
+            folder.rmdir()
+            folder.parent.rmdir()
+    return left
+
+
+def _move_all(names: Sequence[str], worktree: Path, folder: Path) -> Aside:
+    """Move what is still in the worktree; what has its place in the folder was moved before."""
+    places = {name: folder / str(number) for number, name in enumerate(names)}
+    moved = [name for name, place in places.items() if os.path.lexists(place)]
+    moved += [name for name, place in places.items() if name not in moved and _moved(worktree / name, place)]
+    stuck = [name for name in names if name not in moved and os.path.lexists(worktree / name)]
+    return Aside(names=tuple(moved), stuck=tuple(stuck))
+
+
+def _folder_of(worktree: Path) -> Path:
+    return worktree.parent / ASIDE / worktree.name
+
+
+def _apart(repository: Repository, worktree: Path, brought: set[str]) -> Iterator[str]:
+    """Yield what is neither committed nor was brought; a folder that holds both kinds by its files."""
+
+    def was_brought(name: str) -> bool:
+        return any(name.rstrip("/") == each or name.startswith(f"{each}/") for each in brought)
+
+    for name in uncommitted(repository, worktree):
+        if name.endswith("/") and any(each.startswith(name) for each in brought):
+            listing = ("--literal-pathspecs", "ls-files", "--others", "-z", "--", name)
+            inner = repository.run(*listing, cwd=worktree).fields()
+            yield from (each for each in inner if not was_brought(each))
+        elif not was_brought(name):
+            yield name
+
+
+def _moved(source: Path, target: Path) -> bool:
+    try:
+        source.rename(target)
+    except OSError:
+        return False
+    return True
+
+
+def _made_room(target: Path, worktree: Path) -> bool:
+    """Make the place free again, unless a command made its folder a link that leads out of the tree."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not Path(os.path.realpath(target.parent)).is_relative_to(worktree):
+            return False
+        if os.path.lexists(target):
+            trash = worktree.parent / TRASH / f"{worktree.name}-{secrets.token_hex(6)}"
+            trash.mkdir(parents=True)
+            target.rename(trash / target.name)
+    except OSError:
+        return False
+    return True
+
+
+def _brought(worktree: Path) -> set[str]:
+    git_dir = own_git_dir(worktree)
+    return set(_read_list(git_dir / _BROUGHT)) if git_dir is not None else set()
+
+
+def _read_list(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(os.fsdecode(name) for name in path.read_bytes().split(b"\0") if name)
+    except OSError:
+        return ()
+
+
+def _write_list(path: Path, names: Sequence[str]) -> None:
+    replace_file(path, b"".join(os.fsencode(name) + b"\0" for name in names), durable=False)
