@@ -147,7 +147,10 @@ def _guard(write_guard: WriteGuard, settings: Settings) -> Check:
         hint = "`guard = true` switches it on." if not settings.guard else "run agents in a container."
         return Check(name="guard", level=Severity.WARN, detail=write_guard.note, hint=hint)
     detail = f"{write_guard.enforcement}: the main checkout and other worktrees are read-only to a session"
-    detail += ", which sees its own tree at the checkout's path" if write_guard.own_path else ""
+    if write_guard.own_path:
+        detail += ", which sees its own tree at the checkout's path"
+    else:
+        detail += f", which can read the checkout ({write_guard.in_sight})"
     return Check(name="guard", level=Severity.OK, detail=detail)
 
 
