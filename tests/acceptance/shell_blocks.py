@@ -6,6 +6,7 @@ A comment before a block, which readers do not see, says what the block needs:
     <!-- run: past 5 -->                        a command inside may exit with 5
     <!-- run: as autopilot-multi.toml -->       not a command: the content of this file
     <!-- not run: reason -->                    not here, and why
+    <!-- not run: reason; instead venv -->      and what stands in for it
 
 A file whose name is the line before the block (`stories/soup.md`:) is written. In a `console` block each
 command begins with `$ `, and prints what follows it.
@@ -28,7 +29,7 @@ from tests.acceptance.typed_program import folder_with_program
 _FENCE = re.compile(r"^( *)```(\S*)$")
 _NAMED = re.compile(r"^`([^`\s]+)`:$")
 _RUN = re.compile(r"^<!-- run: (.*) -->$")
-_NOT_RUN = re.compile(r"^<!-- not run: (.*) -->$")
+_NOT_RUN = re.compile(r"^<!-- not run: (.*?)(?:; instead (\w+))? -->$")
 _SHELL = {"sh", "bash", "console"}
 
 
@@ -41,6 +42,7 @@ class Block:
     text: str
     file: str = ""
     not_run: str = ""
+    instead: str = ""
     wants: dict[str, str] = field(default_factory=dict)
 
 
@@ -68,8 +70,10 @@ def _block(before: str, line: int, language: str, text: str) -> Block:
     wants = dict(part.strip().split(" ", 1) for part in run[1].split(";")) if run else {}
     assert set(wants) <= {"in", "with", "exit", "past", "as"}, f"line {line}: {before}"
     file = wants.get("as") or (named[1] if named else "")
-    reason = not_run[1] if not_run else ""
-    return Block(line=line, language=language, text=text, file=file, not_run=reason, wants=wants)
+    reason, instead = not_run.groups("") if not_run else ("", "")
+    return Block(
+        line=line, language=language, text=text, file=file, not_run=reason, instead=instead, wants=wants
+    )
 
 
 def told(text: str, folder: Path) -> list[str]:
@@ -101,7 +105,11 @@ class Reader:
         self._scene_number = 0
 
     def follow(self, block: Block) -> None:
-        """Write or run one block."""
+        """Write or run one block, or what stands in for it."""
+        if block.not_run:
+            if block.instead:
+                self._scenes[block.instead](self._place())
+            return
         for program in block.wants.get("with", "").split():
             if shutil.which(program) is None:
                 pytest.skip(f"this machine has no {program}")
