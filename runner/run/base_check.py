@@ -23,7 +23,7 @@ from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
 from runner.core.base import check
 from runner.core.base.check import BASE, Answer, Mode, Question
-from runner.core.base.commands import missing_program, words_of
+from runner.core.base.commands import cannot_start, missing_program, words_of
 from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
@@ -191,7 +191,7 @@ class BaseCheck:
             await self._log.record(answered)
             await self._refuse(found)
             return
-        why, hint = check.cannot_start(question.command, program, answered.exit_code)
+        why, hint = cannot_start(f"verify `{question.command}`", program, answered.exit_code)
         if self._mode is Mode.WARN:
             await self._log.record(answered, ev.Noted(message=f"{why}; {hint}"))
             return

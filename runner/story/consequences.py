@@ -9,6 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from isolation.git.commits import named
+from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
@@ -56,7 +57,7 @@ def consequences(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
     if ended.outcome in {Outcome.OK, Outcome.PARTIAL}:
         return (ev.CheckpointPlanned(story_id=facts.story.id), *judged)
     if ended.outcome is Outcome.FAILED and not ends:
-        return failed_attempt(f"session: {ended.detail}", ended.output, facts)
+        return _cannot_start(ended, facts) or failed_attempt(f"session: {ended.detail}", ended.output, facts)
     return judged
 
 
@@ -65,10 +66,15 @@ def verify_consequences(
 ) -> tuple[ev.Body, ...]:
     """Return what follows from the end of a verify command: a failed one is a failed attempt.
 
-    `without` are the paths that the command did not find, since they are in no commit.
+    One whose program is missing on this machine ends the story: no attempt can change that. `without` are the
+    paths that the command did not find, since they are in no commit.
     """
     if ended.outcome is not Outcome.FAILED:
         return ()
+    program = missing_program(ended.exit_code, ended.output)
+    if is_of_the_machine(program) and not without:
+        why, hint = cannot_start(f"`{command}`", program, ended.exit_code)
+        return (ev.AgentRefused(story_id=facts.story.id, agent="verify", reason=why, hint=hint),)
     how = (
         f"verify command `{command}` {ended.detail}"
         if ended.overdue
@@ -79,6 +85,20 @@ def verify_consequences(
         how = f"{how}, without {named(without)}, which no commit holds"
         output = f"{output}\n{_LACKED}\n" + "\n".join(without)
     return failed_attempt(how, output, facts)
+
+
+def _cannot_start(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
+    """Return the end of a story whose own command needs a program that this machine does not have."""
+    command = facts.story.command
+    if command is None:
+        return ()
+    program = missing_program(ended.exit_code, ended.output)
+    if ended.exit_code is None and ended.detail.startswith(f"cannot start {command[0]} in "):
+        program = command[0]
+    if not is_of_the_machine(program):
+        return ()
+    why, hint = cannot_start("its command", program, ended.exit_code)
+    return (ev.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=why, hint=hint),)
 
 
 def failed_attempt(reason: str, output: str, facts: EndFacts) -> tuple[ev.Body, ...]:

@@ -166,8 +166,7 @@ class Pipeline:
         if now.ending is not None:
             return self._stopped(now.ending)
         if now.refusal is not None:
-            reason, hint = now.refusal
-            return results.failed(now.id, reason, next_=hint)
+            return self._refused(*now.refusal)
         if now.place.number == DONE_NUMBER:
             return await self._passed(workspace)
         if now.progress.attempt > now.max_attempts:
@@ -372,11 +371,16 @@ class Pipeline:
                 case Outcome.STALLED:
                     return self._stopped(Switch.STALL.tripped(f"`{command}`: {ended.detail}"))
                 case Outcome.FAILED:
+                    if self._now.refusal is not None:
+                        return self._refused(*self._now.refusal)
                     await flow.attempt_failed(self._now.reason)
                     return None
                 case Outcome.OK | Outcome.PARTIAL | Outcome.ASKS | Outcome.STUCK:
                     continue
         return None
+
+    def _refused(self, reason: str, hint: str) -> ev.StoryFinished:
+        return results.failed(self._story.id, reason, next_=hint)
 
     async def _passed(self, workspace: Workspace) -> ev.StoryFinished:
         context, now = self._context, self._now

@@ -60,6 +60,25 @@ def test_a_missing_program_costs_no_session(repo: Path) -> None:
     assert warned.story("c")["sessions"] > 0
 
 
+def test_a_program_that_is_missing_later_uses_no_retries(repo: Path) -> None:
+    """A verify command or a story's own command ends the story at once; a script of the tree is retried."""
+    gone = repo.parent / "gone"
+    (repo.parent / "bin").mkdir()
+    program = repo.parent / "bin" / "checker"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    write_story(repo, "a", command=f"echo x > a; mv {program} {gone}", verify=["checker --all"])
+    write_story(repo, "b", command="no-such-worker --do")
+    write_story(repo, "c", command=["no-such-worker", "--do"])
+    write_story(repo, "d", command="date +%N > d", verify=["./made.sh"], max_attempts=2)
+    ran = run(repo, "--json", env={"PATH": f"{program.parent}:{os.environ['PATH']}"})
+    assert [ran.story(name)["status"] for name in "abcd"] == ["failed"] * 4
+    assert [ran.story(name)["sessions"] for name in "abcd"] == [2, 1, 1, 4]
+    assert "`checker --all` cannot start: checker is not installed here" in ran.story("a")["reason"]
+    for name in "bc":
+        assert "its command cannot start: no-such-worker is not installed" in ran.story(name)["reason"]
+
+
 def test_an_answer_is_asked_once_for_a_tree_and_a_command(repo: Path) -> None:
     """A second run from the same base asks nothing, unless the answer would end it; another tree is asked."""
     asked = repo.parent / "asked"

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from runner.core.base.commands import is_of_the_machine, missing_program
+from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
 from runner.core.events.events import BaseChecked
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Step, Story, StoryId
@@ -90,22 +90,11 @@ def refuses(question: Question, answer: Answer) -> bool:
     return answer is Answer.CANNOT_START or (question.shared and answer is Answer.FAILS)
 
 
-def cannot_start(command: str, program: str, exit_code: int | None) -> tuple[str, str]:
-    """Return why a verify command cannot start, and what to do about it."""
-    how = f"exit code {exit_code}" if exit_code is not None else "it was not found"
-    why = f"verify `{command}` cannot start: {program} is not installed here, or not on PATH ({how})"
-    hint = (
-        f"make `{program}` work in a fresh checkout (install it, activate its environment, or prepare "
-        "workspaces with the hook after_create), then run again."
-    )
-    return why, hint
-
-
 def not_ready(check: BaseChecked, base: str, program: str) -> KillSwitch:
     """Return why no story starts: a command of the settings fails on the base, or lacks a program."""
     short = base[:_SHORT]
     if check.answer == Answer.CANNOT_START:
-        detail, hint = cannot_start(check.command, program, check.exit_code)
+        detail, hint = cannot_start(f"verify `{check.command}`", program, check.exit_code)
         return KillSwitch(name=str(Switch.BASE), detail=f"on the base {short}, {detail}", hint=hint)
     detail = f"verify `{check.command}` already fails on the base {short}: {check.detail}"
     return Switch.BASE.tripped(detail)

@@ -79,6 +79,17 @@ def is_of_the_machine(program: str) -> bool:
     return bool(program) and ("/" not in program or program.startswith("/"))
 
 
+def cannot_start(what: str, program: str, exit_code: int | None) -> tuple[str, str]:
+    """Return why something cannot start, and what to do about it."""
+    how = f"exit code {exit_code}" if exit_code is not None else "it was not found"
+    why = f"{what} cannot start: {program} is not installed here, or not on PATH ({how})"
+    hint = (
+        f"make `{program}` work in a fresh checkout (install it, activate its environment, or prepare "
+        "workspaces with the hook after_create), then run again."
+    )
+    return why, hint
+
+
 def words_of(command: str | Iterable[str]) -> CommandWords:
     """Read a shell command, or an argv."""
     if isinstance(command, str):
