@@ -190,7 +190,7 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
     for number, tip in enumerate(tips[1:], start=2):
         tree = _merge_tree(repository, merged, tip)
         # Not the current time: the same parents must give the same commit.
-        date = max(_committed_at(repository, commit) for commit in (merged, tip))
+        date = max(committed_at(repository, commit) for commit in (merged, tip))
         subject = message if number == len(tips) else f"{message} ({number} of {len(tips)})"
         merged = commit_tree(repository, tree, (merged, tip), subject, date)
     return merged
@@ -344,7 +344,8 @@ def _independent(repository: Repository, parents: Sequence[str]) -> list[str]:
     return [tip for tip in tips if tip in kept]
 
 
-def _committed_at(repository: Repository, commit: str) -> int:
+def committed_at(repository: Repository, commit: str) -> int:
+    """Return when a commit was made."""
     return int(repository.run("show", "--no-patch", "--format=%ct", commit, "--").stdout)
 
 

@@ -17,7 +17,7 @@ def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
     done = {story.id: story.workspace.commit for story in run.stories.values() if _may_be_merged(story)}
     if not done:
         return run
-    from isolation.git.merged import head_without_git, merged
+    from isolation.git.branches import head_without_git, merged
     from isolation.paths import current_branch, find_repository
 
     paths = find_repository(Path(directory))

@@ -149,6 +149,16 @@ class Settings(WorkSettings):
             filled=True,
         ),
     ] = "HEAD"
+    squash: Annotated[
+        bool,
+        Setting(
+            help="leave one commit on the branch of a done story, instead of one for each attempt",
+            details="The files are those that were verified, and the original commits stay under "
+            "`refs/autopilot/squashed/`. Stories that follow a flow keep the commits of their steps. Not "
+            "with `bg-isolation` `none`.",
+            flag="--squash",
+        ),
+    ] = False
     continue_: Annotated[
         ContinuePolicy,
         Setting(

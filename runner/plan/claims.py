@@ -55,7 +55,13 @@ class ClaimedStories(Struct, frozen=True, kw_only=True):
 
 
 def require_ownership(settings: Settings) -> None:
-    """Refuse several parallel stories in a shared tree without `deconflict-paths`."""
+    """Refuse several parallel stories in a shared tree without `deconflict-paths`, and `squash` there."""
+    if settings.bg_isolation == SHARED and settings.squash:
+        raise SettingsError(
+            "squash does not work with bg-isolation 'none': there a branch records what was committed from "
+            "the shared tree, step by step",
+            hint="remove one of the two settings.",
+        )
     if settings.bg_isolation == SHARED and settings.max_stories > 1 and not settings.deconflict_paths:
         raise SettingsError(
             f"bg-isolation 'none' with max-stories {settings.max_stories} needs --{KEY}: "

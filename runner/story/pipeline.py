@@ -20,6 +20,7 @@ from isolation.worktree.removal import thin_trash
 from runner.core.choose import Question
 from runner.core.errors import JournalError, RunnerError, system_message
 from runner.core.events import events as ev
+from runner.core.flow import QUICK
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Status, StoryId, StorySnapshot
@@ -389,13 +390,25 @@ class Pipeline:
         if not now.sessions:
             commit, reason = workspace.head, "its flow was already done"
         elif commits and not now.workspace.unchanged:
-            reason = f"{commits} commit{'s' * (commits > 1)}, {proof}"
+            squashed = await self._squashed(workspace, commit, commits) if context.settings.squash else None
+            reason = results.with_commits(commits, proof, squashed=squashed is not None)
+            commit, commits = (squashed, 1) if squashed is not None else (commit, commits)
         else:
             reason = results.without_change(commits, proof, fine=self._story.allow_no_change)
             return results.no_work(now.id, commit=commit, reason=reason)
         if self._story_workspace.branch_name and not context.run.shared_tree:
             return self._done(workspace, commit, commits, reason)
         return await to_thread.run_sync(self._done, workspace, commit, commits, reason)
+
+    async def _squashed(self, workspace: Workspace, commit: str, commits: int) -> str | None:
+        """Return the one commit that the story's commits have become; None if they stay as they are."""
+        if commits == 1 or self._now.flow != QUICK.name:
+            return None
+        made = await to_thread.run_sync(self._story_workspace.squash, workspace, commit)
+        if made is None:
+            message = "its commits were not squashed, since its branch contains merges or has moved"
+            await self._log.record(ev.Noted(story_id=self._story.id, message=message))
+        return made
 
     def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> ev.StoryFinished:
         shared_tree, repository = self._context.run.shared_tree, self._context.repository

@@ -40,6 +40,12 @@ def _taking(branch: str, owned: Sequence[str]) -> str:
     return f"git add -- {paths} && git commit -C {branch} -- {paths}"
 
 
+def with_commits(commits: int, proof: str, *, squashed: bool) -> str:
+    """Return the reason of a story that made commits."""
+    made = f"{commits} commit{'s' * (commits > 1)}"
+    return f"{made} squashed into 1, {proof}" if squashed else f"{made}, {proof}"
+
+
 def no_work(story_id: StoryId, *, commit: str, reason: str) -> StoryFinished:
     """Return the result of a story that succeeded and changed nothing."""
     return StoryFinished(

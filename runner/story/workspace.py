@@ -1,12 +1,14 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import trio
 from trio import to_thread
 
 from isolation.git.commits import Checkpoint, checkpoint
+from isolation.git.squash import messages, squash
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import commit_claim
 from isolation.workspace import OpenWorkspace, open_workspace
@@ -120,6 +122,20 @@ class StoryWorkspace:
         path, branch, base = workspace.path, workspace.branch, workspace.base
         return checkpoint(repository, path, branch, message, at, base=base, since=since)
 
+    def squash(self, workspace: Workspace, tip: str) -> str | None:
+        """Make the branch one commit, and return it; None if it must stay as it is. Blocking."""
+        repository, run_id = self._repository, self._context.log.snapshot.run_id
+        own = f"Autopilot-Story: {self._context.story.id}"
+        written = messages(repository, workspace.base, tip)
+        return squash(
+            repository,
+            workspace.branch,
+            squashed_message(self._message(), [text for text in written if own not in text], tip),
+            base=workspace.base,
+            tip=tip,
+            keep_as=f"{run_id}/{workspace.branch}",
+        )
+
     def _dependencies(self) -> tuple[str, ...]:
         """Return the tips of the branches that the story depends on."""
         snapshot = self._context.log.snapshot
@@ -141,3 +157,26 @@ class StoryWorkspace:
             f"Autopilot-Step: {now.step.number} {now.step.name}\n"
             f"Autopilot-Attempt: {now.progress.attempt}\n"
         )
+
+
+def squashed_message(message: str, of_agent: Sequence[str], tip: str) -> str:
+    """Return the message of a squashed branch: the story's own, with what its agent wrote in between.
+
+    The message of a single commit is kept whole, of several only their subjects. Co-authors are kept.
+    """
+    subject, _, trailers = message.partition("\n\n")
+    authors = dict.fromkeys(
+        line.strip()
+        for text in of_agent
+        for line in text.splitlines()
+        if line.lower().startswith("co-authored-by:")
+    )
+    texts = [_without(text, authors) for text in of_agent]
+    body = texts[0] if len(texts) == 1 else "\n".join(f"- {text.partition(chr(10))[0]}" for text in texts)
+    credits_ = "".join(f"{line}\n" for line in authors)
+    parts = (subject, body, f"{trailers}Autopilot-Squashed: {tip}\n{credits_}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _without(text: str, lines: Mapping[str, None]) -> str:
+    return "\n".join(line for line in text.splitlines() if line.strip() not in lines).strip()
