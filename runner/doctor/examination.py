@@ -158,17 +158,18 @@ def _ways_out(
     start: Path, write_guard: WriteGuard, settings: Settings, root: Path, environ: dict[str, str]
 ) -> Iterator[Check]:
     """Yield the ways by which verify commands would use the checkout, where nothing prevents that."""
-    if write_guard.own_path:
-        return
     from isolation.git.repository import Repository
     from runner.plan.ways_out import verdict
     from runner.plan.ways_out.search import find_ways_out
+    from runner.plan.ways_out.way_out import Kind
 
     try:
         found = find_ways_out(Repository.open(start), settings, root, environ=environ)
     except IsolationError:
         return  # reported by the check of git
-    if not found:
+    if write_guard.own_path:
+        found = tuple(way for way in found if way.kind is Kind.INSTALLED)  # it has no path to lead by
+    elif not found:
         detail = f"none found, though sessions can see the main checkout: {write_guard.in_sight}"
         yield Check(name="ways out", level=Severity.OK, detail=detail)
     refusing = verdict.refused(found, settings, ())

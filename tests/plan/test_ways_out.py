@@ -98,6 +98,9 @@ def test_a_record_of_an_editable_install_is_found_once(repo: Path) -> None:
     active = {"VIRTUAL_ENV": str(repo / ".venv")}
     (found,) = find(repo, active)
     assert found.where.endswith("direct_url.json")
+    plain = json.dumps({"url": f"file://{repo}", "dir_info": {}})
+    files(site, {"demo-0.1.dist-info/direct_url.json": plain})
+    assert kinds(find(repo, active)) == ["installed-copy?"]
     files(site, {"__editable__.demo-0.1.pth": f"{repo}/src"})
     (found,) = find(repo, active)
     assert found.where.endswith(".pth")

@@ -142,9 +142,11 @@ def _in_site(site: Path, origin: str, checkout: Checkout) -> Iterator[WayOut]:
     for entry in entries:
         if entry.name.endswith(".dist-info"):
             record = site / entry.name / "direct_url.json"
-            named = _recorded(record, checkout)
+            editable, named = _recorded(record, checkout)
             if named is not None and not any(each.is_relative_to(named) for each in known):
-                yield WayOut(kind=Kind.EDITABLE, where=str(record), leads_to=named, origin=origin)
+                kind = Kind.EDITABLE if editable else Kind.INSTALLED
+                # Which of the two Python imports depends on the working folder and on the test tool.
+                yield WayOut(kind=kind, where=str(record), leads_to=named, origin=origin, certain=editable)
 
 
 def _leading_out(path: Path, is_link: bool, checkout: Checkout) -> Iterator[tuple[Kind, Path]]:  # noqa: FBT001  a fact about the path
@@ -185,11 +187,11 @@ def _in_pth(path: Path, checkout: Checkout) -> Iterator[Path]:
             yield found
 
 
-def _recorded(record: Path, checkout: Checkout) -> Path | None:
-    """Return where an installer's record says that an editable install is."""
+def _recorded(record: Path, checkout: Checkout) -> tuple[bool, Path | None]:
+    """Return whether an installer's record is of an editable install, and where that is in the checkout."""
     try:
         document = json.loads(head_of(record, _SHORT) or b"{}")
-        url, editable = urlsplit(document["url"]), document["dir_info"]["editable"]
+        url, editable = urlsplit(document["url"]), bool(document["dir_info"].get("editable"))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return checkout.contains(Path(unquote(url.path))) if editable and url.scheme == "file" else None
+        return False, None
+    return editable, checkout.contains(Path(unquote(url.path))) if url.scheme == "file" else None

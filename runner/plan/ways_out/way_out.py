@@ -16,6 +16,11 @@ class Kind(Enum):
         "an editable install: Python imports the checkout",
         "start the run outside this environment, and let the hook `after_create` make one for each worktree",
     )
+    INSTALLED = (
+        "installed-copy",
+        "a copy of the checkout that was installed: Python may import it instead of the story's files",
+        "uninstall it, or let the hook `after_create` make an environment for each worktree",
+    )
     PYTHON_PATH = (
         "python-path",
         "an entry of Python's search path: Python imports the checkout",
