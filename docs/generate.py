@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runner.cli.overview import COMMANDS
+from runner.cli.parser import Parser, common
 from runner.core.agent_settings import AgentSettings, EventKeys, Price
 from runner.core.declaration import Declared, declared_in, shown_value
 from runner.core.settings import SETTINGS, HookSettings
@@ -32,6 +33,13 @@ HEAD = """# Command line
 A command prints its answer to standard output, and its progress to standard error. The
 [exit codes](exit-codes.md) and [the JSON document](status.schema.json) have pages of their own;
 [settings](settings.md) explains what the numbers mean.
+"""
+COMMON = """They mean the same everywhere, and may come before or after the command.
+
+With `--json`, standard output is exactly one document, also for an error: `schema`, `success`, `command`, and
+either `data` or `error` (with `code`, `message` and `hint`). Progress still goes to standard error; `-q`
+silences it. `-q` alone leaves the answer on standard output, warnings and errors on standard error. `demo`
+prints the document of its run. The exit code does not depend on either flag.
 """
 _FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
@@ -59,9 +67,22 @@ def main() -> int:
 
 def cli_page() -> str:
     """Return the page of the command line: the overview, then each command."""
-    sections = [f"```text\n{_help()}```\n"]
+    sections = [
+        f"## Flags of every command\n\n{COMMON}\n{_table(_common_flags())}",
+        f"## Overview\n\n```text\n{_help()}```\n",
+    ]
     sections += [f"## `{name}`\n\n```text\n{_help(name)}```\n" for name in COMMANDS]
     return "\n".join([HEAD, *sections])
+
+
+def _common_flags() -> list[list[str]]:
+    parser = Parser(add_help=False)
+    common(parser)
+    rows = [["flag", "value", "meaning"]]
+    for action in parser._actions:  # noqa: SLF001  argparse offers no list
+        names = ", ".join(f"`{name}`" for name in action.option_strings)
+        rows.append([names, f"`{action.metavar}`" if action.metavar else "", action.help or ""])
+    return rows
 
 
 def _help(*command: str) -> str:

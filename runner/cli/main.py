@@ -20,14 +20,14 @@ COMMON_SWITCHES = frozenset({"--json", "-q", "--quiet", "-v", "--verbose", "--no
 def run_program(arguments: list[str]) -> int:
     """Run one command and return its exit code; no exception leaves this function."""
     _open_closed_streams()
-    if arguments[:1] in (["-h"], ["--help"]) or arguments == ["help"]:
+    first, rest = _split(arguments)
+    if first == "help":
+        first, arguments = ("".join(rest[:1]) or "--help"), [*rest, "--help"]
+    if first in {"-h", "--help"}:
         sys.stdout.write(overview())
         return 0
-    if arguments[:1] == ["--version"]:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"autopilot-multi {version('autopilot-multi')}\n")
-        return 0
+    if first == "--version":
+        return _print_version(as_json="--json" in arguments)
     if arguments[:1] == [COMPLETE] and len(arguments) > 1:
         from runner.cli.completion.candidates import print_names
 
@@ -35,6 +35,11 @@ def run_program(arguments: list[str]) -> int:
         return 0
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a limited locale must not crash the program
+    if {"-h", "--help"} & set(arguments) and first.isalpha() and first not in COMMANDS:
+        from runner.cli.parser import nearest_command
+
+        if meant := nearest_command(first):
+            return _unknown_command(first, f"did you mean '{meant}'?", as_json="--json" in arguments)
     name, rest = _command(arguments)
     return _run_command(name, rest, word=_implied_word(name, arguments))
 
@@ -80,31 +85,49 @@ def _run_command(name: str, rest: list[str], *, word: str = "") -> int:
         meant = nearest_command(word) if _names_nothing(error, word) else None
         if meant is None:
             return _failed(error, output)
-        output.error(code="usage", message=f"unknown command '{word}'", hint=_meant(meant, error))
-        return EXIT_USER_ERROR
+        return _unknown_command(word, _meant(meant, error), as_json=output.as_json)
     except (KeyboardInterrupt, BaseExceptionGroup):  # a nursery wraps KeyboardInterrupt in a group
         output.error(code="interrupted", message="interrupted", hint="see `autopilot-multi status`.")
         return EXIT_INTERRUPTED
 
 
 def _command(arguments: list[str]) -> tuple[str, list[str]]:
-    leading = _leading(arguments)
-    if leading < len(arguments) and arguments[leading] in COMMANDS:
-        return arguments[leading], [*arguments[:leading], *arguments[leading + 1 :]]
-    return DEFAULT_COMMAND, arguments
+    first, rest = _split(arguments)
+    return (first, rest) if first in COMMANDS else (DEFAULT_COMMAND, arguments)
 
 
-def _leading(arguments: list[str]) -> int:
-    """Count the common flags before the command."""
+def _split(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the first argument that is not a common flag, and all others."""
     leading = 0
     while leading < len(arguments) and arguments[leading] in {*COMMON_SWITCHES, "-C"}:
         leading += 2 if arguments[leading] == "-C" else 1  # -C is followed by its value
-    return leading
+    return "".join(arguments[leading:][:1]), [*arguments[:leading], *arguments[leading + 1 :]]
+
+
+def _unknown_command(word: str, hint: str, *, as_json: bool) -> int:
+    from runner.cli.output import Output
+
+    Output(command=DEFAULT_COMMAND, as_json=as_json).error(
+        code="usage", message=f"unknown command '{word}'", hint=hint
+    )
+    return EXIT_USER_ERROR
+
+
+def _print_version(*, as_json: bool) -> int:
+    from importlib.metadata import version
+
+    from runner.cli.output import Output
+
+    found = version("autopilot-multi")
+    output = Output(command="--version", as_json=as_json)
+    output.document({"version": found})
+    output.answer(f"autopilot-multi {found}")
+    return 0
 
 
 def _implied_word(name: str, arguments: list[str]) -> str:
     """Return the first word if no command was typed; empty for a flag, a path or a prompt."""
-    word = "".join(arguments[_leading(arguments) :][:1])
+    word, _ = _split(arguments)
     return word if name == DEFAULT_COMMAND != word and word.isalpha() else ""
 
 

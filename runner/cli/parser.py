@@ -94,8 +94,10 @@ def common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-C", dest="directory", metavar="DIR", default=".", type=_folder, help="run as if started in DIR"
     )
-    parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document to stdout")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print no progress, only the answer, warnings and errors"
+    )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also print the output of sessions; no dashboard"
     )

@@ -43,7 +43,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         (stories / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     output.say(f"$ cd {home}\n$ autopilot-multi --max-stories=3\n")
     argv = ["run", "-C", str(home), "--max-stories=3"]
-    argv += [flag for flag, given in (("--json", arguments.json), ("-q", arguments.quiet)) if given]
+    switches = {"json": "--json", "quiet": "-q", "verbose": "-v", "no_color": "--no-color"}
+    argv += [flag for name, flag in switches.items() if getattr(arguments, name)]
     code = run_program(argv)
     output.say(SHOWN)
     output.say(f"\nthe run exited with code {code} (4 means that some stories failed, as intended)")
