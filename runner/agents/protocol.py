@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from runner.core.limits.agent_output import AgentUpdate
+from runner.core.limits.budget import USUAL_COST, USUAL_TOKENS
 from runner.core.model import Story
 
 
@@ -53,6 +54,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     earlier sessions included. `quiet_seconds`: how long it may be silent while it works. `litter`: what it
     leaves in its folder that is not work, as patterns for git to ignore. `own_sandbox`: it runs its commands
     in a sandbox that needs mounts. `names_user`: it writes a user into git's configuration if that has none.
+    `usual_cost` and `usual_tokens`: what a session is expected to spend while none is known.
     """
 
     streams: bool = False
@@ -63,6 +65,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     litter: tuple[str, ...] = ()
     own_sandbox: bool = False
     names_user: bool = False
+    usual_cost: float = USUAL_COST
+    usual_tokens: float = USUAL_TOKENS
 
 
 class Agent(Protocol):

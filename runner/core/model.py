@@ -263,6 +263,22 @@ class Outage(Struct, frozen=True, kw_only=True):
     resume_at: float = 0.0
 
 
+BUDGET = "budget"
+"""What a story waits for while other sessions hold the rest of the run's budget."""
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """A stretch of time in which a started story could not work: for the budget, its agent's service, or you.
+
+    `until` is None while it lasts.
+    """
+
+    what: str
+    since: float
+    reason: str = ""
+    until: float | None = None
+
+
 class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     """Where a story works, and what its branch holds.
 
@@ -322,6 +338,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     progress: StepProgress = field(default_factory=StepProgress)
     step_history: StepHistory = field(default_factory=StepHistory)
     outage: Outage = field(default_factory=Outage)
+    waits: tuple[Wait, ...] = ()
     max_attempts: int = DEFAULT_ATTEMPTS
     loop_sessions: int = 0
     before_loop: int = 0
@@ -346,6 +363,11 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     def retry_count(self) -> int:
         """How many retries the current step has used, as far as a state file can count them."""
         return min(MAX_RETRIES, max(0, self.progress.attempt - 1))
+
+    @property
+    def waiting(self) -> Wait | None:
+        """What a started story waits for now; None while it works."""
+        return self.waits[-1] if self.waits and self.waits[-1].until is None else None
 
     @property
     def loop_seconds(self) -> float:

@@ -12,8 +12,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from runner.core.limits.budget import Amount, Kind, Spending
 from runner.core.limits.kill_switches import ORDERLY
-from runner.core.model import Status
+from runner.core.model import SessionKind, Status
 from runner.core.text.instants import from_iso
 
 
@@ -89,6 +90,22 @@ def past_runs(records: Iterable[Mapping[str, Any]]) -> tuple[PastRun, ...]:
             stories.setdefault(parent, {})[record["story_id"]] = _story(record, parent)
     found = [_run(run_id, record, stories.get(run_id, {})) for run_id, record in runs.items()]
     return tuple(sorted(found, key=lambda run: (run.started_at or 0.0, run.id), reverse=True))
+
+
+def past_spending(records: Iterable[Mapping[str, Any]]) -> list[Spending]:
+    """Return what the work sessions among session records have spent, oldest first."""
+    return [
+        Spending(
+            kind=Kind(
+                agent=_text(record, "agent_identity") or "",
+                model=_text(record, "model") or "",
+                step=_text(record, "step") or "",
+            ),
+            amount=Amount(tokens=_number(record, "total_tokens"), cost=_number(record, "cost_usd")),
+        )
+        for record in records
+        if record.get("session_type") == SessionKind.WORK and record.get("completed_at") is not None
+    ]
 
 
 def of_story(runs: Iterable[PastRun], story_id: str) -> tuple[PastStory, ...]:

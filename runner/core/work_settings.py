@@ -239,8 +239,9 @@ class WorkSettings:
         int | None,
         Setting(
             help="how many tokens a session is expected to use, until one has finished",
-            details="Without it the first session of a run with a `token-budget` runs "
-            "[alone](../explanation/kill-switches-and-retries.md#budgets).",
+            details="Reserved for each session of a run with a `token-budget`. Without it, "
+            "[earlier runs](../explanation/kill-switches-and-retries.md#budgets) say it, or else 500,000 "
+            "are assumed.",
             example="80000",
         ),
     ] = None
@@ -248,7 +249,8 @@ class WorkSettings:
         float | None,
         Setting(
             help="how many US dollars a session is expected to cost, until one has finished",
-            details="Without it the first session of a run with a `cost-budget` runs alone.",
+            details="Reserved for each session of a run with a `cost-budget`. Without it, earlier runs say "
+            "it, or else 1 is assumed.",
             example="1.5",
         ),
     ] = None

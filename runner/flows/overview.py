@@ -20,6 +20,7 @@ from runner.core.flow import QUICK, USER_FOLDER
 from runner.core.model import Decision, Memory, RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import iso
 from runner.core.text.names import one_line
+from runner.core.text.words import awaited
 from runner.flows.state.aggregate import Row, aggregate_markdown
 from runner.flows.state.disk.collection import Found, collect
 from runner.flows.state.disk.swap import SETTLING
@@ -216,7 +217,7 @@ def _row(story: StorySnapshot, found: Found) -> Row:
     failed = story.status is Status.FAILED and story.reason
     if failed and not blockers and not (state and state.blockers):
         blockers = (story.reason,)
-    open_ = story.decision
+    open_, wait = story.decision, awaited(story)
     return Row(
         story=story.id,
         found=found,
@@ -224,6 +225,7 @@ def _row(story: StorySnapshot, found: Found) -> Row:
         blockers=blockers,
         retries=() if over else _retries(story, acted),
         decisions=tuple(memory.text for memory in story.memories if memory.topic == "decision"),
+        waits=(f"for {wait.what}, since {iso(wait.since)}: {wait.reason}",) if wait else (),
     )
 
 
@@ -263,6 +265,7 @@ def _newest(run: RunSnapshot) -> float:
     for story in run.stories.values():
         times += [story.started_at or 0.0, story.ended_at or 0.0]
         times += [memory.at for memory in story.memories]
+        times += [wait.until or wait.since for wait in story.waits]
         times += [session.ended_at or session.started_at for session in story.sessions]
         if story.decision is not None:
             times.append(story.decision.asked_at)

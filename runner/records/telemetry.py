@@ -16,6 +16,7 @@ from typing import Any
 from isolation.paths import RepositoryPaths
 from runner.core.errors import SystemFaultError
 from runner.core.events.fold import EXIT_DECISIONS, EXIT_DONE
+from runner.core.limits.budget import Spending
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import (
     KillSwitch,
@@ -27,6 +28,7 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
+from runner.core.past_runs import past_spending
 from runner.core.text.instants import elapsed_seconds, iso, iso_or_none
 
 SCHEMA_VERSION = 1
@@ -39,6 +41,8 @@ _AGENT_OUTCOMES = ("complete", "partial", "failed", "spiral")
 _OPTIONS = ("max_sessions", "max_hours", "confidence_threshold", "host_class", "resource_verdict_at_start")
 _LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
 _TRIES = 20
+_NEWEST = 500
+"""How many session records say what the next session will spend."""
 _VERDICTS = {EXIT_DONE: Status.DONE, EXIT_DECISIONS: Status.PARKED}
 
 
@@ -179,6 +183,19 @@ def load_loops(checkout: Path) -> list[dict[str, Any]]:
             hint="check the permissions there.",
         ) from error
     return [record for record in map(_parsed, lines) if record]
+
+
+def load_spending(checkout: Path) -> tuple[Spending, ...]:
+    """Read what the newest work sessions of earlier runs have spent; nothing if that cannot be read.
+
+    An estimate is no reason to fail: without it, the agents' usual amounts count.
+    """
+    try:
+        lines = _lines(_metrics(checkout) / _SESSIONS)
+    except OSError:
+        return ()
+    records = map(_parsed, lines[-_NEWEST:])
+    return tuple(past_spending(record for record in records if record))
 
 
 def upsert(path: Path, records: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:

@@ -6,10 +6,10 @@ a GitHub summary.
 
 import re
 
-from runner.core.model import Status, StorySnapshot
+from runner.core.model import BUDGET, Status, StorySnapshot
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
-from runner.core.text.words import SYMBOLS, count, label, state, tally
+from runner.core.text.words import SYMBOLS, awaited, count, label, phase, state, tally
 from runner.report.report_data import BAD, ReportData, decisive_session, seconds, total_usage, usage_text
 
 LIMIT = 900_000
@@ -50,15 +50,25 @@ def _row(data: ReportData, story: StorySnapshot) -> str:
     explained = story.reason and story.status is not Status.DONE
     reason = f": {escaped(shorten(story.reason, _REASON))}" if explained else ""
     cells = (
-        SYMBOLS[story.status],
+        SYMBOLS[phase(story)],
         f"**{escaped(story.id)}** {escaped(story.title)}",
-        f"{state(story)}{reason}",
+        f"{state(story)}{reason}{_waited(data, story)}",
         span(data.duration(story)) if story.started_at else "",
         _sessions(story),
         f"{story.workspace.commits} on `{story.workspace.branch}`" if story.workspace.commits else "",
         usage_text(story.usage),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _waited(data: ReportData, story: StorySnapshot) -> str:
+    """Return what a story waited for in its slot, and for how long, where that was the budget."""
+    waits = [wait for wait in story.waits if wait.what == BUDGET]
+    if not waits:
+        return ""
+    total = span(sum(seconds(wait.since, wait.until or data.until) for wait in waits))
+    now = f" now, {escaped(waits[-1].reason)}" if waits[-1] is awaited(story) else ""
+    return f"; waited {total} for budget{now}"
 
 
 def _sessions(story: StorySnapshot) -> str:

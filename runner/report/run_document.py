@@ -8,8 +8,18 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
-from runner.core.model import BaseCheck, Decision, RunSnapshot, SessionKind, Status, StorySnapshot, Usage
+from runner.core.model import (
+    BaseCheck,
+    Decision,
+    RunSnapshot,
+    SessionKind,
+    Status,
+    StorySnapshot,
+    Usage,
+    Wait,
+)
 from runner.core.text.instants import iso, iso_or_none
+from runner.core.text.words import awaited
 
 _COUNTED = (
     Status.DONE,
@@ -124,12 +134,23 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "retry_count": story.retry_count,
         "sessions": len(story.sessions),
         **_worker(story),
+        "waiting": _wait(now) if (now := awaited(story)) else None,
+        "waits": [_wait(wait) for wait in story.waits],
         "started_at": iso_or_none(story.started_at),
         "ended_at": iso_or_none(story.ended_at),
         "kill_switch": structs.asdict(story.kill_switch) if story.kill_switch else None,
         "decision": _decision(story.decision) if story.decision else None,
         "usage": _usage(story.usage),
         "next": story.next,
+    }
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    return {
+        "for": wait.what,
+        "reason": wait.reason,
+        "since": iso(wait.since),
+        "until": iso_or_none(wait.until),
     }
 
 

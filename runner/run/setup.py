@@ -22,6 +22,7 @@ from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.records.journal import Journal, Request
+from runner.records.telemetry import load_spending, records_checkout
 from runner.run.interaction import Dialog
 from runner.run.orchestrator import AnswerRequest, StopRequest, World
 from runner.story.context.budget import BudgetLedger
@@ -91,6 +92,7 @@ def make_context(
 ) -> RunContext:
     """Put together what every story of the run shares; the run's time starts to count."""
     settings = assignment.settings
+    records = records_checkout(assignment.repository.paths)
     return RunContext(
         repository=assignment.repository,
         keeper=keeper,
@@ -102,7 +104,7 @@ def make_context(
         write_guard=assignment.enforcement.write_guard,
         populate=trio.CapacityLimiter(os.cpu_count() or 1),
         deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
-        budget=BudgetLedger(settings, lambda: log.snapshot),
+        budget=BudgetLedger(settings, lambda: log.snapshot, partial(load_spending, records)),
         registry=Registry(assignment.repository.common_dir),
         write_crash=partial(
             write_crash_log, folder=run_dir(assignment.repository.common_dir, log.snapshot.run_id)

@@ -23,6 +23,7 @@ _CHANGES_THE_AGGREGATE = (
     ev.DecisionAnswered,
     ev.StepFinished,
     ev.AttemptFailed,
+    ev.BudgetAwaited,
 )
 
 

@@ -9,7 +9,7 @@ import trio
 from isolation.model import Workspace
 from runner.core import choose
 from runner.core.events import events as ev
-from runner.core.limits.budget import Amount
+from runner.core.limits.budget import Amount, Kind
 from runner.core.limits.kill_switches import (
     LoopFacts,
     Switch,
@@ -53,13 +53,27 @@ async def admit(context: StoryContext, workspace: Workspace) -> KillSwitch | cho
         found = before_work(context)
     if found is None and not context.now.settled:
         found = await _doubt(context, workspace)
+    waits = False
     while found is None:
-        part = context.run.budget.take(context.story.id)
-        if part is not None:
+        part = context.run.budget.take(context.story.id, *_kind(context))
+        if isinstance(part, Amount):
             return part
+        if not waits:
+            waits = True
+            await context.log.record(ev.BudgetAwaited(story_id=context.story.id, reason=part))
+            # Recording took time: a part may have come back meanwhile, and would not be announced again.
+            continue
         await _budget_or_abort(context)
         found = before_work(context)
     return found
+
+
+def _kind(context: StoryContext) -> tuple[Kind, Amount]:
+    """Return what kind of session is next, and what its agent usually spends."""
+    worker, now = context.worker, context.now
+    traits = worker.agent.traits
+    kind = Kind(agent=worker.agent.name, model=worker.model, step=now.place.name)
+    return kind, Amount(tokens=traits.usual_tokens, cost=traits.usual_cost)
 
 
 async def _doubt(context: StoryContext, workspace: Workspace) -> KillSwitch | choose.Question | None:

@@ -216,13 +216,23 @@ async def test_a_change_undone_and_redone_is_a_spiral(repo: Path) -> None:
 
 
 async def test_parallel_stories_cannot_all_spend_the_last_dollar(repo: Path, tmp_path: Path) -> None:
-    """Acceptance 40: a session sets aside what it may spend; the others wait, or never start."""
+    """Acceptance 40: what a session is expected to spend is reserved; the others wait, or never start."""
+    (repo / "autopilot-multi.toml").write_text("session-cost = 0.8\n")
     trace = tmp_path / "trace"
     spends = result(status="done", usage={"cost_usd": 0.9})
     for name in ("a", "b", "c"):
         works = f"echo $AUTOPILOT_COST_ALLOWANCE > {name}; sleep 0.2"
         write_story(repo, name, command=f"echo + >> {trace}; {works}; echo - >> {trace}; {spends}")
-    ended = await carry(repo, cost_budget=1, max_stories=3)
+    view = Watcher()
+    ended = await carry(repo, view, cost_budget=1, max_stories=3)
+    waits = [body for body in view.events if isinstance(body, ev.BudgetAwaited)]
+    assert len(waits) == 2, "each says once that it waits"
+    assert all("expected to spend $0.80" in body.reason for body in waits)
+    for body in waits:
+        found = ended.run.stories[body.story_id]
+        assert [wait.what for wait in found.waits] == ["budget"]
+        assert found.waiting is None
+        assert found.waited > 0.1
     assert trace.read_text().split() == ["+", "-", "+", "-"], "one at a time, and no third one"
     assert ended.run.usage.cost_usd == pytest.approx(1.8)
     stopped = [each for each in ended.run.stories.values() if each.status is Status.STOPPED]
@@ -232,7 +242,7 @@ async def test_parallel_stories_cannot_all_spend_the_last_dollar(repo: Path, tmp
         for each in ended.run.stories.values()
         if each.status is Status.DONE
     }
-    assert allowances == {"1.0000", "0.1000"}
+    assert allowances == {"0.8000", "0.1000"}
 
 
 async def test_with_an_estimate_stories_share_a_budget_at_once(repo: Path, tmp_path: Path) -> None:

@@ -328,6 +328,13 @@ class AgentPaused(Struct, frozen=True, kw_only=True):
     fresh: bool = False
 
 
+class BudgetAwaited(Struct, frozen=True, kw_only=True):
+    """The next session of the story waits for a part of the budget that others hold; `reason` has figures."""
+
+    story_id: StoryId
+    reason: str
+
+
 class AgentRefused(Struct, frozen=True, kw_only=True):
     """The agent reports that it cannot work here at all; the story fails immediately."""
 
@@ -372,6 +379,7 @@ Body: TypeAlias = (
     | ConversationSeen
     | AgentPaused
     | AgentRefused
+    | BudgetAwaited
 )
 
 # The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
@@ -411,6 +419,7 @@ _KINDS: dict[str, Any] = {
     "ConversationSeen": ConversationSeen,
     "AgentPaused": AgentPaused,
     "AgentRefused": AgentRefused,
+    "BudgetAwaited": BudgetAwaited,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
 _FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from runner.core.events import events as ev
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
+    BUDGET,
     Conversation,
     Decision,
     KillSwitch,
@@ -23,6 +24,7 @@ from runner.core.model import (
     StoryId,
     StorySnapshot,
     Usage,
+    Wait,
     WorkspaceInfo,
 )
 from runner.core.text.instants import clock
@@ -78,7 +80,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             return _directed(story, body, at)
         case ev.OutputSeen():
             return replace(story, last_line=body.line, tools=max(story.tools, body.tools))
-        case ev.ConversationSeen() | ev.AgentPaused() | ev.AgentRefused():
+        case ev.ConversationSeen() | ev.AgentPaused() | ev.AgentRefused() | ev.BudgetAwaited():
             return _with_agent(story, body, at)
         case (
             ev.RunStarted()
@@ -282,6 +284,12 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
     )
 
 
+def waits_for(story: StorySnapshot, what: str, reason: str, at: float) -> StorySnapshot:
+    """Return the story waiting for something from now on."""
+    ready = after_wait(story, at)
+    return replace(ready, waits=(*ready.waits, Wait(what=what, since=at, reason=reason)), waiting_since=at)
+
+
 def requeued(story: StorySnapshot) -> StorySnapshot:
     """Return the story ready to run again, in a new loop."""
     return replace(
@@ -306,7 +314,13 @@ def after_wait(story: StorySnapshot, at: float) -> StorySnapshot:
     """Return the story with a wait that is over now; the same if it did not wait."""
     if story.waiting_since is None:
         return story
-    return replace(story, waited=story.waited + max(0.0, at - story.waiting_since), waiting_since=None)
+    wait = story.waiting
+    return replace(
+        story,
+        waited=story.waited + max(0.0, at - story.waiting_since),
+        waiting_since=None,
+        waits=story.waits if wait is None else (*story.waits[:-1], replace(wait, until=at)),
+    )
 
 
 def _last_seen(story: StorySnapshot) -> float | None:
@@ -394,9 +408,11 @@ def _switch(fields: Mapping[str, str] | None) -> KillSwitch | None:
 
 
 def _with_agent(
-    story: StorySnapshot, body: ev.ConversationSeen | ev.AgentPaused | ev.AgentRefused, at: float
+    story: StorySnapshot,
+    body: ev.ConversationSeen | ev.AgentPaused | ev.AgentRefused | ev.BudgetAwaited,
+    at: float,
 ) -> StorySnapshot:
-    """Apply what happens between a story and its agent."""
+    """Apply what happens between a story and its agent, or before it may start."""
     match body:
         case ev.ConversationSeen():
             return _named(story, body)
@@ -404,6 +420,8 @@ def _with_agent(
             return _paused(story, body, at)
         case ev.AgentRefused():
             return replace(story, refusal=(f"{body.agent}: {body.reason}", body.hint))
+        case ev.BudgetAwaited():
+            return waits_for(story, BUDGET, body.reason, at)
 
 
 def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
@@ -420,7 +438,7 @@ def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
 def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnapshot:
     before, history = story.outage, story.step_history
     return replace(
-        story,
+        waits_for(story, body.agent, body.reason, at),
         outage=Outage(
             count=before.count + 1,
             since=at if before.since is None else before.since,
@@ -433,6 +451,5 @@ def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnaps
             conversation=None if body.fresh else history.conversation,
         ),
         reason=body.reason,
-        waiting_since=at,
         last_line=f"waits for {body.agent} until {clock(body.until)}: {body.reason}",
     )

@@ -1,15 +1,29 @@
-"""A budget shared by parallel sessions: what a session may spend is set aside before it starts.
+"""A budget shared by parallel sessions: what a session is expected to spend is reserved before it starts.
 
-What running sessions have set aside counts as spent, so that several stories never start on the same
-last dollar. A session that would not fit waits for the others; alone it gets what is left. Until one
-session has shown what it spends, and without an estimate in the settings, each sets aside all that is left.
+What is reserved for running sessions counts as spent, so that several stories never start on the same last
+dollar. A session that would not fit waits for the others; alone it gets what is left. What it is expected to
+spend is known from sessions of the same agent and model: in this run, or in earlier ones; before there are
+any, a stated estimate counts, so that the first session does not hold up the others.
+
+What a session may spend, its allowance, is more: its share of all that no other session may spend. So a
+session that turns out expensive is not cut off while there is money. Allowances together exceed what is left
+by no more than what the sessions are expected to spend.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import ceil
 
 from msgspec import Struct
 
 from runner.core.model import Usage
+
+USUAL_COST = 1.0
+USUAL_TOKENS = 500_000.0
+"""What a session is expected to spend while nothing is known about its agent."""
+
+PERCENTILE = 0.9
+ENOUGH = 3
+"""How many sessions of one step say more about the next one than all sessions of the agent and its model."""
 
 
 class Amount(Struct, frozen=True, kw_only=True):
@@ -19,45 +33,168 @@ class Amount(Struct, frozen=True, kw_only=True):
     cost: float | None = None
 
 
+class Part(Struct, frozen=True, kw_only=True):
+    """What one session holds of a budget: what is reserved for it, and what it may spend."""
+
+    reserved: Amount
+    allowance: Amount
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """What makes sessions alike in what they spend."""
+
+    agent: str
+    model: str = ""
+    step: str = ""
+
+
+class Spending(Struct, frozen=True, kw_only=True):
+    """What one session of a kind has spent."""
+
+    kind: Kind
+    amount: Amount
+
+
+class Expected(Struct, frozen=True, kw_only=True):
+    """What a session is expected to spend, and what that is based on."""
+
+    amount: Amount
+    basis: str = ""
+
+
 def spent(usage: Usage) -> Amount:
     """Return what was used as an amount."""
     return Amount(tokens=usage.tokens, cost=usage.cost_usd)
 
 
-def estimate(sessions: Iterable[Usage], fallback: Amount) -> Amount:
-    """Expect the next session to spend what the most expensive one has spent; `fallback` before any is known.
+def expect(
+    kind: Kind, *, run: Iterable[Spending], past: Iterable[Spending], said: Amount, guess: Amount
+) -> Expected:
+    """Return what the next session of a kind is expected to spend.
 
-    Where sessions ended without reporting what they spent, 0 is expected.
+    The most expensive session of this run counts, then what the user has `said`, then most of the past
+    sessions, then the `guess`. Sessions of this run that did not report what they spent are expected to
+    spend nothing: a budget cannot limit them.
     """
-    known = [spent(usage) for usage in sessions]
-    if not known:
-        return fallback
-    # The maximum: with a low estimate, parallel sessions would exceed the budget together.
-    tokens = [each.tokens for each in known if each.tokens is not None]
-    cost = [each.cost for each in known if each.cost is not None]
-    return Amount(tokens=max(tokens, default=0.0), cost=max(cost, default=0.0))
+    now = [one.amount for one in run if _same_worker(one.kind, kind)]
+    before = _alike(kind, past)
+    tokens, why_tokens = _expect([one.tokens for one in now], [one.tokens for one in before], said.tokens)
+    cost, why_cost = _expect([one.cost for one in now], [one.cost for one in before], said.cost)
+    return Expected(
+        amount=Amount(
+            tokens=guess.tokens if tokens is None else tokens, cost=guess.cost if cost is None else cost
+        ),
+        basis=why_cost or why_tokens or "assumed: no earlier session shows it",
+    )
 
 
-def set_aside(limit: Amount, used: Amount, reserved: Iterable[Amount], expected: Amount) -> Amount | None:
-    """Return what the next session may set aside; None when it must wait for another to end."""
-    others = list(reserved)
-    tokens = _part(limit.tokens, used.tokens, [each.tokens for each in others], expected.tokens)
-    cost = _part(limit.cost, used.cost, [each.cost for each in others], expected.cost)
+def guessed(limit: Amount, slots: int, *, usual: Amount) -> Amount:
+    """Return what to expect of a session of which nothing is known: at most one share of the budget."""
+    return Amount(
+        tokens=_smaller(usual.tokens, limit.tokens, slots), cost=_smaller(usual.cost, limit.cost, slots)
+    )
+
+
+def set_aside(
+    limit: Amount, used: Amount, held: Sequence[Part], expected: Amount, *, slots: int
+) -> Part | None:
+    """Return what the next session holds; None when it must wait for another to end.
+
+    `slots` is how many sessions may run at the same time.
+    """
+    room = max(1, slots - len(held))
+    tokens = _part(
+        limit.tokens,
+        used.tokens,
+        [(one.reserved.tokens or 0.0, one.allowance.tokens or 0.0) for one in held],
+        expected.tokens,
+        room,
+    )
+    cost = _part(
+        limit.cost,
+        used.cost,
+        [(one.reserved.cost or 0.0, one.allowance.cost or 0.0) for one in held],
+        expected.cost,
+        room,
+    )
     if tokens is None or cost is None:
         return None
-    return Amount(tokens=None if limit.tokens is None else tokens, cost=None if limit.cost is None else cost)
+    return Part(
+        reserved=Amount(tokens=tokens[0], cost=cost[0]), allowance=Amount(tokens=tokens[1], cost=cost[1])
+    )
+
+
+def shortage(limit: Amount, used: Amount, held: Sequence[Part], expected: Expected) -> str:
+    """Return in words why a session must wait for its part."""
+    tokens = (limit.tokens, used.tokens, [one.reserved.tokens for one in held], expected.amount.tokens)
+    cost = (limit.cost, used.cost, [one.reserved.cost for one in held], expected.amount.cost)
+    lacking = [_lack(*cost, "${:,.2f}"), _lack(*tokens, "{:,.0f} tokens")]
+    because = f" ({expected.basis})" if expected.basis else ""
+    return "; ".join(words for words in lacking if words) + because
+
+
+def _lack(
+    limit: float | None, used: float | None, reserved: list[float | None], wanted: float | None, form: str
+) -> str:
+    if limit is None or wanted is None:
+        return ""
+    left = max(0.0, limit - (used or 0.0))
+    taken = sum(part for part in reserved if part)
+    if wanted <= left - taken:
+        return ""
+    words = (
+        "a session is expected to spend {}, and {} of {} is free ({} spent, {} reserved for running sessions)"
+    )
+    return words.format(*map(form.format, (wanted, max(0.0, left - taken), limit, used or 0.0, taken)))
+
+
+def _expect(
+    run: Sequence[float | None], past: Sequence[float | None], said: float | None
+) -> tuple[float | None, str]:
+    if run:
+        return max((value for value in run if value is not None), default=0.0), "the most in this run"
+    if said is not None:
+        return said, "by your settings"
+    known = sorted(value for value in past if value is not None)
+    if known:
+        number = len(known)
+        return known[ceil(PERCENTILE * number) - 1], f"from {number} earlier session{'s' * (number > 1)}"
+    if len(past) >= ENOUGH:
+        return 0.0, "its sessions do not report what they spend"
+    return None, ""
+
+
+def _alike(kind: Kind, past: Iterable[Spending]) -> list[Amount]:
+    """Return the sessions that say most about the next one: of the same step, if there are enough."""
+    same = [one for one in past if _same_worker(one.kind, kind)]
+    step = [one for one in same if one.kind.step == kind.step]
+    return [one.amount for one in (step if len(step) >= ENOUGH else same)]
+
+
+def _same_worker(one: Kind, other: Kind) -> bool:
+    return (one.agent, one.model) == (other.agent, other.model)
+
+
+def _smaller(usual: float | None, limit: float | None, slots: int) -> float | None:
+    share = None if limit is None else limit / max(1, slots)
+    return usual if share is None or usual is None else min(usual, share)
 
 
 def _part(
-    limit: float | None, used: float | None, reserved: list[float | None], expected: float | None
-) -> float | None:
-    """Return the part of one currency; None when the session must wait for it."""
+    limit: float | None,
+    used: float | None,
+    held: Sequence[tuple[float, float]],
+    expected: float | None,
+    room: int,
+) -> tuple[float | None, float | None] | None:
+    """Return what is reserved of one currency and what may be spent; None when the session must wait."""
     if limit is None:
-        return 0.0
+        return None, None
     left = max(0.0, limit - (used or 0.0))
-    taken = sum(part for part in reserved if part)
+    reserved = sum(part for part, _ in held)
     wanted = left if expected is None else expected
-    if wanted <= left - taken:
-        return wanted
-    # When no other session holds a part, waiting would never end: it gets what is left.
-    return None if taken else left
+    if wanted > left - reserved:
+        # When no other session holds a part, waiting would never end: it gets what is left.
+        return None if reserved else (left, left)
+    unclaimed = left - sum(allowance for _, allowance in held)
+    return wanted, max(wanted, unclaimed / room)

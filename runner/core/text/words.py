@@ -1,8 +1,9 @@
 """The words and symbols that terminal, dashboard and narration share."""
 
+from collections import Counter
 from collections.abc import Mapping
 
-from runner.core.model import RunSnapshot, Status, StorySnapshot, Tier
+from runner.core.model import BUDGET, RunSnapshot, Status, StorySnapshot, Tier, Wait
 from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
 
@@ -37,9 +38,19 @@ def label(status: Status) -> str:
     return status.value.replace("_", " ")
 
 
+def phase(story: StorySnapshot) -> Status:
+    """Return the status to show: a story that has its slot and cannot work is waiting, not running."""
+    return Status.WAITING if awaited(story) else story.status
+
+
+def awaited(story: StorySnapshot) -> Wait | None:
+    """Return what a story in its slot waits for; None while it works, and without a slot."""
+    return story.waiting if story.status is Status.RUNNING else None
+
+
 def state(story: StorySnapshot) -> str:
     """Return a story's status as plain words; one that is done and merged has arrived."""
-    return "merged" if story.workspace.merged else label(story.status)
+    return "merged" if story.workspace.merged else label(phase(story))
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -49,9 +60,18 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def tally(run: RunSnapshot) -> str:
     """Count the stories by status, without those that do not occur: `4 done, 1 failed`."""
-    counts = run.counts
+    counts = Counter(phase(story) for story in run.stories.values())
     parts = [f"{counts[status]} {label(status)}" for status in SYMBOLS if counts[status]]
     return ", ".join(parts) or "nothing to do"
+
+
+def at_work(run: RunSnapshot, *, noun: bool = False) -> str:
+    """Return how many stories run, and how many of those with a slot wait instead."""
+    phases = [(phase(story), awaited(story)) for story in run.stories.values()]
+    running = sum(status is Status.RUNNING for status, _ in phases)
+    for_budget = sum(wait is not None and wait.what == BUDGET for _, wait in phases)
+    waiting = f", {for_budget} waiting for budget" if for_budget else ""
+    return f"{count(running, 'story', 'stories') if noun else running} running{waiting}"
 
 
 def machine(run: RunSnapshot) -> str:
@@ -74,6 +94,10 @@ def attempt(story: StorySnapshot) -> str:
 
 def doing(story: StorySnapshot) -> str:
     """Return one line on what a story does, waits for or has made, without the reason of its verdict."""
+    wait = awaited(story)
+    if wait is not None:
+        # A wait for an agent's service is shown with its end.
+        return neutral(f"for {wait.what}: {wait.reason}" if wait.what == BUDGET else story.last_line)
     match story.status:
         case Status.RUNNING:
             line = neutral(story.last_line)

@@ -27,6 +27,7 @@ class Row(Struct, frozen=True, kw_only=True):
     blockers: tuple[str, ...] = ()
     retries: tuple[RetryRow, ...] = ()
     decisions: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
 
     @property
     def state(self) -> StateFile | None:
@@ -53,13 +54,14 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def aggregate_markdown(rows: Iterable[Row], *, updated: str = "") -> str:
-    """Return the page: blockers, open decisions and retry logs, then one table of all stories."""
+    """Return the page: blockers, open decisions, waits and retry logs, then one table of all stories."""
     stories = list(rows)
     parts = [TITLE, ""]
     if updated:
         parts += [f"Updated {one_line(updated)}.", ""]
     parts += _bullets("Blockers", [(row.story, row.all_blockers()) for row in stories])
     parts += _bullets("Open decisions", [(row.story, row.open_decisions) for row in stories])
+    parts += _bullets("Waiting", [(row.story, row.waits) for row in stories])
     parts += _retries(stories)
     parts += _stories(stories)
     parts += _bullets("Decisions", [(row.story, row.all_decisions()) for row in stories])

@@ -8,7 +8,7 @@ from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySna
 from runner.core.schedule.offers import contained
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
-from runner.core.text.words import SYMBOLS, count, state, waited
+from runner.core.text.words import SYMBOLS, count, phase, state, waited
 from runner.report.html.instants import clock_time
 from runner.report.html.output import folded_diff, prose, session_output
 from runner.report.html.timeline import tone
@@ -32,7 +32,7 @@ def card(data: ReportData, story: StorySnapshot, *, most_tail: int, most_diff: i
         usage_text(story.usage),
     ]
     head = (
-        f'<summary><span class="pill {status.value}">{SYMBOLS[status]} {state(story)}</span>'
+        f'<summary><span class="pill {phase(story).value}">{SYMBOLS[phase(story)]} {state(story)}</span>'
         f'<span class="id">{_t(story.id)}</span><span class="title">{_t(story.title)}</span>'
         f'<span class="more">{" · ".join(_t(part) for part in more if part)}</span></summary>'
     )

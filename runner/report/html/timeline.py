@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from runner.core.events.events import WindowChanged
-from runner.core.model import Outcome, SessionKind, SessionRecord, StorySnapshot, Tier
+from runner.core.model import Outcome, SessionKind, SessionRecord, StorySnapshot, Tier, Wait
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral, shorten
 from runner.core.text.words import SYMBOLS, label
@@ -165,9 +165,12 @@ def _running(data: ReportData) -> list[tuple[float, int]]:
     changes: dict[float, int] = {data.run.started_at: 0}
     for story in data.run.stories.values():
         if story.started_at is not None:
-            ended = story.ended_at or data.until
-            changes[story.started_at] = changes.get(story.started_at, 0) + 1
-            changes[ended] = changes.get(ended, 0) - 1
+            # What waits in its slot does not run.
+            steps = [(story.started_at, 1), (story.ended_at or data.until, -1)]
+            for wait in story.waits:
+                steps += [(wait.since, -1), (wait.until or data.until, 1)]
+            for at, step in steps:
+                changes[at] = changes.get(at, 0) + step
     total, series = 0, []
     for at in sorted(changes):
         total += changes[at]
@@ -194,12 +197,26 @@ def _row(data: ReportData, story: StorySnapshot, scale: _Scale, y: int) -> Itera
         if x > left:
             yield f'<line class="waits" x1="{left}%" y1="{middle}" x2="{x}%" y2="{middle}"/>'
         yield f'<line class="life" x1="{x}%" y1="{middle}" x2="{max(end, x + 0.2):.2f}%" y2="{middle}"/>'
+        for wait in story.waits:
+            yield _wait(data, wait, scale, middle)
     else:
         said = label(story.status) if data.in_progress else f"{label(story.status)}, never started"
         yield f'<text class="small" x="{scale.x(scale.start)}%" y="{middle + 4}">{escape(said)}</text>'
     for number in range(1, 1 + len(story.sessions)):
         yield from _session(data, story, number, scale, middle)
     yield "</g></a>"
+
+
+def _wait(data: ReportData, wait: Wait, scale: _Scale, middle: int) -> str:
+    """Draw a gap in the life of a story: it had to wait."""
+    until = wait.until or data.until
+    x, width = scale.x(wait.since), max(0.1, round(scale.x(until) - scale.x(wait.since), 2))
+    because = f": {wait.reason}" if wait.reason else ""
+    title = escape(neutral(f"waited {span(seconds(wait.since, until))} for {wait.what}{because}"))
+    return (
+        f'<rect class="wait" x="{x}%" y="{middle - 4}" width="{width}%" height="8" rx="2">'
+        f"<title>{title}</title></rect>"
+    )
 
 
 def _session(

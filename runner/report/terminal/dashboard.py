@@ -16,7 +16,18 @@ from rich.text import Text
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import stopwatch
 from runner.core.text.screen import neutral
-from runner.core.text.words import COLORS, SYMBOLS, attempt, count, doing, label, machine, worked
+from runner.core.text.words import (
+    COLORS,
+    SYMBOLS,
+    at_work,
+    attempt,
+    count,
+    doing,
+    label,
+    machine,
+    phase,
+    worked,
+)
 from runner.report.terminal.live_frame import LiveFrame
 
 _FRAME_LINES = 7  # head, bar, machine, blank, "more", blank, foot
@@ -122,7 +133,7 @@ def _bar(run: RunSnapshot, width: int) -> RenderableType:
 
 
 def _machine(run: RunSnapshot) -> str:
-    return f"{run.count(Status.RUNNING)} running · {machine(run)}"
+    return f"{at_work(run)} · {machine(run)}"
 
 
 def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
@@ -136,12 +147,13 @@ def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
     table.add_column(no_wrap=True, justify="right")
     table.add_column(no_wrap=True, ratio=1)
     for story in stories:
-        color = COLORS[story.status]
+        seen = phase(story)
+        color = COLORS[seen]
         ran = worked(story, now)
         cells = [
-            _line(f"{SYMBOLS[story.status]} {story.id}", color),
+            _line(f"{SYMBOLS[seen]} {story.id}", color),
             *([_line(neutral(story.title))] if titled else []),
-            _line(label(story.status), color),
+            _line(label(seen), color),
             _line(attempt(story)),
             _line("" if ran is None else stopwatch(ran)),
             _line(_detail(story), "" if story.status is Status.RUNNING else "dim"),

@@ -86,6 +86,8 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return f"{body.topic}: {body.text}"
         case ev.AgentPaused() | ev.AgentRefused():
             return _agent(body)
+        case ev.BudgetAwaited():
+            return f"waits for budget: {body.reason}"
         case (
             ev.StoryQueued()
             | ev.WorkspacePlanned()

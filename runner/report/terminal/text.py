@@ -13,8 +13,8 @@ from runner.core.text.screen import neutral
 from runner.core.text.words import (
     COLORS,
     SYMBOLS,
+    at_work,
     attempt,
-    count,
     doing,
     machine,
     state,
@@ -22,6 +22,7 @@ from runner.core.text.words import (
     waited,
     worked,
 )
+from runner.core.text.words import phase as phase_of
 from runner.report.run_document import settled
 from runner.report.terminal.failures import failures
 from runner.report.terminal.table import Cell, Column, Look, layout
@@ -55,7 +56,7 @@ def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
     lines = look.wrapped(head, color="bold")
     if alive and not shown.ended:
         lines += look.wrapped(
-            f"{count(shown.count(Status.RUNNING), 'story', 'stories')} running · {machine(shown)}",
+            f"{at_work(shown, noun=True)} · {machine(shown)}",
             color="dim",
         )
     urgent = _needs_attention(shown, look)
@@ -129,8 +130,8 @@ def _taken(story: StorySnapshot, inside: StoryId | None, look: Look, *, brief: b
 
 
 def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
-    color = COLORS[story.status]
-    mark = f"{SYMBOLS[story.status]} " if look.marks else ""
+    color = COLORS[phase_of(story)]
+    mark = f"{SYMBOLS[phase_of(story)]} " if look.marks else ""
     ran = worked(story, now)
     return [
         Cell(text=mark + story.id, color=color),
