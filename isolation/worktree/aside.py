@@ -44,23 +44,33 @@ def remember_brought(worktree: Path, names: Collection[str]) -> None:
         _write_list(git_dir / _BROUGHT, sorted(known.union(names)))
 
 
+def made_here(
+    repository: Repository, worktree: Path, *, shared: Sequence[str], stays: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Return what sessions made in a worktree and no commit holds. Blocks.
+
+    Left out are the folders in `shared`, what was brought, and what `stays` accepts by its path.
+    """
+    brought = {*_brought(worktree), *shared, EXCHANGE}
+    return tuple(
+        name
+        for name in _apart(repository, worktree, {each.rstrip("/") for each in brought})
+        if not stays(f"{name}x" if name.endswith("/") else name)
+    )
+
+
 def set_aside(
     repository: Repository, worktree: Path, *, shared: Sequence[str], stays: Callable[[str], bool]
 ) -> Aside:
-    """Move away what sessions made in a worktree and no commit holds. Blocks.
+    """Move away what sessions made in a worktree and no commit holds, see `made_here`. Blocks.
 
-    The folders in `shared` and what was brought stay, and so does what `stays` says, by its path. If a killed
-    run has left something out of the way, that is all: what was made since belongs to the same judgment.
+    If a killed run has left something out of the way, that is all: what was made since belongs to the same
+    judgment.
     """
     folder = _folder_of(worktree)
     if (folder / _LIST).exists():
         return _move_all(_read_list(folder / _LIST), worktree, folder)
-    brought = {*_brought(worktree), *(name.rstrip("/") for name in shared), EXCHANGE}
-    names = [
-        name
-        for name in _apart(repository, worktree, {each.rstrip("/") for each in brought})
-        if not stays(f"{name}x" if name.endswith("/") else name)
-    ]
+    names = made_here(repository, worktree, shared=shared, stays=stays)
     if not names:
         return Aside()
     folder.mkdir(parents=True, exist_ok=True)

@@ -113,6 +113,17 @@ class WorkSettings:
             example="30",
         ),
     ] = None
+    verify_in: Annotated[
+        str,
+        Setting(
+            help="where verify commands run: in the story's worktree, or in a clean checkout of its commit",
+            details="In the worktree, what sessions made and no commit holds is out of the way meanwhile. A "
+            "clean checkout is prepared like a new worktree, with its hooks, for every attempt. See "
+            "[what verify may see](../explanation/honest-results.md#what-verify-may-see).",
+            flag="--verify-in WHERE",
+            choices=("worktree", "clean"),
+        ),
+    ] = "worktree"
     verify_keeps: Annotated[
         tuple[str, ...],
         Setting(

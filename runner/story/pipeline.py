@@ -358,10 +358,13 @@ class Pipeline:
             return None
         await self._story_workspace.require_there(workspace)
         async with verify_place(self._context, workspace) as place:
-            return await self._verify_in(place, flow)
+            if not place.flaw:
+                return await self._verify_in(place, flow)
+            await self._reject(place.flaw, place.flaw, flow)
+            return None
 
     async def _verify_in(self, place: VerifyPlace, flow: FlowSteps) -> ev.StoryFinished | None:
-        for command in self._context.verify[self._now.progress.verified :]:
+        for command in self._context.verify[place.passed :]:
             prepared = await prepare_verify(self._context, place.workspace, command)
             ended = await self._run_session(prepared, verify=command, without=place.without)
             if isinstance(ended, KillSwitch):

@@ -79,7 +79,22 @@ def test_what_git_ignores_is_out_of_the_way_of_verify(repo: Path) -> None:
     }
     reason = ran.story("module")["reason"]
     assert reason.endswith("verify `test -e local/dep`: exit code 1, without local/, which no commit holds")
+    strict = "grep -q 1 .env && grep -q made hook.secret && test ! -e .pytest_cache && test -e y"
+    write_story(repo, "strict", command=cached + "; echo KEY=2 > .env", verify=[strict, "test ! -e y.new"])
+    base = git(repo, "rev-parse", "main").strip()
+    edited = "touch y; echo KEY=2 > .env; mkdir -p local; touch local/dep"
+    write_story(repo, "edited", command=f"{edited}; echo z >> y", verify=["grep -q 2 .env", "false"])
+    asks = f'test "$AUTOPILOT_BASE" = {base} && test -z "$(git branch --show-current)"'
+    write_story(repo, "asks", command="echo z > z", verify=[asks])
+    clean = run(repo, "--json", "--verify-in=clean", "--max-attempts=1", "strict", "edited", "asks")
+    assert [clean.story(name)["status"] for name in ("strict", "edited", "asks")] == [
+        "done",
+        "failed",
+        "done",
+    ]
+    assert "`grep -q 2 .env`: exit code 1, without local/, which no commit" in clean.story("edited")["reason"]
     root = repo.with_name("repo.worktrees")
+    assert sorted(path.name for path in root.glob("_*")) == []
     assert (root / "module/local/dep").read_text() == "x\n"
     assert (root / "folder/out").is_dir()
     assert not (root / ".aside").exists()
