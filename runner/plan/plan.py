@@ -97,7 +97,11 @@ def make_plan(request: RunRequest) -> Plan:
     if backlog.settings.prompt_template:
         load_template(backlog.repository.top / backlog.settings.prompt_template)
     parts = structs.asdict(backlog)
-    notes = (*backlog.notes, *_auto_notes(backlog.own, workers, backlog.settings))
+    notes = (
+        *backlog.notes,
+        *_auto_notes(backlog.own, workers, backlog.settings),
+        *_attempt_notes(backlog.own, backlog.settings),
+    )
     return Plan(**{**parts, "notes": notes}, workers=workers)
 
 
@@ -177,6 +181,15 @@ def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
         where = f" ({story.source})" if story.source else ""
         raise BacklogError(f"story {story.id}{where}: {error.message}", hint=error.hint) from error
     return replace(story, flow=name)
+
+
+def _attempt_notes(stories: Sequence[Story], settings: Settings) -> tuple[str, ...]:
+    """Say where attempts are allowed that cannot happen, since each of them needs a session."""
+    most = max((story.max_attempts or settings.max_attempts for story in stories), default=0)
+    if most <= settings.max_sessions:
+        return ()
+    sessions = settings.max_sessions
+    return (f"max-attempts allows {most} attempts at a step, but max-sessions only {sessions} work sessions",)
 
 
 def _mode_warnings(stories: Sequence[Story]) -> tuple[str, ...]:

@@ -90,6 +90,10 @@ def test_a_failed_attempt_is_escalated_to_another_model_and_another_agent(repo: 
     write_story(repo, "b", verify=["false"], escalate=["big:m2"], max_attempts=2)
     commit_stories(repo)
 
+    assert (
+        "max-attempts allows 9 attempts at a step, but max-sessions only 5"
+        in run(repo, "plan", "--max-attempts=9").err
+    )
     planned = run(repo, "plan").out
     assert "escalates: attempt 2 by small:m2, attempt 3 by big and after it" in planned
     assert "escalates: attempt 2 by big:m2\n" in planned
