@@ -42,11 +42,15 @@ def without_mounts(stage: Stage) -> Ran:
 
 
 def test_its_sandbox_works_under_mounts(stage: Stage) -> None:
-    """Two walls, one within the other: it commits, and the checkout is closed to it."""
+    """Two walls, one within the other: it commits, and where the checkout is it finds its own tree."""
     require(EnforcementLevel.DENY, Means.MOUNTS)
-    ran = carry_one(stage, acts(stage))
+    look = {"sh": "pwd -P > where.txt && git status && git worktree list"}
+    foreign = {"sh": f"echo own > {stage.repo}/foreign.txt; echo evil > {stage.repo}.worktrees/evil"}
+    ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, look, foreign, COMMIT))
     assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
     assert git(stage.repo, "log", "-1", "--format=%s", "autopilot/a").strip() == "work"
+    shown = [git(stage.repo, "show", f"autopilot/a:{name}.txt").strip() for name in ("a", "where", "foreign")]
+    assert shown == ["made", str(stage.repo), "own"]
     assert not (stage.repo / "foreign.txt").exists()
     assert SANDBOX not in ran.err
 
