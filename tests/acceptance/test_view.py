@@ -1,7 +1,6 @@
 """A session sees its own tree under the repository's path: what leads to the checkout leads to the story."""
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ test "$(git log --format=%s -2 | tr '\\n' ' ')" = "one two "
 test "$(cat {tree}/one)" = one && echo three > {tree}/three && test "$(cat three)" = three
 ! echo x > {main}.worktrees/.repository/config && ! git tag evil && ! git branch evil
 ! rm .git && ! mv .git elsewhere && git status
-for n in $(seq 150); do
+for n in $(seq {times}); do
   echo $n > n.tmp && mv n.tmp n && git add n
   test "$(git show :n)" = $n && test "$(cat {tree}/n)" = $n
   echo x$n > n.tmp && mv n.tmp n
@@ -56,14 +55,16 @@ def activated(person: Person, root: Path) -> Person:
     return replace(person, environment={**person.environment, "VIRTUAL_ENV": str(venv), "PATH": path})
 
 
-def test_an_editable_install_leads_into_the_story(person: Person) -> None:
-    """A story that breaks its package fails, one that changes it is judged by its own change."""
+@pytest.mark.parametrize("times", [15, pytest.param(150, marks=pytest.mark.chaos)])
+def test_an_editable_install_leads_into_the_story(person: Person, times: int) -> None:
+    """A story that breaks its package fails, one that changes it is judged by that; git is right."""
     root = person.repository({PACKAGE: "value = 1\n", ".gitignore": ".venv/\nnode_modules/\n"})
     (root / "node_modules").mkdir()
     (root / "node_modules" / "app").symlink_to("../src/app")
     person.hand_over(root / "node_modules")
     (root / "autopilot-multi.toml").write_text('symlink-directories = ["node_modules"]\n')
     somebody_active = activated(person, root)
+    person.git(root, "worktree", "add", "-q", ".claude/worktrees/mine")  # where another program keeps its own
     tree = f"{root}.worktrees/git"
     verify = ['python -c "import app; assert app.value"']
     person.story(root, "broken", f"echo 'raise SystemExit(1)' > {PACKAGE}", verify=verify)
@@ -71,28 +72,27 @@ def test_an_editable_install_leads_into_the_story(person: Person) -> None:
     person.story(
         root, "changed", f"echo 'value = 2' > {root}/{PACKAGE}", verify=[*changed, "! touch .venv/x"]
     )
-    person.story(root, "git", BEHAVED.format(main=root, tree=tree), verify=[f"grep x150 {root}/n"])
+    person.story(root, "git", BEHAVED.format(main=root, tree=tree, times=times), verify=[f"grep x{times} n"])
     ran = somebody_active.run(root, "run", "--json")
     found = {story["id"]: story["status"] for story in ran.data["stories"]}
     logs = [path.read_text() for path in root.glob(".git/autopilot/runs/*/git/*.log")]
     assert found == {"broken": "failed", "changed": "done", "git": "done"}, logs
     assert (root / PACKAGE).read_text() == "value = 1\n"
-    assert person.git(root, "status", "--porcelain") == "?? autopilot-multi.toml\n?? stories/\n"
+    assert person.git(root, "status", "--porcelain") == "?? .claude/\n?? autopilot-multi.toml\n?? stories/\n"
     # The worktree that is kept can be used as it is.
     assert (Path(f"{root}.worktrees") / "broken" / "node_modules").readlink() == root / "node_modules"
 
 
-def test_a_registration_that_git_would_renew_stays_as_it_is(person: Person) -> None:
-    """Git notes where it found a worktree once its last note is a day old; a resumed story is that old."""
-    root = person.repository({"README.md": "hello\n"})
-    person.story(root, "a", "git status", verify=["git status && false"])
-    assert person.run(root, "run", "--json").story("a")["status"] == "failed"
-    note = root / ".git" / "worktrees" / "a" / "gitdir"
-    registered, old = note.read_text(), time.time() - 3 * 86400
-    assert registered == f"{root}.worktrees/a/.git\n"
-    for path in note.parent.iterdir():
-        os.utime(path, (old, old))
-    person.story(root, "a", "git status && git commit --allow-empty -qm x", verify=["git status && false"])
-    ran = person.run(root, "run", "--json")
-    assert "verify `git status && false`" in ran.story("a")["reason"]
-    assert note.read_text() == registered
+def test_a_run_from_a_linked_worktree_stands_in_for_both_checkouts() -> None:
+    """A session starts where the run was started; that checkout and the main one lead to its own tree."""
+    require(EnforcementLevel.DENY, Means.MOUNTS)
+    with somebody("me") as person:
+        root = person.repository({"README.md": "hello\n"})
+        person.git(root, "worktree", "add", "-q", "../linked")
+        linked = root.parent / "linked"
+        told = f"pwd -P > where && echo mine >> {root}/README.md && cat {linked}/README.md > copy"
+        person.story(linked, "a", told, verify=["git status && grep mine copy"])
+        ran = person.run(linked, "run", "--json")
+        assert ran.story("a")["status"] == "done", ran.err
+        assert person.git(root, "show", "autopilot/a:where") == f"{linked}\n"
+        assert (root / "README.md").read_text() == (linked / "README.md").read_text() == "hello\n"

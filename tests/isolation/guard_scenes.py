@@ -27,6 +27,7 @@ from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import Confinement, EnforcementLevel, Means, SessionSpec
 from isolation.paths import worktree_root
 from isolation.shared_tree.levels import LEVELS
+from isolation.view import view_of
 from tests.conftest import GIT_ENVIRONMENT, git
 from tests.isolation.keeper.scenes import become, spec
 from tests.isolation.worktree.worktrees import commit, make
@@ -105,17 +106,22 @@ async def in_worktree(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
     root = make_repository(folder)
     repository = Repository.open(root)
     own, sibling = await make(repository, "one"), await make(repository, "two")
+    view = view_of(repository.paths, worktree_root(repository.common_dir), {}) if wish.get("view") else None
+    assert not isinstance(view, str)
     confinement = guard.for_worktree(
         repository,
         own,
         means=Means(wish["means"]),
         root=worktree_root(repository.common_dir),
         shared=("node_modules",),
+        view=view,
     )
-    places = {"main": root, "git": root / ".git", "sibling": sibling.path}
+    git_dir = view.git_place if view else root / ".git"
+    places = {"main": root, "git": git_dir, "sibling": sibling.path}
+    cwd = root if view else own.path
     async with open_keeper(alive_lock=folder / "alive.lock") as keeper:
         return {
-            name: await execute(keeper, order(folder, own.path, _filled(command, places), confinement))
+            name: await execute(keeper, order(folder, cwd, _filled(command, places), confinement))
             for name, command in wish["commands"].items()
         }
 
