@@ -8,8 +8,8 @@ mounts can do this.
 Invariants:
 
 - A `.git` file of the view's own leads to the git directory's place; the worktree's real one never changes.
-- Git notes now and then where it found a worktree. In the view it notes that in a file of the view's own, so
-  that the registration stays as it is.
+- Where git has registered the worktree, it finds and writes the view's own path, in a file of the view's own.
+  So `git worktree list` names the path that the session is in, and the real registration stays as it is.
 - The worktree stays at its real path, too: an agent may remember it.
 """
 
@@ -159,7 +159,7 @@ def _can_take(tree: Path, relative: Path) -> bool:
 
 
 def _own_files(view: View, git_dir: Path) -> tuple[Path, Path]:
-    """Write what stands in for `.git` and for git's note of its place, which git renews when it is old."""
+    """Write what stands in for `.git` and for the registration, which a session may have changed."""
     dot_git, pointer = git_dir / _DOT_GIT, git_dir / _POINTER
     place = view.git_place / git_dir.relative_to(view.git_dir)
     for file, text in ((dot_git, f"gitdir: {place}\n"), (pointer, f"{view.places[0] / '.git'}\n")):

@@ -21,8 +21,7 @@ def test_nothing_but_the_own_tree_can_be_changed(open_folder: Path, user: int | 
     foreign = {name: text.replace("{there}", "{sibling}") for name, text in FOREIGN.items()}
     looks = {"is": 'test "$(pwd -P)" = {main} && test -e {main}/README.md && test -f .git && git status'}
     looks |= {name: f"test -w {{main}}/{name}" for name in FILES}
-    # Git notes where it found a worktree once its last note is a day old.
-    looks["note"] = "touch -d 2001-01-01 {git}/worktrees/one/gitdir && git status && git log"
+    looks["note"] = "git worktree repair; echo {main}/.git > {git}/worktrees/one/gitdir && git status"
     own = {"write": "echo mine > {main}/pkg/a.py && test $(cat {sibling}/../one/pkg/a.py) = mine", **OWN}
     commands = {**looks, **own, **foreign, **GIT, **ESCAPES}
     ended = play("worktree", open_folder, user, means=Means.MOUNTS, view=True, commands=commands)
