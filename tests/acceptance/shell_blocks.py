@@ -83,10 +83,11 @@ def told(text: str, folder: Path) -> list[str]:
         (r"\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b", "COMMIT"),
         (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
         (r"\b\d+(?:\.\d)? (?:s|min)\b", "TIME"),
+        (r"^ *worked .*, waited .*$", ""),  # shown only where a story waited for a second or more
         (r"\bmachine OK, [^·]*·", "TIER ·"),
         (r"(?:/home/you)(?=/)", str(folder)),
     ):
-        text = re.sub(pattern, word, text)
+        text = re.sub(pattern, word, text, flags=re.MULTILINE)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
