@@ -99,8 +99,10 @@ def _command(arguments: list[str]) -> tuple[str, list[str]]:
 def _split(arguments: list[str]) -> tuple[str, list[str]]:
     """Return the first argument that is not a common flag, and all others."""
     leading = 0
-    while leading < len(arguments) and arguments[leading] in {*COMMON_SWITCHES, "-C"}:
-        leading += 2 if arguments[leading] == "-C" else 1  # -C is followed by its value
+    while leading < len(arguments) and (
+        arguments[leading] in COMMON_SWITCHES or arguments[leading].startswith("-C")
+    ):
+        leading += 2 if arguments[leading] == "-C" else 1  # followed by its value, unless written as -CDIR
     return "".join(arguments[leading:][:1]), [*arguments[:leading], *arguments[leading + 1 :]]
 
 

@@ -67,6 +67,7 @@ def test_a_flag_after_two_dashes_does_not_change_the_output(
         (["--json", "-C", "dir", "-q", "logs", "a"], "logs", ["--json", "-C", "dir", "-q", "a"]),
         (["-C", "status"], "run", ["-C", "status"]),
         (["-C", "dir"], "run", ["-C", "dir"]),
+        (["-Cdir", "-q", "status"], "status", ["-Cdir", "-q"]),
         (["--", "status"], "run", ["--", "status"]),
     ],
 )
