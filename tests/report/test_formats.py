@@ -181,6 +181,8 @@ class TestHtml:
             for event in data.events
             if not isinstance(event.body, WindowChanged) or event.body.tier == "green"
         ]
+        roomy = replace(data, run=replace(data.run, max_stories=1))  # a busy machine with slots enough
+        assert 'class="tier' not in html(roomy).partition("<body>")[2]
         page = html(replace(data, events=calm)).partition("<body>")[2]
         assert 'class="tier' not in page
         assert "i-warn" not in page

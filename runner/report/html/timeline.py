@@ -78,9 +78,9 @@ def tone(data: ReportData, story: StorySnapshot, session: SessionRecord) -> str:
 
 def tiers_mattered(data: ReportData) -> bool:
     """Return whether the machine was ever too busy for all slots; otherwise its tier explains nothing."""
+    windows = (event.body for event in data.events if isinstance(event.body, WindowChanged))
     return any(
-        isinstance(event.body, WindowChanged) and event.body.tier not in {Tier.GREEN, Tier.UNKNOWN}
-        for event in data.events
+        body.window < data.run.max_stories and body.tier not in {Tier.GREEN, Tier.UNKNOWN} for body in windows
     )
 
 
