@@ -19,6 +19,7 @@ import trio
 import trio._core._run as trio_internals
 
 from isolation.git.commits import Checkpoint
+from isolation.git.repository import GitOutput
 from isolation.keeper.client import TreeUsage
 from isolation.model import Closing, Exit, SessionSpec, Workspace, WorkspaceRequest
 from isolation.workspace import OpenWorkspace
@@ -190,6 +191,10 @@ class SimulatedRepository:
     def changed_paths(self, *_: object) -> tuple[str, ...]:
         """Change nothing outside any claim."""
         return ()
+
+    def run(self, *_: object, **__: object) -> GitOutput:
+        """Find nothing: no session leaves anything beside its commits."""
+        return GitOutput(returncode=0, stdout="", stderr="")
 
     def trees(self, commits: tuple[str, ...]) -> tuple[str, ...]:
         """Let every commit hold something new."""
