@@ -57,6 +57,11 @@ class View(Struct, frozen=True, kw_only=True):
             if folder.is_relative_to(place)
         )
 
+    def for_command(self, command: str) -> "View":
+        """Return the view without the environments that a command names: it makes its own there."""
+        named = {folder for folder, name in zip(self.borrowed, self.lent, strict=True) if name in command}
+        return replace(self, borrowed=tuple(each for each in self.borrowed if each not in named))
+
     def inside(self, path: Path, tree: Path) -> Path:
         """Return where a session whose worktree is `tree` sees a path."""
         for real, seen in ((tree, self.places[0]), (self.git_dir, self.git_place)):

@@ -15,6 +15,7 @@ from isolation.paths import RepositoryPaths
 from isolation.view import View, view_of
 from runner.core.settings import Settings
 
+_UV = "UV_PROJECT_ENVIRONMENT"
 UNGUARDED = "sessions can write into the main checkout and into each other's worktrees"
 
 
@@ -41,13 +42,29 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
         return "none" if self.means is None else READ_ONLY.level.value
 
     def around(
-        self, workspace: Workspace, *, repository: Repository, root: Path, settings: Settings
+        self,
+        workspace: Workspace,
+        *,
+        repository: Repository,
+        root: Path,
+        settings: Settings,
+        hook: str = "",
     ) -> Confinement | None:
-        """Return the confinement of a session in a worktree; `root` holds all worktrees. Blocks."""
+        """Return the confinement of a session, or of a hook, in a worktree; `root` holds all. Blocks."""
         if self.means is None:
             return None
-        shared = settings.symlink_directories
-        return for_worktree(repository, workspace, means=self.means, root=root, shared=shared, view=self.view)
+        shared, view = settings.symlink_directories, self.view.for_command(hook) if self.view else None
+        return for_worktree(repository, workspace, means=self.means, root=root, shared=shared, view=view)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What sessions find in their environment because of the view.
+
+        An activated environment is read-only to them. uv would synchronize it before each command, so it is
+        sent to one of the worktree's own, as it makes where none is activated.
+        """
+        borrowed = self.view is not None and ".venv" in self.view.lent
+        return {} if not borrowed or _UV in os.environ else {_UV: ".venv-story"}
 
     def inside(self, path: Path, tree: Path) -> Path:
         """Return where a session whose worktree is `tree` sees a path."""

@@ -314,6 +314,7 @@ def _environment(
     return environment_of(now, workspace, run.run_id, step=step, cwd=cwd) | {
         "AUTOPILOT_AGENTS_PER_WAVE": str(agents_per_wave(run.tier, context.settings)),
         "AUTOPILOT_OWNS": "\n".join(context.story.owns),
+        **context.run.write_guard.variables,
     }
 
 

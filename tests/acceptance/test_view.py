@@ -70,7 +70,10 @@ def test_an_editable_install_leads_into_the_story(person: Person, times: int) ->
     person.story(root, "broken", f"echo 'raise SystemExit(1)' > {PACKAGE}", verify=verify)
     changed = ['python -c "import app; assert app.value == 2"', "grep 2 node_modules/app/__init__.py"]
     person.story(
-        root, "changed", f"echo 'value = 2' > {root}/{PACKAGE}", verify=[*changed, "! touch .venv/x"]
+        root,
+        "changed",
+        f"echo 'value = 2' > {root}/{PACKAGE}",
+        verify=[*changed, '! touch .venv/x && test "$UV_PROJECT_ENVIRONMENT" = .venv-story'],
     )
     person.story(root, "git", BEHAVED.format(main=root, tree=tree, times=times), verify=[f"grep x{times} n"])
     ran = somebody_active.run(root, "run", "--json")
@@ -87,12 +90,18 @@ def test_a_run_from_a_linked_worktree_stands_in_for_both_checkouts() -> None:
     """A session starts where the run was started; that checkout and the main one lead to its own tree."""
     require(EnforcementLevel.DENY, Means.MOUNTS)
     with somebody("me") as person:
-        root = person.repository({"README.md": "hello\n"})
+        root = person.repository({"README.md": "hello\n", ".gitignore": ".venv/\n"})
         person.git(root, "worktree", "add", "-q", "../linked")
         linked = root.parent / "linked"
+        makes = "mkdir -p .venv && echo own > .venv/made"
+        (linked / "autopilot-multi.toml").write_text(f'hooks.after_create = "{makes}"\n')
+        (linked / ".venv").mkdir()
+        (linked / ".venv" / "pyvenv.cfg").touch()
+        active = replace(person, environment={**person.environment, "VIRTUAL_ENV": f"{linked}/.venv"})
         told = f"pwd -P > where && echo mine >> {root}/README.md && cat {linked}/README.md > copy"
-        person.story(linked, "a", told, verify=["git status && grep mine copy"])
-        ran = person.run(linked, "run", "--json")
+        own = "ls .venv/made && ! ls .venv/pyvenv.cfg"
+        person.story(linked, "a", told, verify=["git status && grep mine copy", own])
+        ran = active.run(linked, "run", "--json")
         assert ran.story("a")["status"] == "done", ran.err
         assert person.git(root, "show", "autopilot/a:where") == f"{linked}\n"
         assert (root / "README.md").read_text() == (linked / "README.md").read_text() == "hello\n"

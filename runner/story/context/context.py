@@ -124,14 +124,18 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         """Return where the story's sessions see a path; they start where they see the workspace."""
         return self.run.write_guard.inside(path, workspace.path)
 
-    def confinement(self, workspace: Workspace) -> Confinement | None:
+    def confinement(self, workspace: Workspace, hook: str = "") -> Confinement | None:
         """Return where a session in this workspace may not write; None when nothing guards it. Blocking.
 
         Computed for each session: worktrees come and go, and git removes folders that it must find.
         """
         run = self.run
         return run.write_guard.around(
-            workspace, repository=self.repository, root=run.worktree_root, settings=self.settings
+            workspace,
+            repository=self.repository,
+            root=run.worktree_root,
+            settings=self.settings,
+            hook=hook,
         )
 
 

@@ -27,9 +27,9 @@ def side_order(
         spec=SessionSpec(
             argv=("sh", "-c", command),
             cwd=cwd,
-            env={**env, "PWD": str(cwd)},
+            env={**env, **context.run.write_guard.variables, "PWD": str(cwd)},
             prompt=prompt,
-            confinement=context.confinement(workspace),
+            confinement=context.confinement(workspace, command),
         ),
         places=(workspace.path,),
         log=log,
