@@ -15,6 +15,7 @@ from isolation.git.repository import Repository
 from isolation.paths import folds_case, worktree_root
 from runner.agents.catalog import workers_of
 from runner.agents.workers import Workers
+from runner.core.base.check import Mode
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition
@@ -28,6 +29,7 @@ from runner.plan.settings.load import Loaded, load_settings
 from runner.plan.settings.prompt_template import load_template
 from runner.plan.shared_tree import require_shareable
 from runner.plan.stories.sources import load_stories
+from runner.plan.unseen import require_seen
 from runner.records.history import Finished
 from runner.records.shards import Shard, load_shards, results_in, unfinished_in
 
@@ -102,6 +104,9 @@ def make_plan(request: RunRequest) -> Plan:
         *_auto_notes(backlog.own, workers, backlog.settings),
         *_attempt_notes(backlog.own, backlog.settings),
     )
+    if backlog.settings.base_check != Mode.OFF:
+        left = [story for story in backlog.own if story.id not in backlog.finished]
+        notes += require_seen(backlog.repository, backlog.base, left, backlog.settings)
     return Plan(**{**parts, "notes": notes}, workers=workers)
 
 

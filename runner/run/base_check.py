@@ -28,6 +28,7 @@ from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Story, StoryId
+from runner.plan.unseen import unseen_notes
 from runner.records.base_answers import key_of, load_answers, save_answers
 from runner.story import results
 from runner.story.context.context import RunContext, StoryContext, story_context
@@ -59,6 +60,7 @@ class BaseCheck:
         self._mode = Mode(context.settings.base_check)
         self._stories = [story for story in stories if not states[story.id].status.final]
         begun = any(state.sessions for state in states.values())
+        self._fresh = not begun
         asked = () if begun or self._mode is Mode.OFF else check.questions(self._stories, context.settings)
         self._asked = asked
         self._answers: dict[str, Answer] = {}
@@ -74,9 +76,10 @@ class BaseCheck:
 
     async def run(self, wake: Callable[[], None]) -> None:
         """Ask everything; `wake` is called when stories may have stopped waiting."""
-        if not self._asked:
-            return
         try:
+            await self._note_unseen()
+            if not self._asked:
+                return
             await (self._look_for_programs() if self._context.shared_tree else self._ask_all(wake))
             await self._note_green()
         except _RefusedError:
@@ -88,6 +91,13 @@ class BaseCheck:
             await self._log.record(ev.Noted(message=f"the base could not be checked: {error}"))
         self._left.clear()
         wake()
+
+    async def _note_unseen(self) -> None:
+        """Say what of the checkout the stories will not see; nothing waits for it."""
+        context = self._context
+        if self._fresh and self._mode is not Mode.OFF:
+            notes = await to_thread.run_sync(unseen_notes, context.repository, context.settings)
+            self._log.defer(*(ev.Noted(message=note) for note in notes))
 
     async def _ask_all(self, wake: Callable[[], None]) -> None:
         context, repository = self._context, self._context.repository

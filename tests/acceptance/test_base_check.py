@@ -145,6 +145,51 @@ def test_a_run_that_ends_during_the_check_leaves_nothing(repo: Path, how: str) -
     assert (again.code, again.story("a")["status"], _left(repo)) == (0, "done", [])
 
 
+def test_what_stories_will_not_see_costs_no_session(repo: Path) -> None:
+    """A script that is not committed is refused by name; other uncommitted and ignored files are noted."""
+    (repo / "check.sh").write_text("exit 0\n")
+    (repo / ".gitignore").write_text("data.json\ntools/\n")
+    (repo / "data.json").write_text("{}")
+    (repo / "tools").mkdir()
+    (repo / "tools" / "work").write_text("#!/bin/sh\n")
+    write_story(repo, "a", command=writes("a.txt"))
+    ran = run(repo, "--json", "--verify", "sh check.sh --all")
+    assert (ran.code, ran.document["error"]["code"]) == (1, "backlog")
+    assert "verify `sh check.sh --all` runs check.sh" in ran.document["error"]["message"]
+    assert "commit check.sh" in ran.document["error"]["hint"]
+    write_story(repo, "b", command="./tools/work", depends_on=[])
+    ran = run(repo, "--json", "--only", "b")
+    assert ran.code == 1
+    assert "the command of story b runs tools/work" in ran.document["error"]["message"]
+    assert "symlink-directories" in ran.document["error"]["hint"]
+    assert not (repo / ".git" / "autopilot").exists(), "nothing was begun"
+    ran = run(repo, "--json", "--only", "a", "--verify", "test -f a.txt || cat data.json; true")
+    assert ran.code == 0
+    assert "names data.json" in ran.err
+    notes = " ".join(note["message"] for note in ran.data["notes"])
+    assert "2 uncommitted files that stories will not see: .gitignore, check.sh" in notes
+
+
+def test_an_empty_submodule_costs_no_session(repo: Path) -> None:
+    """The command that needs it fails on the base; a note names the submodule and the hook that fills it."""
+    other = repo.parent / "other"
+    allow = ("-c", "protocol.file.allow=always")
+    for args in (
+        ("init", "-q", str(other)),
+        ("-C", str(other), "commit", "-q", "--allow-empty", "-m", "x"),
+        (*allow, "-C", str(repo), "submodule", "add", "-q", str(other), "lib"),
+    ):
+        subprocess.run(["git", *args], check=True, capture_output=True)
+    (repo / "lib" / "code").write_text("x")
+    write_story(repo, "a", command=writes("a.txt"))
+    commit_stories(repo)
+    ran = run(repo, "--json", "--verify", "test -s lib/code")
+    assert (ran.code, _sessions(ran)) == (1, 0)
+    notes = " ".join(note["message"] for note in ran.data["notes"])
+    assert "submodules that are empty in stories' worktrees: lib" in notes
+    assert "git submodule update --init" in notes
+
+
 def test_a_shared_tree_is_only_searched_for_programs(repo: Path) -> None:
     """Nothing runs in the user's own checkout before a story owns it; a missing program is found anyway."""
     ran_there = repo.parent / "ran-there"
