@@ -364,7 +364,9 @@ class Pipeline:
             return None
 
     async def _verify_in(self, place: VerifyPlace, flow: FlowSteps) -> ev.StoryFinished | None:
-        for command in self._context.verify[place.passed :]:
+        for number, command in enumerate(self._context.verify[place.passed :]):
+            if number:  # the command before may have cut the tree off
+                await self._story_workspace.require_there(place.workspace)
             prepared = await prepare_verify(self._context, place.workspace, command)
             ended = await self._run_session(prepared, verify=command, without=place.without)
             if isinstance(ended, KillSwitch):

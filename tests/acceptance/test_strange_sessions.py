@@ -39,7 +39,7 @@ def test_a_killed_fork_server_costs_nothing(repo: Path, tmp_path: Path) -> None:
     go = tmp_path / "go"
     waiting = f"echo keeper=$PPID.; until test -e {go}; do sleep 0.01; done; echo x > x.txt"
     write_story(repo, "a", command=waiting, verify=["test -e x.txt"])
-    write_story(repo, "b", command="echo x > x.txt", depends_on=["a"])
+    write_story(repo, "b", command="echo y > y.txt", depends_on=["a"])
     with started(repo, "run", "-v", "--json") as program:
         server = int(_stat(_named(program))[1])
         os.kill(server, signal.SIGKILL)
