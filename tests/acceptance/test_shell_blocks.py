@@ -311,6 +311,7 @@ def test_every_shell_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     settings.parent.mkdir(parents=True)
     settings.write_text(GENEROUS)
     monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the project of a page needs no plugin of ours
     # rustup finds its toolchains by these, or in the home folder, which is another one here.
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     for variable in ("RUSTUP_HOME", "CARGO_HOME"):
