@@ -31,7 +31,7 @@ async def test_finding_out_what_is_closed_blocks_no_other_task(
     (repo / "autopilot-multi.toml").write_text('[hooks]\nbefore_run = "true"\n')
     write_story(repo, "a", command="echo x > a", verify=["true"])
     assert story(await carry(repo), "a").status is Status.DONE
-    assert len(threads) == len(["hook", "work", "verify"])
+    assert len(threads) == len(["hook on the base", "verify on the base", "hook", "work", "verify"])
     assert threading.main_thread() not in threads
 
 
