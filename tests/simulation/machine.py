@@ -192,10 +192,6 @@ class SimulatedRepository:
         """Change nothing outside any claim."""
         return ()
 
-    def run(self, *_: object, **__: object) -> GitOutput:
-        """Find nothing: no session leaves anything beside its commits."""
-        return GitOutput(returncode=0, stdout="", stderr="")
-
     def trees(self, commits: tuple[str, ...]) -> tuple[str, ...]:
         """Let every commit hold something new."""
         return commits
