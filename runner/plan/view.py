@@ -2,7 +2,9 @@
 
 from msgspec.structs import replace
 
+from isolation.model import IsolationMode
 from runner.agents.catalog import PROGRAMS
+from runner.core.base.check import Mode, questions
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.graph import critical_path, waves
@@ -23,6 +25,8 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
     levels = {story_id: number for number, wave in enumerate(waves(plan.stories), 1) for story_id in wave}
     reasons = _reasons(plan, allowed.stories)
     left = [story for story in plan.own if story.id not in plan.finished]
+    runs_there = settings.base_check != Mode.OFF and settings.bg_isolation == IsolationMode.WORKTREE
+    asked = questions(left, settings) if runs_there else ()
     critical = critical_path(left, plan.durations)
     rows = tuple(
         replace(
@@ -43,6 +47,7 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
         isolation=settings.bg_isolation,
         enforcement=enforcement.name,
         ways_out=tuple(way.document for way in enforcement.ways_out),
+        base_check=tuple(each.command for each in asked),
         fence=plan.boundary,
         disjoint=plan.disjoint,
         rows=rows,

@@ -35,6 +35,7 @@ def test_a_red_base_costs_no_session(repo: Path) -> None:
     assert {story["status"] for story in ran.data["stories"]} == {"stopped"}
     assert [check["answer"] for check in ran.data["base_checks"]] == ["fails"]
     assert ran.data["base_checks"][0]["output"] == ["3 of 9 failed"]
+    assert run(repo, "plan", "--json", "--verify", "false").data["base_check"] == ["false"]
 
     assert run(repo, "--verify", "false", "--no-base-check", "--only", "a").code == 3, "you can start anyway"
     write_story(repo, "a", command=writes("a.txt"), verify=["test -s a.txt"])

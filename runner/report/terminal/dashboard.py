@@ -133,7 +133,9 @@ def _bar(run: RunSnapshot, width: int) -> RenderableType:
 
 
 def _machine(run: RunSnapshot) -> str:
-    return f"{at_work(run)} · {machine(run)}"
+    asked = next((check.command for check in run.base_checks if not check.answer), "")
+    base = f"checking the base: {neutral(asked)} · " if asked and not run.kill_switch else ""
+    return base + f"{at_work(run)} · {machine(run)}"
 
 
 def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:

@@ -46,6 +46,7 @@ class PlanRow(Struct, frozen=True, kw_only=True):
 class PlanView(Struct, frozen=True, kw_only=True):
     """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
 
+    `base_check` are the commands that run on the untouched base before the first session.
     `disjoint`: the claims were proven to share no path; None when unknown or when it does not matter.
     The fields are keys of the JSON document, so their names stay; `fence` is the boundary of all claims.
     """
@@ -62,6 +63,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     fence: tuple[str, ...] = ()
     disjoint: bool | None = None
     ways_out: tuple[Mapping[str, str | bool], ...] = ()
+    base_check: tuple[str, ...] = ()
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
@@ -79,6 +81,9 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
     stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
     lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", color="bold")
     lines += look.wrapped(_machine(plan), color="dim")
+    if plan.base_check:
+        asked = "; ".join(neutral(command) for command in plan.base_check)
+        lines += look.wrapped(f"first, on the untouched base: {asked}", color="dim")
     if plan.disjoint or plan.fence:
         lines += look.wrapped(_claims(plan), color="dim")
     titled = look.width is not None and look.width >= _TITLES_FROM
