@@ -28,6 +28,7 @@ from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Story, StoryId
+from runner.core.text.telling import telling_lines
 from runner.plan.unseen import unseen_notes
 from runner.records.base_answers import key_of, load_answers, save_answers
 from runner.story import results
@@ -183,7 +184,7 @@ class BaseCheck:
             answer=answer,
             exit_code=ended.exit_code,
             detail="" if answer is Answer.PASSES else _words(ended),
-            output=() if answer is Answer.PASSES else check.last_lines(ended.output),
+            output=() if answer is Answer.PASSES else tuple(telling_lines(ended.output)),
         )
         self._answers[question.command] = answer
         if not check.refuses(question, answer):

@@ -35,6 +35,8 @@ def test_a_red_base_costs_no_session(repo: Path) -> None:
     assert {story["status"] for story in ran.data["stories"]} == {"stopped"}
     assert [check["answer"] for check in ran.data["base_checks"]] == ["fails"]
     assert ran.data["base_checks"][0]["output"] == ["3 of 9 failed"]
+    shown = run(repo, "status").out
+    assert "    $ echo 3 of 9 failed; exit 4\n    3 of 9 failed\n" in shown
     assert run(repo, "plan", "--json", "--verify", "false").data["base_check"] == ["false"]
 
     assert run(repo, "--verify", "false", "--no-base-check", "--only", "a").code == 3, "you can start anyway"

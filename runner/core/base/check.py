@@ -23,7 +23,6 @@ BASE = StoryId("_base")
 STEP = Step(number="0", name="Base")
 _VARIES = "AUTOPILOT_"
 _SHORT = 10
-_SHOWN_LINES = 5
 
 
 class Mode(StrEnum):
@@ -115,9 +114,3 @@ def says_nothing(stories: Sequence[Story], settings: Settings, passed: Container
             for command in story.verify
         )
     )
-
-
-def last_lines(output: str) -> tuple[str, ...]:
-    """Return the end of what a command printed, as much as a message can hold."""
-    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
-    return tuple(lines[-_SHOWN_LINES:])

@@ -3,6 +3,8 @@
 Nothing is cut to the width of the terminal: these lines are what a user acts upon.
 """
 
+from runner.core.base.check import Answer
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.core.text.screen import cells, neutral
 from runner.core.text.telling import failing_command, telling_lines
@@ -14,14 +16,28 @@ _INDENT = 4
 
 
 def failures(run: RunSnapshot, look: Look) -> list[str]:
-    """Return a block for each failed story, after an empty line each."""
+    """Return a block for what ended the run before its first session, and for each failed story."""
     failed = [story for story in run.stories.values() if story.status is Status.FAILED]
-    lines = []
+    lines = _base(run, look)
     for story in failed[:MOST_STORIES]:
         lines += ["", *_block(story, look)]
     if failed[MOST_STORIES:]:
         more = count(len(failed) - MOST_STORIES, "more story", "more stories")
         lines += ["", f"{more} failed; `autopilot-multi logs STORY` shows why"]
+    return lines
+
+
+def _base(run: RunSnapshot, look: Look) -> list[str]:
+    """Return what the command printed that fails on the base, if the run ended for that."""
+    if run.kill_switch is None or run.kill_switch.name != Switch.BASE:
+        return []
+    lines = []
+    for check in run.base_checks:
+        if check.shared and check.answer not in {"", Answer.PASSES}:
+            lines += ["", *look.wrapped("the base is not ready: verify failed there", color="red")]
+            lines += look.wrapped(f"$ {neutral(check.command)}", _INDENT, "bold")
+            for line in check.output:
+                lines += _kept(neutral(line), look)
     return lines
 
 

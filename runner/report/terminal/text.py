@@ -6,7 +6,6 @@ in reasons and notes are removed.
 
 from collections.abc import Mapping, Sequence
 
-from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
 from runner.core.schedule.offers import contained, is_offered
 from runner.core.text.instants import span
@@ -174,9 +173,6 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
         switch = run.kill_switch
         lines += look.wrapped(f"ended by {switch.name}: {neutral(switch.detail)}", color="yellow")
         lines += look.wrapped(f"hint: {neutral(switch.hint)}") if switch.hint else []
-        if switch.name == Switch.BASE:
-            output = [line for check in run.base_checks if check.shared for line in check.output]
-            lines += [look.paint(f"{' ' * _INDENT}| {neutral(line)}", "dim") for line in output]
     offered = _offered(run, contained(run))
     if len(offered) > _FEW:
         lines.append(f"next: {_all_of(offered)}")  # not wrapped, so that it can be copied
