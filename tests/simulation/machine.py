@@ -195,6 +195,10 @@ class SimulatedRepository:
         """Let every commit hold something new."""
         return commits
 
+    def run(self, *_: object, **__: object) -> GitOutput:
+        """Find nothing in a worktree that no commit holds."""
+        return GitOutput(returncode=0, stdout="", stderr="")
+
 
 @asynccontextmanager
 async def open_workspace(
