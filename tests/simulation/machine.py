@@ -19,6 +19,7 @@ import trio
 import trio._core._run as trio_internals
 
 from isolation.git.commits import Checkpoint
+from isolation.git.repository import GitOutput
 from isolation.keeper.client import TreeUsage
 from isolation.model import Closing, Exit, SessionSpec, Workspace, WorkspaceRequest
 from isolation.workspace import OpenWorkspace
