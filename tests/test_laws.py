@@ -18,6 +18,7 @@ SPAWNERS = {
     "isolation/kernel/process_tree.py",
 }
 GUIDES = ("CONTRIBUTING.md", "docs/explanation/architecture.md")
+MOST_LAYERS = 9
 GIT_DOORS = {"isolation/git/repository.py"}
 SPAWNING = {
     "subprocess",
@@ -186,3 +187,4 @@ def test_the_architecture_page_has_the_contracts_layers() -> None:
     for contract in layered:
         written = "\n".join([*contract["containers"], *(f"  {layer}" for layer in contract["layers"])])
         assert written in page, written
+        assert len(contract["layers"]) <= MOST_LAYERS, "more of them is a sorted list, not an order"

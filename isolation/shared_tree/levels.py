@@ -10,7 +10,7 @@ tree. Callers choose a level once and then ask it; they never branch on its name
 | deny   | fails in the session; the attempt is reported and judged     |
 | detect | happens; it is found afterwards, kept in quarantine, undone  |
 
-Worktrees need no level of their own: `isolation.guard.for_worktree` closes the main checkout with the same
+Worktrees need no level of their own: `for_worktree` of the guard closes the main checkout with the same
 read-only protection as `deny`.
 """
 
@@ -28,7 +28,7 @@ from isolation.claims.globs import Claim
 from isolation.claims.owners import folders_around, whole_folders
 from isolation.errors import GuardError
 from isolation.git.repository import Repository
-from isolation.guard import (
+from isolation.guard.guard import (
     OVERLAID,
     READ_ONLY,
     UNSEEN,

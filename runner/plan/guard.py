@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from isolation.errors import IsolationError
 from isolation.git.repository import Repository
-from isolation.guard import READ_ONLY, for_worktree, supported, worktree_support
+from isolation.guard.guard import READ_ONLY, for_worktree, supported, worktree_support
+from isolation.guard.view import View, view_of
 from isolation.model import Confinement, IsolationMode, Means, Workspace
 from isolation.paths import RepositoryPaths
-from isolation.view import View, view_of
 from runner.core.settings import Settings
 
 _UV = "UV_PROJECT_ENVIRONMENT"

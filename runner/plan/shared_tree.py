@@ -20,7 +20,7 @@ from isolation.claims.owners import ANYBODY, Owners, folders_around, roots
 from isolation.errors import ClaimError, GuardError
 from isolation.files.disk import replace_file
 from isolation.git.repository import Repository, offload
-from isolation.guard import Support
+from isolation.guard.guard import Support
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
 from isolation.paths import EXCHANGE, autopilot_dir, folds_case, overlays_path
 from isolation.shared_tree.findings import Refusals, Watch, judge

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from trio import to_thread
 
-from isolation.guard import commit_folders
+from isolation.guard.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir
 from runner.agents.command import CommandAgent

@@ -27,7 +27,7 @@ from isolation.model import EnforcementLevel, Means
 from tests.acceptance.preloaded import SERVER, ProgramServer
 from tests.acceptance.program import LIMIT, Ran, run_in
 from tests.conftest import GIT_ENVIRONMENT
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 
 NOBODY = 65534
 USERS = {"me": None, "nobody": NOBODY} if os.getuid() == 0 else {"me": None}

@@ -14,7 +14,7 @@ import pytest
 from isolation.model import EnforcementLevel, Means
 from tests.acceptance.program import Ran, commit_stories, run, write_story
 from tests.conftest import git
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 
 ROOT = Path(__file__).parents[2]
 UNDER_LANDLOCK = """

@@ -10,7 +10,7 @@ import pytest
 
 from tests.acceptance.program import Ran, run, write_story
 from tests.conftest import git
-from tests.isolation.guard_scenes import can_mount
+from tests.isolation.guard.guard_scenes import can_mount
 
 KEY = "sk-ant-api03-not-a-real-key-0123456789"
 PASSWORD = "correct horse battery staple"  # noqa: S105  not a real one

@@ -17,7 +17,7 @@ import yaml
 
 from tests.acceptance.program import Ran, run
 from tests.conftest import git
-from tests.isolation.guard_scenes import can_mount
+from tests.isolation.guard.guard_scenes import can_mount
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PACKAGES = ("auth", "billing", "catalog", "mail", "search", "web")

@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.program import run, write_story
 from tests.acceptance.written_runs import document
 from tests.conftest import git
-from tests.isolation.guard_scenes import can_mount
+from tests.isolation.guard.guard_scenes import can_mount
 
 POOR = """
 import os, sys

@@ -11,7 +11,7 @@ import pytest
 from isolation.model import EnforcementLevel, Means
 from tests.acceptance.people import GROUNDS, NO_MOUNTS, NOTHING, USERS, Ground, Person, somebody
 from tests.acceptance.program import Ran, processes_with
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 
 SHARED = ("--bg-isolation", "none", "--deconflict-paths", "packages/{id}/**")
 FILES = {"root.txt": "root\n", ".gitignore": "/ignored\n"} | {f"packages/{name}/x": name for name in "ab"}

@@ -11,7 +11,7 @@ from isolation.model import EnforcementLevel, Means
 from tests.acceptance.people import GROUNDS, USERS, somebody
 from tests.acceptance.program import Ran, command, run, write_story
 from tests.conftest import git
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 
 DENY = ("--bg-isolation", "none", "--deconflict-paths", "packages/{id}/**", "--enforce", "deny")
 FOREIGN = """

@@ -2,12 +2,12 @@
 
 import pytest
 
-from isolation.guard import READ_ONLY, attempt
+from isolation.guard.guard import READ_ONLY, attempt
 from isolation.model import Means
 from tests.acceptance.people import NO_MOUNTS, USERS
 from tests.acceptance.program import Ran
 from tests.acceptance.sabotage import BROKEN, FINE, SAMPLE, Project, Scene, prepared
-from tests.isolation.guard_scenes import can_mount
+from tests.isolation.guard.guard_scenes import can_mount
 
 
 def statuses(ran: Ran) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from isolation.model import EnforcementLevel, Means
 from tests.acceptance.program import Ran, run, started, wait_until, write_story
 from tests.conftest import git
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 
 PATTERN = ("--deconflict-paths", "packages/{id}/**")
 SHARED = ("run", "--bg-isolation", "none", *PATTERN)

@@ -9,7 +9,7 @@ import pytest
 
 from isolation.model import EnforcementLevel, Means
 from tests.acceptance.people import USERS, Person, somebody
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 
 PACKAGE = "src/app/__init__.py"
 BEHAVED = """

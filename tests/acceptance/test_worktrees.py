@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.acceptance.program import command, commit_stories, run, started, wait_until, write_story, writes
 from tests.conftest import git
-from tests.isolation.guard_scenes import can_mount
+from tests.isolation.guard.guard_scenes import can_mount
 
 
 def _state(root: Path) -> tuple[str, str, str, bytes]:

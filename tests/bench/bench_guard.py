@@ -23,12 +23,12 @@ import psutil
 import trio
 from msgspec.structs import replace
 
-from isolation import guard
 from isolation.git.repository import Repository
+from isolation.guard import guard
+from isolation.guard.view import View, view_of
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import Means, SessionSpec, WorkspaceRequest
 from isolation.paths import worktree_root
-from isolation.view import View, view_of
 from isolation.worktree.opening import create_or_attach
 
 FILES = 400

@@ -2,12 +2,12 @@
 
 import pytest
 
-from isolation.guard import READ_ONLY, attempt
+from isolation.guard.guard import READ_ONLY, attempt
 from isolation.model import Means
 from tests.acceptance.people import NO_MOUNTS, USERS
 from tests.acceptance.sabotage import REAL, SAMPLE, Project, prepared
 from tests.acceptance.test_sabotage import refused, seen_through
-from tests.isolation.guard_scenes import can_mount
+from tests.isolation.guard.guard_scenes import can_mount
 
 PROJECTS = {**SAMPLE, **REAL}
 

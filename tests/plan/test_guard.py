@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from isolation.guard import for_worktree
+from isolation.guard.guard import for_worktree
 from isolation.model import Confinement, EnforcementLevel, Means
 from runner.core.model import Status
 from runner.plan import guard
 from tests.acceptance.program import write_story
 from tests.conftest import git
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 from tests.story.test_kill_switches import carry, story
 
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from isolation.git.repository import Repository
-from isolation.guard import Support
+from isolation.guard.guard import Support
 from isolation.model import EnforcementLevel, Means
 from isolation.shared_tree import levels
 from isolation.shared_tree.levels import LEVELS, Level

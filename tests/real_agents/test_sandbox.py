@@ -10,7 +10,7 @@ from isolation.model import EnforcementLevel, Means
 from tests.acceptance.program import Ran, write_story
 from tests.acceptance.test_agent_conflicts import SANDBOX, under_landlock
 from tests.conftest import git
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 from tests.real_agents.conftest import Stage
 from tests.real_agents.stories import carry_one
 

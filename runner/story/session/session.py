@@ -11,7 +11,7 @@ import trio
 from msgspec import Struct, field
 
 from isolation.errors import KeeperError
-from isolation.guard import refused
+from isolation.guard.guard import refused
 from isolation.keeper.client import Session
 from isolation.model import Attempts, Exit, SessionSpec
 from runner.agents.listener import OutputListener

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.git.commits import named
-from isolation.guard import UNSEEN
+from isolation.guard.guard import UNSEEN
 from isolation.shared_tree.findings import Finding, Refusals
 from runner.core.events.events import Noted
 from runner.core.model import Outcome

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from isolation import guard
+from isolation.guard import guard
 from isolation.kernel import syscall_filter
 from isolation.kernel.syscall_effects import effects
 from isolation.kernel.witness import MOST_NAMES
 from isolation.model import Means
-from tests.isolation.guard_scenes import play
-from tests.isolation.test_guard import means, open_folder, user
+from tests.isolation.guard.guard_scenes import play
+from tests.isolation.guard.test_guard import means, open_folder, user
 
 __all__ = ["means", "open_folder", "user"]
 

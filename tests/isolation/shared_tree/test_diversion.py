@@ -14,7 +14,7 @@ from isolation.shared_tree.findings import Finding
 from isolation.shared_tree.levels import LEVELS, Enforcement, SharedTree
 from isolation.shared_tree.restore import load_all
 from tests.conftest import git
-from tests.isolation.guard_scenes import execute, order, require
+from tests.isolation.guard.guard_scenes import execute, order, require
 from tests.isolation.shared_tree.trees import PACKAGES
 
 OWNERS = {

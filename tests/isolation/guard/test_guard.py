@@ -14,7 +14,7 @@ from isolation.errors import KeeperError
 from isolation.keeper.client import open_keeper
 from isolation.model import Confinement, EnforcementLevel, Means, Overlay
 from tests.conftest import git
-from tests.isolation.guard_scenes import FILES, play, require
+from tests.isolation.guard.guard_scenes import FILES, play, require
 from tests.isolation.keeper.scenes import SHAPES, living, ready, shape_spec, spec
 
 NOBODY = 65534

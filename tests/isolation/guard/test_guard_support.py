@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from isolation import guard
+from isolation.guard import guard
 from isolation.model import Confinement, EnforcementLevel, Means
 from isolation.shared_tree import levels
-from tests.isolation.guard_scenes import require
+from tests.isolation.guard.guard_scenes import require
 
 POOR = """
 import json, os, sys
@@ -38,7 +38,7 @@ CONFINEMENT = Confinement(
 
 
 def support_under(landlocks: int) -> dict[str, tuple[bool, str | None, str]]:
-    root = Path(guard.__file__).parents[1]
+    root = Path(guard.__file__).parents[2]
     command = [sys.executable, "-c", POOR, str(root), str(landlocks)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return {level: (available, means, reason) for level, available, means, reason in json.loads(done.stdout)}

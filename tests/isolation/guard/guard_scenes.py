@@ -21,13 +21,13 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from isolation import guard
 from isolation.git.repository import Repository
+from isolation.guard import guard
+from isolation.guard.view import view_of
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import Confinement, EnforcementLevel, Means, SessionSpec
 from isolation.paths import worktree_root
 from isolation.shared_tree.levels import LEVELS
-from isolation.view import view_of
 from tests.conftest import GIT_ENVIRONMENT, git
 from tests.isolation.keeper.scenes import become, spec
 from tests.isolation.worktree.worktrees import commit, make
@@ -192,11 +192,18 @@ def _readable_copy(root: Path, copy: Path) -> Path:
 
 def play(scene: str, folder: Path, user: int | None, **wish: object) -> dict[str, Outcome]:
     """Run a scene in a process of its own, as that user."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if user is not None:
         root = _readable_copy(root, folder / "source")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.isolation.guard_scenes", scene, str(folder), str(user or os.getuid())],
+        [
+            sys.executable,
+            "-m",
+            "tests.isolation.guard.guard_scenes",
+            scene,
+            str(folder),
+            str(user or os.getuid()),
+        ],
         input=json.dumps(wish),
         stdout=subprocess.PIPE,
         text=True,

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from isolation import guard
 from isolation.errors import GuardError
+from isolation.guard import guard
 from isolation.kernel.overlay import ChangeKind, OverlayChange, overlay_changes
 from isolation.model import EnforcementLevel, Means
 from isolation.shared_tree.levels import LEVELS
-from tests.isolation.guard_scenes import FILES, play, require
-from tests.isolation.test_guard import ESCAPES, open_folder, user
+from tests.isolation.guard.guard_scenes import FILES, play, require
+from tests.isolation.guard.test_guard import ESCAPES, open_folder, user
 
 __all__ = ["open_folder", "user"]
 

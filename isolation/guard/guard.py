@@ -30,11 +30,11 @@ from isolation.git.checkout import admin_dir
 from isolation.git.commits import named
 from isolation.git.registrations import linked_paths
 from isolation.git.repository import Repository
+from isolation.guard.view import View, through
 from isolation.keeper.client import run_trial
 from isolation.keeper.wire import confinement_texts, read_attempts
 from isolation.kernel.overlay import overlay_changes
 from isolation.model import Attempt, Confinement, EnforcementLevel, Means, Overlay, Workspace
-from isolation.view import View, through
 
 UNSEEN = "writes that the guard refuses cannot be reported here; they show only in what a session prints"
 

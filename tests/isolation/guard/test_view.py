@@ -5,12 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from isolation.guard.view import View, view_of
 from isolation.model import EnforcementLevel, Means
 from isolation.paths import find_repository, worktree_root
-from isolation.view import View, view_of
 from tests.conftest import git
-from tests.isolation.guard_scenes import FILES, play, require
-from tests.isolation.test_guard import ESCAPES, FOREIGN, GIT, OWN, open_folder, state, untouched, user, worked
+from tests.isolation.guard.guard_scenes import FILES, play, require
+from tests.isolation.guard.test_guard import (
+    ESCAPES,
+    FOREIGN,
+    GIT,
+    OWN,
+    open_folder,
+    state,
+    untouched,
+    user,
+    worked,
+)
 
 __all__ = ["open_folder", "user"]
 
