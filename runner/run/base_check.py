@@ -23,11 +23,12 @@ from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
 from runner.core.base import check
 from runner.core.base.check import BASE, Answer, Mode, Question
-from runner.core.base.commands import cannot_start, missing_program, words_of
+from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
 from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Story, StoryId
+from runner.core.text.shell_words import programs_of
 from runner.core.text.telling import telling_lines
 from runner.plan.unseen import unseen_notes
 from runner.records.base_answers import key_of, load_answers, save_answers
@@ -222,7 +223,7 @@ class BaseCheck:
         """Find programs that are on no PATH, where nothing may run."""
         self._log.defer(ev.Noted(message=_UNASKED))
         for question in self._asked:
-            programs = words_of(question.command).programs
+            programs = filter(is_of_the_machine, programs_of(question.command))
             missing = next((each for each in programs if shutil.which(each) is None), "")
             if missing:
                 answered = ev.BaseChecked(

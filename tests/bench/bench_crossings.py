@@ -1,8 +1,9 @@
 """How often control crosses from one module to another while one trivial story runs.
 
 A story of one command and one verify command runs in a real repository, from `start_run` to the end of the
-program. Counted are the calls, also those that resume a coroutine, whose module differs from that of the
-nearest caller in these packages. The number varies by a few percent, since a wait may or may not be needed.
+program: once without and once with the check of the base, which is a session of its own. Counted are the
+calls, also those that resume a coroutine, whose module differs from that of the nearest caller in these
+packages. The number varies by a few percent, since a wait may or may not be needed.
 """
 
 import os
@@ -65,15 +66,18 @@ def main() -> None:
         write_story(root, "a", command="echo x > x.txt", verify=["true"])
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", "first")
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.bench.bench_crossings", INSIDE, "--max-stories=1"],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    sys.stdout.write(done.stdout[done.stdout.index("crossings:") :])
+        for variant in (["--no-base-check"], ["--again"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "tests.bench.bench_crossings", INSIDE, "--max-stories=1", *variant],
+                cwd=root,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            what = "without" if variant == ["--no-base-check"] else "with"
+            counted = done.stdout[done.stdout.index("crossings:") :]
+            sys.stdout.write(f"{what} a check of the base, {counted}")
 
 
 def inside(arguments: list[str]) -> None:

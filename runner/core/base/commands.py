@@ -24,12 +24,6 @@ _WORDS_BEFORE_A_PROGRAM = frozenset(
 _INTERPRETERS = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", ".", "source", "python", "python3", "node", "ruby", "perl", "php"}
 )
-_BUILT_IN = frozenset(
-    {".", ":", "[", "alias", "bg", "break", "case", "cd", "continue", "done", "echo", "esac", "eval", "exit"}
-    | {"export", "false", "fg", "fi", "for", "function", "getopts", "hash", "in", "jobs", "kill", "let"}
-    | {"local", "printf", "pushd", "popd", "pwd", "read", "readonly", "return", "select", "set", "shift"}
-    | {"source", "test", "times", "trap", "true", "type", "ulimit", "umask", "unalias", "unset", "wait"}
-)
 _MOVES = frozenset({"cd", "pushd"})
 
 _QUOTES = "'\"\u2018\u2019"
@@ -50,12 +44,8 @@ _NAMED = tuple(
 
 
 class CommandWords(Struct, frozen=True, kw_only=True):
-    """The words of a command whose meaning is certain.
+    """The words of a command that may name files: `scripts` are those that it runs."""
 
-    `programs` are looked up by their names, `scripts` are files that it runs, `names` may be files, too.
-    """
-
-    programs: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -110,7 +100,6 @@ def _tokens(command: str) -> list[str]:
 
 
 def _read(tokens: list[str]) -> CommandWords:
-    programs: list[str] = []
     scripts: list[str] = []
     names: list[str] = []
     program, before = "", ""
@@ -132,9 +121,8 @@ def _read(tokens: list[str]) -> CommandWords:
             program = token
             if token in _MOVES:
                 break
-            (scripts if "/" in token else programs).extend(_literal(token))
-    found = (dict.fromkeys(word for word in programs if word not in _BUILT_IN), dict.fromkeys(scripts))
-    return CommandWords(programs=tuple(found[0]), scripts=tuple(found[1]), names=tuple(dict.fromkeys(names)))
+            scripts += _literal(token) if "/" in token else []
+    return CommandWords(scripts=tuple(dict.fromkeys(scripts)), names=tuple(dict.fromkeys(names)))
 
 
 def _literal(word: str) -> list[str]:
