@@ -163,10 +163,11 @@ class EventLog:
         """Wait until some transaction, this caller's or another's, has settled the request."""
         self._waiting.append(request)
         try:
-            # The task that writes now may settle this request along with its own. No lock: taking one
-            # would cost a turn of the scheduler for each record, though hardly two are ever written at once.
+            # The task that writes now may settle this request along with its own. Afterwards the one that
+            # has waited longest writes, so that an event that cannot be written fails its own caller.
+            # A lock would cost a turn of the scheduler for each record, though hardly two ever meet.
             while not request.settled:
-                if self._writing:
+                if self._writing or self._waiting[0] is not request:
                     await self._idle.park()
                 else:
                     await self._write_next()
@@ -176,6 +177,7 @@ class EventLog:
             request.abandoned = not request.settled
             if request in self._waiting:
                 self._waiting.remove(request)
+                self._idle.unpark_all()  # another one is first in line now
 
     async def _write_next(self) -> None:
         """Write one transaction and publish what was waiting for it; no other task writes meanwhile."""
