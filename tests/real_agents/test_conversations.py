@@ -82,7 +82,13 @@ def test_a_killed_coordinator_resumes_the_conversation(stage: Stage, agent: str,
 def test_a_spiral_begins_a_new_conversation(stage: Stage) -> None:
     """A retry goes on in its conversation; when the same failure comes again, a fresh one begins."""
     body = stage.play("a", {"write": ["wrong.txt", "made"]})
-    ran = carry_one(stage, body, "--verify=test -f right.txt || { echo wrong; exit 1; }", "--max-sessions=4")
+    ran = carry_one(
+        stage,
+        body,
+        "--verify=test -f right.txt || { echo wrong; exit 1; }",
+        "--max-sessions=4",
+        "--no-base-check",
+    )
     assert ran.story("a")["status"] in {"stopped", "failed"}
     assert events(stage.repo, "SpiralSeen")
     talks = [record["conversation"] for record in work_sessions(stage.repo)]

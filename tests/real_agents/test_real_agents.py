@@ -25,7 +25,7 @@ def test_three_stories_in_parallel_are_done(stage: Stage, agent: str) -> None:
         body = stage.play(name, {"write": [f"{name}.txt", "made"]}, COMMIT)
         write_story(stage.repo, name, body=body, agent=agent)
     verify = "--verify=test -f a.txt -o -f b.txt -o -f c.txt"
-    ran = run(stage.repo, "--json", stage.model, verify, env=stage.env, limit=PATIENCE)
+    ran = run(stage.repo, "--json", stage.model, verify, "--no-base-check", env=stage.env, limit=PATIENCE)
     assert ran.code == 0, ran.err
     for name in ("a", "b", "c"):
         assert ran.story(name)["status"] == "done"
@@ -73,7 +73,7 @@ def test_a_bad_key_fails_at_once_in_the_agents_own_words(stage: Stage, agent: st
 def test_a_retry_goes_on_in_its_conversation(stage: Stage) -> None:
     """The second session knows what was said in the first, and is charged for its own part alone."""
     body = stage.play("a", {"write": ["wrong.txt", "made"]})
-    carry_one(stage, body, "--verify=test -f right.txt", "--max-sessions=2")
+    carry_one(stage, body, "--verify=test -f right.txt", "--max-sessions=2", "--no-base-check")
     first, second = work_sessions(stage.repo)
     assert first["conversation"]
     assert first["conversation"] == second["conversation"]
@@ -87,7 +87,7 @@ def test_a_lost_conversation_begins_anew(stage: Stage) -> None:
     kept = ".claude/projects .codex/sessions .local/share/opencode .gemini/tmp .qwen/projects"
     forget = f"cd && rm -rf {kept}"
     body = stage.play("a", {"write": ["wrong.txt", "made"]})
-    carry_one(stage, body, f"--verify=({forget}); test -f right.txt", "--max-sessions=2")
+    carry_one(stage, body, f"--verify=({forget}); test -f right.txt", "--max-sessions=2", "--no-base-check")
     first, lost, anew = work_sessions(stage.repo)
     assert first["conversation"] == lost["conversation"] != anew["conversation"]
     (paused,) = events(stage.repo, "AgentPaused")
