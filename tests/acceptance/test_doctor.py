@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -156,19 +157,23 @@ def test_what_stories_will_not_see_is_named(repo: Path, tmp_path: Path) -> None:
     assert (found["verify"]["level"], found["checkout"]["level"]) == ("ok", "ok")
 
 
-def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_found() -> None:
     """The nearest folder that exists counts; asked as an ordinary user, since root may write everywhere."""
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o555)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
-    pid = os.fork()
-    if pid == 0:
-        if os.getuid() == 0:
-            os.setuid(NOBODY)
-        right = unwritable(closed / "not" / "yet") == closed and unwritable(Path("/tmp/not/yet")) is None  # noqa: S108
-        os._exit(not right)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with tempfile.TemporaryDirectory() as made:  # other users cannot reach the folders of pytest
+        Path(made).chmod(0o755)
+        closed = Path(made, "closed")
+        closed.mkdir(mode=0o555)
+        pid = os.fork()
+        if pid == 0:
+            right = False
+            try:
+                if os.getuid() == 0:
+                    os.setuid(NOBODY)
+                there = unwritable(closed / "not" / "yet")
+                right = there == closed and unwritable(Path(tempfile.gettempdir(), "not", "yet")) is None
+            finally:
+                os._exit(not right)  # whatever happened: a copy of the test runner must not go on
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @pytest.mark.parametrize(
