@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.conftest import git
+
 ROOT = Path(__file__).parent.parent
 SPAWNERS = {
     "isolation/keeper/fork_server.py",
@@ -135,6 +137,14 @@ def test_every_room_says_what_may_live_there() -> None:
         path for package in ("runner", "isolation") for path in (ROOT / package).rglob("__init__.py")
     ]:
         assert not path.read_text(), path
+
+
+def test_nothing_strays_to_the_top_level() -> None:
+    """Who opens the repository sees its parts, and nothing that was left lying there."""
+    entries = {name.partition("/")[0] for name in git(ROOT, "ls-files", "-z").split("\0") if name}
+    files = {".gitignore", ".pre-commit-config.yaml", "Makefile", "pyproject.toml", "requirements-dev.txt"}
+    pages = {"CONTRIBUTING.md", "LICENSE", "README.md"}
+    assert entries == {".ci", "docs", "examples", "isolation", "runner", "tests", *files, *pages}
 
 
 def test_the_grep_hooks_pass() -> None:

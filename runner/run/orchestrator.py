@@ -38,7 +38,7 @@ from runner.story import results
 from runner.story.context.context import RunContext, story_context
 from runner.story.context.stop import STOP_COMMAND, STOP_COMMAND_NOW, Level
 from runner.story.decisions import answer_event
-from runner.story.pipeline import Pipeline, Turn
+from runner.story.pipeline import Pipeline, Slot
 from runner.story.workspace import intent
 
 REQUEST_SECONDS = 0.3
@@ -101,7 +101,7 @@ class Orchestrator:
         self._base = base
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
-        self._ahead: dict[StoryId, Turn] = {}
+        self._ahead: dict[StoryId, Slot] = {}
         self._leaving, self._left = trio.open_memory_channel[StoryId](math.inf)
         self._policy = ContinuePolicy(context.settings.continue_)
 
@@ -186,17 +186,17 @@ class Orchestrator:
         self._active.update(story.id for story in new)
         for story_id in ready:
             log.defer(ev.StoryStarted(story_id=story_id))  # what it does first was durably intended
-            self._ahead.pop(story_id).slot.set()
+            self._ahead.pop(story_id).granted.set()
         if bodies:
             await log.record(*bodies)
         for story in new:
-            turn = Turn(left=self._leaving)
+            slot = Slot(left=self._leaving)
             if story.id in preparing:
-                self._ahead[story.id] = turn
+                self._ahead[story.id] = slot
             else:
-                turn.slot.set()
+                slot.granted.set()
             context = story_context(story, self._workers[story.id], self._context)
-            pipeline = Pipeline(context, interrupted=interrupted[story.id], turn=turn)
+            pipeline = Pipeline(context, interrupted=interrupted[story.id], slot=slot)
             nursery.start_soon(pipeline.run, name=story.id)
 
     def _to_prepare(self, decision: ScheduleDecision, waiting: Collection[StoryId]) -> tuple[StoryId, ...]:
@@ -225,9 +225,9 @@ class Orchestrator:
         return evaluate(disk, self._context.settings.tiers).tier in {Tier.GREEN, Tier.UNKNOWN}
 
     def _withdraw(self, story_id: StoryId) -> None:
-        turn = self._ahead.pop(story_id, None)
-        if turn is not None:
-            turn.scope.cancel()
+        slot = self._ahead.pop(story_id, None)
+        if slot is not None:
+            slot.scope.cancel()
 
     async def _watch_departures(self) -> None:
         """Release what a story held once its pipeline has ended."""

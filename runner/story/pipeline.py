@@ -53,14 +53,14 @@ CHECKED_COMMITS = 2
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Turn:
-    """When a story may work: it continues once it has its slot, or is cancelled before that.
+class Slot:
+    """A story's place among those that run: it works once the slot is granted, or is cancelled before that.
 
     Its id is sent to `left` when its pipeline has ended, however it ended.
     """
 
     left: trio.MemorySendChannel[StoryId]
-    slot: trio.Event = field(default_factory=trio.Event)
+    granted: trio.Event = field(default_factory=trio.Event)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
@@ -71,12 +71,11 @@ class Pipeline:
     Before the story has its slot, its workspace is made, and nothing else; it may be cancelled until then.
     """
 
-    def __init__(self, context: StoryContext, *, interrupted: bool, turn: Turn) -> None:
+    def __init__(self, context: StoryContext, *, interrupted: bool, slot: Slot) -> None:
         self._context = context
         self._story = context.story
         self._log = context.log
-        self._turn = turn
-        self._slot = turn.slot
+        self._slot = slot
         self._story_workspace = StoryWorkspace(context, interrupted=interrupted)
 
     @property
@@ -87,14 +86,14 @@ class Pipeline:
     async def run(self) -> None:
         """Carry the story to its result; a bug in here becomes its result and cancels no other story."""
         try:
-            with self._turn.scope:
+            with self._slot.scope:
                 await self._carry()
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
             await self._crashed(error)
         finally:
-            self._turn.left.send_nowait(self._story.id)
+            self._slot.left.send_nowait(self._story.id)
 
     async def _crashed(self, error: Exception) -> None:
         """Record a bug as the story's result, or as a note if it already has one."""
@@ -113,7 +112,7 @@ class Pipeline:
         context, story_id = self._context, self._story.id
         try:
             async with await self._story_workspace.open() as opened:
-                await self._slot.wait()
+                await self._slot.granted.wait()
                 workspace = await self._story_workspace.begin(opened)
                 result = await self._walk(workspace, await open_flow(context, workspace))
                 await self._finish(result)
@@ -123,7 +122,7 @@ class Pipeline:
         except JournalError:
             raise
         except (IsolationError, RunnerError) as error:
-            await self._slot.wait()  # a story fails when it is its turn, not while it is prepared
+            await self._slot.granted.wait()  # a story fails when it is its turn, not while it is prepared
             if not self._now.status.final:
                 await self._finish(results.failed(story_id, error.message, next_=error.hint))
             if not context.run.shared_tree and not context.run.workspace_path(story_id).exists():

@@ -136,7 +136,7 @@ def test_errors_in_a_list_name_the_entry(backlog: Backlog, path: str, text: str,
 
 
 def test_unknown_keys_of_all_stories_are_one_error(backlog: Backlog) -> None:
-    """A backlog that was written with a wrong key is mended in one go."""
+    """A backlog that was written with a wrong key is fixed in one go."""
     backlog.put("stories/a.md", "---\nprioriy: 1\ntitle: A\nverfy: x\n---\nx")
     backlog.put("stories/b.yaml", "stories:\n- id: b\n  promt: x\n")
     error = backlog.error()
