@@ -18,7 +18,7 @@ from runner.core import choose
 from runner.core.errors import NotFoundError
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 from runner.story.context.error_groups import unwrapped
-from runner.story.decisions import (
+from runner.story.flow.decisions import (
     AlreadyAnsweredError,
     OpenQuestion,
     answer_event,

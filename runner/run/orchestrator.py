@@ -37,7 +37,7 @@ from runner.run.window import WindowKeeper
 from runner.story import results
 from runner.story.context.context import RunContext, story_context
 from runner.story.context.stop import STOP_COMMAND, STOP_COMMAND_NOW, Level
-from runner.story.decisions import answer_event
+from runner.story.flow.decisions import answer_event
 from runner.story.pipeline import Pipeline, Slot
 from runner.story.workspace import intent
 

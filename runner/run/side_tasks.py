@@ -13,7 +13,7 @@ from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, StoryId
 from runner.run.interaction import View
 from runner.story.context.context import RunContext
-from runner.story.decisions import attention, open_questions
+from runner.story.flow.decisions import attention, open_questions
 
 AGGREGATE_SECONDS = 1.0
 _MOST_NOTICES = 1000

@@ -35,7 +35,7 @@ from runner.story.consequences import (
     verify_consequences,
 )
 from runner.story.context.context import StoryContext
-from runner.story.flow_steps import DONE_NUMBER, FlowSteps, open_flow
+from runner.story.flow.steps import DONE_NUMBER, FlowSteps, open_flow
 from runner.story.kill_switches import admit, before_verify, before_work
 from runner.story.other_sessions import Others, check_others, session_visible
 from runner.story.session.hooks import run_aside, side_log

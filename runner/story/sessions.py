@@ -24,7 +24,7 @@ from runner.core.schedule.tiers import agents_per_wave
 from runner.core.settings import Settings
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
-from runner.story.flow_steps import Brief
+from runner.story.flow.steps import Brief
 from runner.story.session.artifacts import ArtifactWatch
 from runner.story.session.environment import environment_of
 from runner.story.session.prompt import PromptFacts, render

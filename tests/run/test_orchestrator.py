@@ -16,7 +16,7 @@ from runner.run import window as window_keeper
 from runner.run.coordinator import Ended, start_run
 from runner.run.interaction import LiveRun
 from runner.story.context.memory import largest_peak
-from runner.story.decisions import answer_event
+from runner.story.flow.decisions import answer_event
 from runner.story.pipeline import Pipeline
 from tests.acceptance.program import write_story, writes
 from tests.conftest import git

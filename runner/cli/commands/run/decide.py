@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from runner.core.events.events import DecisionAnswered
     from runner.core.model import RunId, RunSnapshot
     from runner.records.journal import Journal
-    from runner.story.decisions import OpenQuestion
+    from runner.story.flow.decisions import OpenQuestion
 
 EXAMPLE = "autopilot-multi decide checkout-17 A"
 
@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show the open decisions, or record an answer."""
     from isolation.paths import find_repository, journal_path
     from runner.records.journal import Journal
-    from runner.story.decisions import open_questions, require_open
+    from runner.story.flow.decisions import open_questions, require_open
 
     common_dir = find_repository(Path(arguments.directory)).common_dir
     with Journal.open_readonly(journal_path(common_dir)) as journal:
@@ -129,7 +129,7 @@ def _answer(run: "RunSnapshot", arguments: argparse.Namespace, output: Output) -
     """Return the answer; one that destroys something must be confirmed first."""
     from runner.core.choose import must_confirm
     from runner.core.errors import UsageError
-    from runner.story.decisions import answer_event, require_open
+    from runner.story.flow.decisions import answer_event, require_open
 
     answer = answer_event(run, arguments.story, arguments.letter)
     question = require_open(run, arguments.story).question
@@ -195,7 +195,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
 
     def _recorded(self, journal: "Journal") -> bool:
         """Return whether the journal has this answer; raise if it has a different one."""
-        from runner.story.decisions import already_answered, last_answer
+        from runner.story.flow.decisions import already_answered, last_answer
 
         answered = last_answer(self._run(journal), self.answer.story_id, self.answer.decision_id)
         if answered is not None and answered.letter != self.answer.letter:
@@ -206,7 +206,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
         """Append the answer while holding the lease, so that no run can start in the meantime."""
         from isolation.files.lease import acquire
         from runner.core.events.events import Event
-        from runner.story.decisions import answer_event
+        from runner.story.flow.decisions import answer_event
 
         with acquire(self.common_dir, self.run_id) as lease, self._open() as journal:
             for note in lease.notes:
@@ -223,7 +223,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
     def _require_unanswered(self, journal: "Journal") -> None:
         """Refuse a second answer while the first still waits for the active run to read it."""
         from isolation.files.lease import read_holder
-        from runner.story.decisions import AlreadyAnsweredError
+        from runner.story.flow.decisions import AlreadyAnsweredError
 
         holder = read_holder(self.common_dir)
         since = holder.since if holder else time.time()
@@ -259,7 +259,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
 def _print_answer(
     run: "RunSnapshot", answer: "DecisionAnswered", output: Output, *, live: bool, newest: bool
 ) -> None:
-    from runner.story.decisions import require_open
+    from runner.story.flow.decisions import require_open
 
     question = require_open(run, answer.story_id).question
     text = question.option(answer.letter).text

@@ -13,8 +13,14 @@ from runner.core import choose
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events import events as ev
 from runner.core.model import StoryId
-from runner.story import decisions
-from runner.story.decisions import AlreadyAnsweredError, answer_event, attention, open_questions, recommended
+from runner.story.flow import decisions
+from runner.story.flow.decisions import (
+    AlreadyAnsweredError,
+    answer_event,
+    attention,
+    open_questions,
+    recommended,
+)
 from tests.records.sample_runs import event, snapshot, started
 from tests.report.asking import COLOUR, DELETE, FAILED, OVERWRITE, answered, applied, asks, journalled
 

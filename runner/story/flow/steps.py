@@ -23,14 +23,14 @@ from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, StorySnapsh
 from runner.plan.shared_tree import state_folder
 from runner.records.history import Past
 from runner.story import results
-from runner.story.answers import Effect, concerns_session, effect_of, words_for
 from runner.story.context.context import StoryContext
-from runner.story.decisions import recommended
+from runner.story.flow.answers import Effect, concerns_session, effect_of, words_for
+from runner.story.flow.decisions import recommended
 
 if TYPE_CHECKING:
     from runner.flows.state.transitions import Overflow
     from runner.flows.story_state import Found, StoryState
-    from runner.story.tracker_gate import TrackerGate
+    from runner.story.flow.tracker_gate import TrackerGate
 
 DONE_NUMBER = FLOW_DONE.number
 CIRCUIT = 3
@@ -329,7 +329,7 @@ class FlowSteps:
         return None
 
     def _gate(self, state: "StoryState") -> "TrackerGate":
-        from runner.story.tracker_gate import TrackerGate
+        from runner.story.flow.tracker_gate import TrackerGate
 
         return TrackerGate(self._context, self._workspace, state)
 
