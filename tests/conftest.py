@@ -85,3 +85,12 @@ def make_repository(tmp_path: Path, first_commit: Path) -> Callable[..., Path]:
 def repo(make_repository: Callable[..., Path]) -> Path:
     """Return a repository with one commit on `main`."""
     return make_repository()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder in which the stand-in agent of flows remembers what it did."""
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    monkeypatch.setenv("FLOW_AGENT_MEMORY", str(folder))
+    return folder

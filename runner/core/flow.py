@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runner.core import choose
 from runner.core.choose import Question
@@ -22,6 +23,22 @@ DONE = "done"
 
 USER_FOLDER = "flows"
 """Where a repository keeps flows of its own."""
+
+PROJECT_DOCS = "_docs"
+"""Where the documents of a repository are that carries one story at a time."""
+
+STORY_DOCS = f"{PROJECT_DOCS}/stories"
+"""Where the documents of each story have a folder of their own."""
+
+STATE_NAMES = ("_autodev_state.md", "_autopilot_state.md")
+"""The names of state files; if a folder has both, the first counts."""
+
+DEFAULT_DOCS = f"{STORY_DOCS}/{{id}}"
+"""The default of the setting `docs-folder`."""
+
+DOCS, STORY_ID, CYCLE, BASELINE = "{docs}", "{id}", "{cycle}", "{baseline}"
+"""What flow files write for the folder of a story's documents, its id, the number of the feature cycle, and
+the folder that holds the baseline: the documents of the project as it was before the story."""
 
 LINE_MARK = " :: "
 """Separates a glob from the line that a file must contain: `_docs/x.yaml :: confirmed: true`."""
@@ -50,7 +67,8 @@ class FlowStep(Struct, frozen=True, kw_only=True):
     contain; when something matches each of them the step is done.
     `{cycle}` in them and in the prompt stands for the number of the feature cycle. `session_boundary`
     ends the chain after this step; `boundary_question` replaces the shared question there. `tracker`
-    means that the step creates work items.
+    means that the step creates work items. A `baseline` step describes the project, not the story: what
+    an earlier story left of it counts for later ones, too.
     """
 
     number: str
@@ -61,6 +79,7 @@ class FlowStep(Struct, frozen=True, kw_only=True):
     session_boundary: bool = False
     optional: bool = False
     tracker: bool = False
+    baseline: bool = False
     command: tuple[str, ...] | None = None
     boundary_question: Question | None = None
 
@@ -74,7 +93,10 @@ class DetectRule(Struct, frozen=True, kw_only=True):
 
 
 class Flow(Struct, frozen=True, kw_only=True):
-    """A named list of steps. `loop_from` and `loop_to` name the re-entry after completion."""
+    """A named list of steps. `loop_from` and `loop_to` name the re-entry after completion.
+
+    `docs` is the folder of one story's documents, once the flow is that story's: see `in_place`.
+    """
 
     name: str
     edition: Edition
@@ -83,6 +105,7 @@ class Flow(Struct, frozen=True, kw_only=True):
     detect: tuple[DetectRule, ...] = ()
     loop_from: str | None = None
     loop_to: str | None = None
+    docs: str = PROJECT_DOCS
 
 
 QUICK = Flow(
@@ -182,7 +205,58 @@ def transition(flow: Flow, number: str, *, summary: Sequence[str] = ()) -> Trans
 
 def in_cycle(text: str, cycle: int) -> str:
     """Put the number of the cycle into an artifact or a prompt."""
-    return text.replace("{cycle}", str(cycle))
+    return text.replace(CYCLE, str(cycle))
+
+
+def docs_folder(template: str, story_id: str) -> str:
+    """Return the folder of a story's documents from the setting `docs-folder`."""
+    return template.replace(STORY_ID, story_id)
+
+
+def state_paths(docs: str) -> tuple[str, ...]:
+    """Return where a state file may be in a folder of documents."""
+    return tuple(f"{docs}/{name}" for name in STATE_NAMES)
+
+
+def in_place(flow: Flow, docs: str, story_id: str) -> Flow:
+    """Return the flow of one story: its artifacts, prompts and questions name the story's own folder."""
+
+    def filled(text: str) -> str:
+        return text.replace(DOCS, docs).replace(STORY_ID, story_id)
+
+    def asked(question: Question | None) -> Question | None:
+        if question is None:
+            return None
+        options = tuple(replace(option, text=filled(option.text)) for option in question.options)
+        return replace(question, title=filled(question.title), options=options)
+
+    steps = tuple(
+        replace(
+            one,
+            prompt=filled(one.prompt),
+            artifacts=tuple(map(filled, one.artifacts)),
+            boundary_question=asked(one.boundary_question),
+        )
+        for one in flow.steps
+    )
+    return replace(flow, steps=steps, docs=docs)
+
+
+def in_docs(rule: DetectRule, docs: str) -> DetectRule:
+    """Return a rule that looks into the folder of one story's documents."""
+
+    def filled(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(text.replace(DOCS, docs) for text in texts)
+
+    return DetectRule(every=filled(rule.every), some=filled(rule.some), none=filled(rule.none))
+
+
+def shared_copies(flow: Flow, artifact: str) -> tuple[str, ...]:
+    """Return where else an artifact of a baseline step may be: at the project's level, or another story's."""
+    inside = artifact.removeprefix(f"{flow.docs}/")
+    if inside == artifact:
+        return ()
+    return tuple(f"{folder}/{inside}" for folder in (PROJECT_DOCS, f"{STORY_DOCS}/*") if folder != flow.docs)
 
 
 def artifact_parts(artifact: str) -> tuple[str, str]:
@@ -201,7 +275,8 @@ def position(
     """
     done, missing = [], {}
     for one in flow.steps:
-        absent = [name for name in (in_cycle(text, cycle) for text in one.artifacts) if not present(name)]
+        wanted = (in_cycle(text, cycle) for text in one.artifacts)
+        absent = [name for name in wanted if not is_present(flow, one, name, present)]
         done.append(one.number in skipped or bool(one.artifacts and not absent))
         missing[one.number] = absent
     required = [
@@ -220,6 +295,11 @@ def position(
         reason=_reason(found, missing),
         ahead=tuple(one for one, over in zip(flow.steps[until:], done[until:], strict=True) if over),
     )
+
+
+def is_present(flow: Flow, one: FlowStep, artifact: str, present: Callable[[str], bool]) -> bool:
+    """Return whether an artifact of a step exists; that of a baseline step may be an earlier story's."""
+    return present(artifact) or (one.baseline and any(map(present, shared_copies(flow, artifact))))
 
 
 def _reason(found: FlowStep | None, missing: dict[str, list[str]]) -> str:

@@ -305,7 +305,8 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     """Everything known about one story of a run, folded from its events.
 
     `place` is the current step of the work, `step` what the newest session is for; `placed` means that the
-    current step was determined in this run.
+    current step was determined in this run. `docs` is the folder of its documents, empty if it keeps none,
+    and `cycle` its feature cycle.
     `decision` is the question that holds the story up, answered or not, until it is acted upon.
 
     `loop_sessions` counts the work sessions of this loop, `before_loop` all sessions before it. `settled`
@@ -328,6 +329,8 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     flow: str = "quick"
     place: Step = IMPLEMENT
     placed: bool = False
+    docs: str = ""
+    cycle: int = 1
     confidence: float = 1.0
     finished_steps: tuple[str, ...] = ()
     skipped_steps: tuple[str, ...] = ()

@@ -236,6 +236,18 @@ class Settings(WorkSettings):
             choices=("rich", "pointer", "autodev"),
         ),
     ] = "autodev"
+    docs_folder: Annotated[
+        str,
+        Setting(
+            help="where a story that follows a flow keeps its state file and its documents",
+            details="`{id}` is the story's id. Without it all stories share one folder, which only suits a "
+            "repository with one such story at a time. See "
+            "[the folder of a story](flows.md#the-folder-of-a-story).",
+            expects='a folder inside the repository, such as "_docs/stories/{id}"',
+            inside=True,
+            filled=True,
+        ),
+    ] = "_docs/stories/{id}"
     cross_boundaries: Annotated[
         bool,
         Setting(

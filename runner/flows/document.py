@@ -115,6 +115,7 @@ def _step(step: StepEntry, edition: Edition) -> FlowStep:
         session_boundary=step.session_boundary,
         optional=step.optional,
         tracker=step.tracker,
+        baseline=step.baseline,
         command=tuple(step.command) if step.command else None,
         boundary_question=question if isinstance(question, Question) else None,
     )

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from isolation.claims import globs as claims
 from isolation.errors import ClaimError
-from runner.core.flow import Edition, artifact_parts, in_cycle, number_key
+from runner.core.flow import DOCS, PROJECT_DOCS, STORY_ID, Edition, artifact_parts, in_cycle, number_key
 from runner.core.text.names import did_you_mean, one_line, shown
 
 DIALECTS = tuple(edition.value for edition in Edition if edition is not Edition.ANY)
@@ -28,6 +28,7 @@ _WANTED: Mapping[str, str] = {
     "session_boundary": _FLAG,
     "optional": _FLAG,
     "tracker": _FLAG,
+    "baseline": _FLAG,
     "command": "a shell command, or a list: the program and its arguments",
     "question": "a table with title, options, recommendation and reason",
     "options": "a list of 2 to 4 texts",
@@ -80,7 +81,7 @@ def _edition(text: str) -> str:
 
 
 def _artifact(text: str) -> str:
-    glob, _ = artifact_parts(in_cycle(_filled(text), 1))
+    glob, _ = artifact_parts(in_cycle(_filled(text), 1).replace(DOCS, PROJECT_DOCS).replace(STORY_ID, "id"))
     if glob.startswith("!"):
         raise ValueError(f"has the glob '{glob}', which is negated; name what must exist")
     if glob.split("/")[0] == ".git":
@@ -143,6 +144,7 @@ class StepEntry(_Table):
     session_boundary: bool = False
     optional: bool = False
     tracker: bool = False
+    baseline: bool = False
     command: Annotated[list[Filled] | None, BeforeValidator(_argv), Field(min_length=1)] = None
     question: QuestionEntry | None = None
 

@@ -15,11 +15,12 @@ from msgspec import Struct
 from isolation.files.disk import replace_file
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository, failure
+from runner.core.flow import PROJECT_DOCS, STORY_DOCS, state_paths
 
 NAME = "autopilot-state"
 TITLE = "merges state files of stories without conflicts"
 COMMAND = "autopilot-multi state merge-driver %O %A %B"
-STATE_FILES = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
+STATE_FILES = tuple(path for docs in (PROJECT_DOCS, f"{STORY_DOCS}/*") for path in state_paths(docs))
 INSTALL, UNINSTALL = "install-merge-driver", "uninstall-merge-driver"
 ACTIONS = (INSTALL, UNINSTALL)
 

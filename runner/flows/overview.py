@@ -16,11 +16,12 @@ from isolation.files.disk import replace_file
 from isolation.git.repository import Repository, failure
 from isolation.paths import find_repository
 from runner.core import choose
-from runner.core.flow import QUICK, USER_FOLDER
+from runner.core.flow import PROJECT_DOCS, QUICK, STORY_DOCS, USER_FOLDER, state_paths
 from runner.core.model import Decision, Memory, RunSnapshot, Status, StorySnapshot
 from runner.core.text.instants import iso
 from runner.core.text.names import one_line
 from runner.core.text.words import awaited
+from runner.flows.places import state_file_in
 from runner.flows.state.aggregate import Row, aggregate_markdown
 from runner.flows.state.disk.collection import Found, collect
 from runner.flows.state.disk.swap import SETTLING
@@ -28,9 +29,6 @@ from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import DONE, Dialect, RetryRow, StateFile, StepStatus
 from runner.flows.state.reading import decode, parse_state
 from runner.flows.state.vocabulary import STANDARD, Vocabulary
-
-STATE_FILES: Final = ("_docs/_autodev_state.md", "_docs/_autopilot_state.md")
-"""Where a workspace's state file may be; if both exist, the first counts."""
 
 PAGE: Final = ".orchestrator/state.md"
 SHARED: Final = "none"
@@ -67,9 +65,9 @@ def rows_of(
     With `repository`, the file of a story whose workspace was removed is read from its branch.
     """
     paths = {
-        story.id: _file_in(Path(story.workspace.path), shared_by=story.id if run.isolation == SHARED else "")
+        story.id: state_file_in(Path(story.workspace.path, docs_of(run, story)))
         for story in run.stories.values()
-        if story.workspace.path
+        if story.workspace.path and story.flow != QUICK.name
     }
     there = [path for path in paths.values() if path is not None]
     read = {found.path: found for found in _read(there, vocabulary)}
@@ -78,7 +76,7 @@ def rows_of(
         for story in run.stories.values()
         if story.workspace.commit and not story.workspace.path and story.flow != QUICK.name
     ]
-    gone = [story.workspace.branch for story in closed if story.workspace.branch]
+    gone = {story.workspace.branch: docs_of(run, story) for story in closed if story.workspace.branch}
     kept = _on_branches(repository, gone, vocabulary) if repository is not None and gone else {}
     rows = []
     for story in run.stories.values():
@@ -128,12 +126,12 @@ def is_ignored(repository: Repository, top: Path, path: str) -> bool:
     return output.returncode == 0
 
 
-def _file_in(workspace: Path, *, shared_by: str) -> Path | None:
-    """Find a story's state file; in a shared tree each story has its own folder."""
-    names = [
-        name.replace("_docs/", f"_docs/stories/{shared_by}/") if shared_by else name for name in STATE_FILES
-    ]
-    return next((path for name in names if (path := workspace / name).exists()), None)
+def docs_of(run: RunSnapshot, story: StorySnapshot) -> str:
+    """Return the folder of a story's documents in its workspace."""
+    if story.docs:
+        return story.docs
+    # A run of an earlier version, or a story whose position is not known yet.
+    return f"{STORY_DOCS}/{story.id}" if run.isolation == SHARED else PROJECT_DOCS
 
 
 def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:
@@ -154,13 +152,15 @@ def _may_settle(found: Found) -> bool:
         return False
 
 
-def _on_branches(repository: Repository, branches: Sequence[str], vocabulary: Vocabulary) -> dict[str, Found]:
-    """Read state files from the tips of branches, all with one git command."""
-    names = [f"refs/heads/{branch}:{path}" for branch in branches for path in STATE_FILES]
+def _on_branches(
+    repository: Repository, branches: Mapping[str, str], vocabulary: Vocabulary
+) -> dict[str, Found]:
+    """Read state files from the tips of branches, whose folders of documents are given, with one command."""
+    places = [(branch, path) for branch, docs in branches.items() for path in state_paths(docs)]
+    names = [f"refs/heads/{branch}:{path}" for branch, path in places]
     asked = "".join(f"{name}\n" for name in names).encode()
     output = repository.run("cat-file", "--batch", stdin=asked).stdout.encode(errors="surrogateescape")
     found: dict[str, Found] = {}
-    places = [(branch, path) for branch in branches for path in STATE_FILES]
     for (branch, path), data in zip(places, _blobs(output), strict=True):
         if data is not None:
             found.setdefault(branch, _parsed(Path(f"{branch}:{path}"), data, vocabulary))

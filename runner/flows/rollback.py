@@ -4,9 +4,10 @@ History is never rewritten and no branch is deleted, so git can undo a rollback 
 computed outside the worktree; only then does the branch move to it, by a fast-forward that git refuses
 if it would overwrite uncommitted changes.
 
-The trailers of the checkpoints show what a step made. A step that wrote outside `_docs/` is rolled back
-by reverting its checkpoints. A step that wrote only documents has its artifact folders restored to their
-content before its first checkpoint. Commits without trailers belong to the user and stay.
+The trailers of the checkpoints show what a step made. A step that wrote outside the folder of the story's
+documents is rolled back by reverting its checkpoints. A step that wrote only documents has its artifact
+folders restored to their content before its first checkpoint. Commits without trailers belong to the user and
+stay.
 """
 
 import tempfile
@@ -24,12 +25,13 @@ from isolation.paths import autopilot_dir, own_git_dir
 from runner.core import choose
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.events import events as ev
-from runner.core.flow import Edition, Flow, FlowStep, artifact_parts, in_cycle
+from runner.core.flow import Edition, Flow, FlowStep, artifact_parts, in_cycle, in_place, state_paths
 from runner.core.model import RunSnapshot, StorySnapshot
 from runner.core.text.names import did_you_mean, one_line
 from runner.flows.catalog import load_flow
 from runner.flows.checkpoints import Commit, load_history, others_since, undone_by
-from runner.flows.overview import STATE_FILES, vocabulary_of
+from runner.flows.overview import docs_of, vocabulary_of
+from runner.flows.places import state_file_in
 from runner.flows.state.disk.collection import Found, collect
 from runner.flows.state.disk.files import LOCK_NAME, save_state
 from runner.flows.state.model import Dialect, StateFile, StepRef
@@ -37,7 +39,6 @@ from runner.flows.state.transitions import roll_back
 from runner.flows.state.vocabulary import Vocabulary
 from runner.flows.state.writing import render
 
-DOCS = "_docs"
 LOCK = f".orchestrator/{LOCK_NAME}"
 
 _WILD = frozenset("*?[")
@@ -59,6 +60,7 @@ class Rollback(Struct, frozen=True, kw_only=True):
 
     story: StorySnapshot
     run_id: str
+    docs: str
     branch: str
     tip: str
     step: FlowStep
@@ -80,9 +82,10 @@ def make_plan(
     branch = story.workspace.branch or ""
     tip = _require_clean(repository, worktree, branch, story)
     vocabulary = vocabulary_of(repository.top)
-    found = _state(worktree, vocabulary)
+    docs = docs_of(run, story)
+    found = _state(worktree / docs, vocabulary)
     state = found.state if found else None
-    flow = _flow(repository, story, state)
+    flow = in_place(_flow(repository, story, state), docs, story.id)
     place = _place(flow, wanted)
     commits = load_history(repository, f"{story.workspace.base or run.base}..{tip}", story.id, flow)
     undone = undone_by(commits, place)
@@ -99,13 +102,14 @@ def make_plan(
     return Rollback(
         story=story,
         run_id=run.run_id,
+        docs=docs,
         branch=branch,
         tip=tip,
         step=flow.steps[place],
         undone=undone,
         before=first.parent if first else tip,
         restored=restored,
-        touched=tuple(sorted({path for every in paths.values() for path in every} - {*STATE_FILES})),
+        touched=tuple(sorted({path for every in paths.values() for path in every} - {*state_paths(docs)})),
         kept=others_since(commits, first),
         state_file=found.path.relative_to(worktree).as_posix() if found else None,
         state=state,
@@ -196,8 +200,8 @@ def _require_clean(repository: Repository, worktree: Path, branch: str, story: S
     return seen.head
 
 
-def _state(worktree: Path, vocabulary: Vocabulary) -> Found | None:
-    path = next((worktree / name for name in STATE_FILES if (worktree / name).exists()), None)
+def _state(folder: Path, vocabulary: Vocabulary) -> Found | None:
+    path = state_file_in(folder)
     if path is None:
         return None
     (found,) = collect([path], vocabulary=vocabulary)
@@ -234,26 +238,25 @@ def _restored(
     wrote: dict[int, bool] = {}
     for commit in undone:
         place = commit.place or 0
-        only_docs = all(_within(path, [DOCS]) for path in paths[commit.id])
+        only_docs = all(_within(path, [flow.docs]) for path in paths[commit.id])
         wrote[place] = wrote.get(place, True) and only_docs
     folders = {
         folder
         for place, only_docs in wrote.items()
         if only_docs
         for artifact in (flow.steps[place].artifacts if place < len(flow.steps) else ())
-        if (folder := _folder(in_cycle(artifact, cycle)))
+        if (folder := _folder(in_cycle(artifact, cycle), flow.docs))
     }
     return tuple(sorted(folders))
 
 
-def _folder(artifact: str) -> str | None:
-    """Return the folder below `_docs/` that holds an artifact; for a file directly in `_docs/`, the file."""
+def _folder(artifact: str, docs: str) -> str | None:
+    """Return the folder of an artifact below that of the documents; the file if it is directly there."""
     glob = artifact_parts(artifact)[0].strip("/")
-    parts = glob.split("/")
-    if parts[0] != DOCS:
+    if not _within(glob, [docs]):
         return None
-    still = tuple(takewhile(lambda part: not _WILD & set(part), parts[:-1]))
-    if len(still) > 1:
+    still = tuple(takewhile(lambda part: not _WILD & set(part), glob.split("/")[:-1]))
+    if len(still) > docs.count("/") + 1:
         return "/".join(still)
     return None if _WILD & set(glob) else glob
 
@@ -276,7 +279,7 @@ def _tree(repository: Repository, worktree: Path, plan: Rollback) -> str:
         repository.run("read-tree", plan.tip, cwd=worktree, env=env)
         for commit in plan.undone:
             _reverse(repository, worktree, commit, plan, env)
-        now, then = (_entries(repository, commit, plan.restored) for commit in (plan.tip, plan.before))
+        now, then = (_entries(repository, commit, plan) for commit in (plan.tip, plan.before))
         # Mode 0 removes a path from the index, unless the path existed before: then its old line wins.
         gone = "0" * len(plan.tip)
         lines = {path: f"0 {gone}\t{path}" for path in now} | then | _state_entry(repository, worktree, plan)
@@ -290,7 +293,7 @@ def _reverse(
     repository: Repository, worktree: Path, commit: Commit, plan: Rollback, env: dict[str, str]
 ) -> None:
     """Revert one checkpoint's changes in the index, except for paths that are restored as a whole."""
-    spared = [f":(exclude,top,literal){path}" for path in (*STATE_FILES, *plan.restored)]
+    spared = [f":(exclude,top,literal){path}" for path in (*state_paths(plan.docs), *plan.restored)]
     form = ("-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
     prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
     args = ("diff-tree", *form, *prefixes, commit.parent, commit.id, "--", ".", *spared)
@@ -312,13 +315,13 @@ def _reverse(
     )
 
 
-def _entries(repository: Repository, commit: str, paths: Sequence[str]) -> dict[str, str]:
-    """Return the files of a commit below some paths, as lines for an index."""
-    if not paths:
+def _entries(repository: Repository, commit: str, plan: Rollback) -> dict[str, str]:
+    """Return the files of a commit that are restored, as lines for an index."""
+    if not plan.restored:
         return {}
-    listed = repository.run("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths).fields()
+    listed = repository.run("ls-tree", "-r", "-z", "--full-tree", commit, "--", *plan.restored).fields()
     lines = {line.partition("\t")[2]: line for line in listed}
-    return {path: line for path, line in lines.items() if path not in STATE_FILES}
+    return {path: line for path, line in lines.items() if path not in state_paths(plan.docs)}
 
 
 def _state_entry(repository: Repository, worktree: Path, plan: Rollback) -> dict[str, str]:

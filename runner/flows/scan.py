@@ -10,7 +10,16 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from isolation.claims import globs as claims
-from runner.core.flow import DetectedPosition, DetectRule, Edition, Flow, artifact_parts, position
+from runner.core.flow import (
+    PROJECT_DOCS,
+    DetectedPosition,
+    DetectRule,
+    Edition,
+    Flow,
+    artifact_parts,
+    in_docs,
+    position,
+)
 from runner.flows.catalog import load_flow
 
 DETECTION_ORDER = ("meta-repo", "existing-code", "greenfield")
@@ -35,13 +44,16 @@ def is_there(workspace: Path, artifact: str) -> bool:
     return any(not line or _holds(path, line) for path in _matches(workspace, _start(glob), [glob]))
 
 
-def detect_flow(workspace: Path, edition: Edition = Edition.AUTODEV) -> str:
-    """Return the name of the flow that fits a workspace; flows without steps for the edition are ignored."""
+def detect_flow(workspace: Path, edition: Edition = Edition.AUTODEV, *, docs: str = PROJECT_DOCS) -> str:
+    """Return the name of the flow that fits a workspace; flows without steps for the edition are ignored.
+
+    `docs` is the folder of the documents of the story that asks.
+    """
     for name in DETECTION_ORDER[:-1]:
         if name == "meta-repo" and edition not in {Edition.AUTODEV, Edition.ANY}:
             continue
         flow = load_flow(name, Edition.AUTODEV if edition is Edition.ANY else edition)
-        if any(_applies(workspace, rule) for rule in flow.detect):
+        if any(_applies(workspace, in_docs(rule, docs)) for rule in flow.detect):
             return name
     return DETECTION_ORDER[-1]
 

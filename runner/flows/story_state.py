@@ -13,13 +13,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runner.core import choose
-from runner.core.flow import DONE, Edition, Flow, artifact_parts, in_cycle, locate, re_entry, step
+from runner.core.flow import (
+    BASELINE,
+    DEFAULT_DOCS,
+    DONE,
+    PROJECT_DOCS,
+    STORY_DOCS,
+    Edition,
+    Flow,
+    artifact_parts,
+    in_cycle,
+    in_place,
+    is_present,
+    locate,
+    re_entry,
+    step,
+)
 from runner.core.model import FLOW_DONE, Step
 from runner.flows.catalog import load_flow
 from runner.flows.overview import vocabulary_of
+from runner.flows.places import state_file_in
 from runner.flows.scan import is_there, scan
 from runner.flows.skill_state import compare, read_skill_state
 from runner.flows.state.disk.files import LOCK_NAME, load_state, save_state
+from runner.flows.state.errors import StateError
 from runner.flows.state.model import Dialect, Phase, StateFile, StepRef, StepStatus, Tracker
 from runner.flows.state.model import Position as TextSubStep
 from runner.flows.state.transitions import (
@@ -28,6 +45,7 @@ from runner.flows.state.transitions import (
     Transition,
     begin_step,
     boundary,
+    change_flow,
     complete_step,
     correct,
     enter_again,
@@ -45,7 +63,8 @@ FILES = {
     Dialect.POINTER: "_autopilot_state.md",
     Dialect.RICH: "_autopilot_state.md",
 }
-SKILL_STATE = "_docs/02_document/state.json"
+SKILL_STATE = "02_document/state.json"
+"""Where a skill that documents code keeps its own progress, in the folder of the documents."""
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -59,18 +78,27 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class StoryState:
-    """The state file of one workspace, and the flow in the edition of its dialect. Blocking.
+    """The state file of one story, and its flow in the edition of the file's dialect. Blocking.
 
-    The file is in `folder` of the workspace, its lock in `exchange`.
+    The file is in the folder `docs` of the workspace, its lock in `exchange`.
     """
 
     def __init__(
-        self, *, flow_name: str, dialect: str, workspace: Path, folder: str, exchange: Path, top: Path
+        self,
+        *,
+        story_id: str,
+        flow_name: str,
+        dialect: str,
+        workspace: Path,
+        docs: str,
+        exchange: Path,
+        top: Path,
     ) -> None:
         self._workspace = workspace
-        self._dialect = _dialect_there(workspace / folder, vocabulary_of(top)) or Dialect(dialect)
-        self.flow: Flow = load_flow(flow_name, Edition(self._dialect), top)
-        self.path = workspace / folder / FILES[self._dialect]
+        self._story = story_id
+        self._dialect = _dialect_there(workspace / docs, vocabulary_of(top)) or Dialect(dialect)
+        self.flow: Flow = in_place(load_flow(flow_name, Edition(self._dialect), top), docs, story_id)
+        self.path = workspace / docs / FILES[self._dialect]
         self._lock = exchange / LOCK_NAME
         self._vocabulary = _vocabulary(self.flow)
 
@@ -80,16 +108,27 @@ class StoryState:
         `failure` is why the story failed last, for dialects that do not keep it.
         """
         state = self._load()
-        cycle = state.cycle or 1 if state else 1
+        if state is not None and state.story not in {None, self._story} and not state.done:
+            raise StateError(
+                f"{self.path} belongs to story {state.story}, which is at step {state.step} ({state.name})",
+                hint=f'finish that story first, or give each its own folder: docs-folder = "{DEFAULT_DOCS}".',
+            )
+        cycle = self._cycle_of(state)
         detected = scan(self._workspace, self.flow, cycle=cycle, skipped=skipped)
-        recorded = state.step if state else None
+        foreign = state is not None and state.flow not in {None, self.flow.name}
+        recorded = state.step if state and not foreign else None
         place = locate(
             self.flow, detected, recorded_step=recorded, recorded_status=state.status if state else ""
         )
         here = _step(place.step.number, place.step.name) if place.step else FLOW_DONE
         notes = tuple(str(problem) for problem in state.problems) if state else ()
+        correction = place.correction.words if place.correction else ""
         if state is None:
             self._create(here)
+        elif foreign:
+            correction = f"the state file was of flow {state.flow}, this story follows {self.flow.name}; "
+            correction += f"the folders say {detected.reason}; corrected"
+            self._change(lambda now: change_flow(now, self.flow.name, _ref(here), _status_at(here)))
         elif place.correction is not None:
             self._change(lambda now: correct(now, _ref(here), _status_at(here)))
         elif state.done and (entry := re_entry(self.flow)) is not None:
@@ -97,7 +136,7 @@ class StoryState:
             self._change(lambda now: enter_again(now, _ref(here)))
         question = None
         # A correction moves the story to another step, so the failure of the recorded one no longer matters.
-        if state is not None and state.needs_decision and place.correction is None:
+        if state is not None and state.needs_decision and not correction:
             question = _failure_question(state, failure)
         elif place.confidence < threshold:
             candidates = [f"{here.number} ({here.name})"] if here is not FLOW_DONE else []
@@ -110,7 +149,7 @@ class StoryState:
         return Found(
             place=here,
             confidence=place.confidence,
-            correction=place.correction.words if place.correction else "",
+            correction=correction,
             question=question,
             notes=(*_summary(state), *notes, *self._skill_notes(state)),
         )
@@ -177,25 +216,58 @@ class StoryState:
     def artifact_files(self, number: str) -> tuple[Path, ...]:
         """List the files that prove a step done."""
         found = step(self.flow, number)
-        globs = [artifact_parts(text)[0] for text in found.artifacts] if found else []
+        cycle = self.cycle()
+        globs = [artifact_parts(in_cycle(text, cycle))[0] for text in found.artifacts] if found else []
         return tuple(path for glob in globs for path in sorted(self._workspace.glob(glob)) if path.is_file())
+
+    def cycle(self) -> int:
+        """Return the feature cycle that the file records; flows without cycles are always in the first."""
+        return self._cycle_of(self._load())
+
+    def _cycle_of(self, state: StateFile | None) -> int:
+        cycles = re_entry(self.flow) is not None and state is not None and state.flow == self.flow.name
+        return (state.cycle if state and cycles else None) or 1
+
+    def step_prompt(self, number: str) -> str:
+        """Return what a step asks for, with every placeholder filled."""
+        found = step(self.flow, number)
+        if found is None:
+            return ""
+        text = in_cycle(found.prompt, self.cycle())
+        return text.replace(BASELINE, self._baseline()) if BASELINE in text else text
+
+    def _baseline(self) -> str:
+        """Return the folder with the project's documents: the story's own, or that of an earlier story."""
+        folders = (*map(str, sorted((self._workspace / STORY_DOCS).glob("*"))), PROJECT_DOCS)
+        others = [Path(folder).relative_to(self._workspace).as_posix() for folder in folders[:-1]]
+        for docs in (self.flow.docs, *others, PROJECT_DOCS):
+            for one in (one for one in self.flow.steps if one.baseline):
+                texts = (text.replace(self.flow.docs, docs, 1) for text in one.artifacts)
+                if any(is_there(self._workspace, in_cycle(text, 1)) for text in texts):
+                    return docs
+        return self.flow.docs
 
     def missing_artifacts(self, number: str) -> tuple[str, ...]:
         """Return the artifacts that should prove a step done but do not exist."""
         found = step(self.flow, number)
         if found is None or found.optional:
             return ()
-        state = self._load()
-        cycle = state.cycle or 1 if state else 1
+        cycle = self.cycle()
         wanted = (in_cycle(text, cycle) for text in found.artifacts)
-        return tuple(text for text in wanted if not is_there(self._workspace, text))
+
+        def present(artifact: str) -> bool:
+            return is_there(self._workspace, artifact)
+
+        return tuple(text for text in wanted if not is_present(self.flow, found, text, present))
 
     def _load(self) -> StateFile | None:
         return load_state(self.path, vocabulary=self._vocabulary)
 
     def _create(self, here: Step) -> None:
         flow = None if self._dialect is Dialect.RICH else self.flow.name
-        state = new_state(self._dialect, flow=flow, first=_ref(here), vocabulary=self._vocabulary)
+        state = new_state(
+            self._dialect, flow=flow, first=_ref(here), story=self._story, vocabulary=self._vocabulary
+        )
         self._save(state, None)
 
     def _change(self, change: Callable[[StateFile], Transition]) -> Overflow:
@@ -207,8 +279,11 @@ class StoryState:
         if before is None:  # another process keeps removing the file
             return NOTHING
         changed = change(before)
-        if changed.state != before:
-            self._save(changed.state, before)
+        after = replace(changed.state, story=self._story)
+        if after.cycle not in {None, 1} and re_entry(self.flow) is None:
+            after = replace(after, cycle=1)  # an agent wrote it; this flow has no second cycle
+        if after != before:
+            self._save(after, before)
         return changed.overflow
 
     def _save(self, state: StateFile, expected: StateFile | None) -> None:
@@ -218,7 +293,7 @@ class StoryState:
 
     def _skill_notes(self, state: StateFile | None) -> tuple[str, ...]:
         """Compare a skill's own state file with the recorded sub-step."""
-        skill = read_skill_state(self._workspace / SKILL_STATE)
+        skill = read_skill_state(self._workspace / self.flow.docs / SKILL_STATE)
         if skill is None or state is None or state.sub_step is None:
             return ()
         match state.sub_step:
@@ -232,11 +307,9 @@ class StoryState:
 
 def _dialect_there(folder: Path, vocabulary: Vocabulary) -> Dialect | None:
     """Return the dialect already used in a folder, from the content of the file."""
-    for dialect, name in ((Dialect.AUTODEV, FILES[Dialect.AUTODEV]), (Dialect.RICH, FILES[Dialect.RICH])):
-        if (folder / name).exists():
-            state = load_state(folder / name, vocabulary=vocabulary)
-            return state.dialect if state else dialect
-    return None
+    path = state_file_in(folder)
+    state = load_state(path, vocabulary=vocabulary) if path else None
+    return state.dialect if state else None
 
 
 def _vocabulary(flow: Flow) -> Vocabulary:

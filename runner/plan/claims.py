@@ -15,6 +15,7 @@ from isolation.claims.disjoint import Overlap, Proof
 from isolation.claims.globs import Claim
 from isolation.errors import ClaimError, UnprovenError
 from runner.core.errors import BacklogError, SettingsError
+from runner.core.flow import DEFAULT_DOCS, QUICK, docs_folder
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import dependents
 from runner.core.settings import Settings
@@ -97,12 +98,14 @@ def read_ownership(loaded: Loaded, stories: Iterable[Story], *, complete: bool) 
 
 
 def assign_claims(
-    stories: Sequence[Story], ownership: Ownership, *, isolation: str, folding: bool
+    stories: Sequence[Story], ownership: Ownership, *, isolation: str, folding: bool, docs: str = DEFAULT_DOCS
 ) -> ClaimedStories:
     """Assign every story its claim, and prove what must be true of the claims.
 
-    `folding` means that `README` and `readme` are one file here.
+    `folding` means that `README` and `readme` are one file here. `docs` is the setting `docs-folder`: what a
+    story that follows a flow writes there is its own.
     """
+    _require_own_docs(stories, docs)
     owners = tuple(replace(story, owns=ownership.globs_of(story)) for story in stories)
     compiled = {
         story.id: _compiled(story.owns, f"story {story.id}", folding=folding)
@@ -113,13 +116,38 @@ def assign_claims(
     if isolation == SHARED:
         _require_claims(owners)
     _require_within(compiled, ownership.boundary, folding=folding)
+    owners = tuple(_with_docs(story, docs) for story in owners)
     if isolation == SHARED:
-        _require_disjoint(compiled)
+        _require_disjoint({story.id: claims.compile(story.owns, folding=folding) for story in owners})
         return ClaimedStories(stories=owners, disjoint=True if len(owners) > 1 else None)
     disjoint, notes = _compared(compiled, owners)
     # Without a claim of its own, a story in a worktree is still held by the boundary.
-    bounded = tuple(story if story.owns else replace(story, owns=ownership.boundary) for story in owners)
+    bounded = tuple(
+        story if story.owns else _with_docs(replace(story, owns=ownership.boundary), docs) for story in owners
+    )
     return ClaimedStories(stories=bounded, disjoint=disjoint, notes=notes)
+
+
+def _with_docs(story: Story, docs: str) -> Story:
+    """Return a story whose claim, if it has one, contains the folder of its documents."""
+    if story.flow == QUICK.name or not story.owns:
+        return story
+    return replace(story, owns=(*story.owns, f"{docs_folder(docs, story.id)}/**"))
+
+
+def _require_own_docs(stories: Sequence[Story], docs: str) -> None:
+    """Refuse stories that would keep their documents in one folder at the same time."""
+    following = [story for story in stories if story.flow != QUICK.name]
+    if ID in docs or len(following) <= 1:
+        return
+    later = {story.id: set(dependents(stories, story.id)) for story in following}
+    for place, one in enumerate(following):
+        for another in following[place + 1 :]:
+            if another.id not in later[one.id] and one.id not in later[another.id]:
+                raise SettingsError(
+                    f"stories {one.id} and {another.id} would both keep their state file in {docs}/",
+                    hint=f'set docs-folder = "{DEFAULT_DOCS}", or let one depend on the other.',
+                )
 
 
 def _source(origin: str) -> tuple[str, bool]:

@@ -18,7 +18,7 @@ from runner.agents.workers import Workers
 from runner.core.base.check import Mode
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
-from runner.core.flow import QUICK, Edition
+from runner.core.flow import QUICK, Edition, docs_folder
 from runner.core.model import Story, StoryId
 from runner.core.schedule.exclusivity import classify
 from runner.core.schedule.graph import closure, expected_durations, ordered
@@ -131,7 +131,13 @@ def load_backlog(request: RunRequest) -> Backlog:
     # What a selected story depends on is part of the plan; the run finds it done, or does it first.
     selected = closure(all_stories, only) if only else all_stories
     stories = ordered(_with_flow(story, top, settings) for story in selected)
-    claimed = assign_claims(stories, ownership, isolation=settings.bg_isolation, folding=folds_case(top))
+    claimed = assign_claims(
+        stories,
+        ownership,
+        isolation=settings.bg_isolation,
+        folding=folds_case(top),
+        docs=settings.docs_folder,
+    )
 
     earlier = load_earlier(repository, claimed.stories)
     # Ordered again: the first order found bad dependencies early, this one puts the longest chain first.
@@ -179,7 +185,8 @@ def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
     from runner.flows.scan import detect_flow
 
     edition = Edition(story.dialect or settings.dialect)
-    name = detect_flow(top, edition) if story.flow == AUTO else story.flow
+    docs = docs_folder(settings.docs_folder, story.id)
+    name = detect_flow(top, edition, docs=docs) if story.flow == AUTO else story.flow
     try:
         load_flow(name, edition, top)
     except FlowError as error:

@@ -26,8 +26,8 @@ from isolation.paths import EXCHANGE, autopilot_dir, folds_case, overlays_path
 from isolation.shared_tree.findings import Refusals, Watch, judge
 from isolation.shared_tree.levels import LEVELS, Level, SharedTree
 from runner.core.errors import SettingsError
-from runner.core.flow import QUICK
-from runner.core.model import RunId, Story, StoryId
+from runner.core.flow import STATE_NAMES, docs_folder
+from runner.core.model import RunId, Story
 from runner.core.settings import Settings
 from runner.plan.guard import WriteGuard, write_guard_of
 
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from runner.plan.ways_out.way_out import WayOut
 
 AUTO = "auto"
-STATE_FOLDER = "_docs/stories"
-_OWN_FILES = (f"{STATE_FOLDER}/**", "_docs/_autopilot_multi_state.md")
-"""Files that this program itself writes into the tree while stories run."""
+_OWN_FILES = ("_docs/_autopilot_multi_state.md",)
+"""Files that this program itself writes into the tree while stories run, besides their state files."""
 
 _MOST_SHARED = 500
 """How many shared folders a session gets directly, each as a mount. Others go through its overlay."""
@@ -126,7 +125,7 @@ def require_enforcement(
     plan = enforcement_of(repository, settings, root)
     if plan.level is not None:
         try:
-            plan.level.require_enclosable(repository.top, {story.id: _globs_of(story) for story in stories})
+            plan.level.require_enclosable(repository.top, {story.id: story.owns for story in stories})
         except GuardError as error:
             raise SettingsError(error.message, hint=error.hint) from error
     return _without_ways_out(plan, repository, settings, root, stories)
@@ -270,11 +269,13 @@ def _opened(
     byproducts: Sequence[str],
 ) -> OpenSharedTree:
     folding = folds_case(repository.top)
-    owned = {str(story.id): claims.compile(_globs_of(story), folding=folding) for story in stories}
+    owned = {str(story.id): claims.compile(story.owns, folding=folding) for story in stories}
     overlays = overlays_path(root, run_id)
     writable = claims.compile(settings.shared_writable, folding=folding)
     left = tuple(glob for name in byproducts for glob in (name, f"{name}/**"))
-    open_to_all = claims.compile((*settings.shared_writable, *_OWN_FILES, *left), folding=folding)
+    state_files = (f"{docs_folder(settings.docs_folder, '*')}/{name}" for name in STATE_NAMES)
+    own = (*_OWN_FILES, *state_files)
+    open_to_all = claims.compile((*settings.shared_writable, *own, *left), folding=folding)
     shared = _shared_folders(repository.top, writable)
     tree = SharedTree(
         repository=repository,
@@ -311,18 +312,6 @@ def _shared_folders(top: Path, writable: Claim) -> tuple[str, ...]:
         found += sorted(paths[name] for name in opened)
         names[:] = sorted(real - opened)
     return tuple(found[:_MOST_SHARED])
-
-
-def _globs_of(story: Story) -> tuple[str, ...]:
-    """Return what a story owns; if it follows a flow, also the folder of its state file."""
-    if story.flow == QUICK.name:
-        return story.owns
-    return (*story.owns, f"{state_folder(story.id)}/**")
-
-
-def state_folder(story_id: StoryId) -> str:
-    """Return the folder of a story's state file in a shared tree."""
-    return f"{STATE_FOLDER}/{story_id}"
 
 
 def _refusal(repository: Repository) -> dict[str, str]:

@@ -168,7 +168,7 @@ class Pipeline:
         if now.refusal is not None:
             return self._refused(*now.refusal)
         if now.place.number == DONE_NUMBER:
-            return await self._passed(workspace)
+            return await (self._passed(workspace) if now.sessions else self._found_done(workspace, flow))
         if now.progress.attempt > now.max_attempts:
             return results.failed(now.id, f"gave up after {count(now.max_attempts, 'attempt')}: {now.reason}")
         if not now.progress.implemented:
@@ -342,14 +342,15 @@ class Pipeline:
         return None
 
     def _foreign(self, workspace: Workspace, flow: FlowSteps) -> tuple[str, ...]:
-        """Return what this story changed outside its claim; the state file is the runner's own."""
+        """Return what this story changed outside its claim; the folder of its documents is its own."""
         if not self._story.owns:
             return ()
         repository, head = self._context.repository, self._now.workspace.commit or workspace.base
         changed = repository.changed_paths(workspace.base, head, workspace.path)
         # As in the proof that claims are disjoint: names that it treats as one are one here, too.
         claim = claims.compile(self._story.owns, folding=folds_case(repository.top))
-        return claim.foreign(path for path in changed if path != flow.state_name)
+        # A story of an earlier version may keep its state file outside its claim.
+        return claim.foreign(path for path in changed if not flow.keeps(path))
 
     async def _verify(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Run the verify commands that are left; afterwards `implemented` says whether all passed."""
@@ -387,13 +388,25 @@ class Pipeline:
     def _refused(self, reason: str, hint: str) -> ev.StoryFinished:
         return results.failed(self._story.id, reason, next_=hint)
 
+    async def _found_done(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished:
+        """Return the result of a story whose flow was done before it began: no work, if verify agrees."""
+        context = self._context
+        result = await self._verify(workspace, flow)
+        if result is not None:
+            return result
+        if self._now.progress.verified < len(context.verify):
+            return results.failed(self._story.id, f"its flow was already done, but {self._now.reason}")
+        reason = f"its flow was already done, {self._proof}"
+        return results.no_work(self._story.id, commit=workspace.head, reason=reason)
+
+    @property
+    def _proof(self) -> str:
+        return self._context.run.proof if self._context.verify else "no verify commands"
+
     async def _passed(self, workspace: Workspace) -> ev.StoryFinished:
-        context, now = self._context, self._now
+        context, now, proof = self._context, self._now, self._proof
         commit, commits = now.workspace.commit or workspace.base, now.workspace.commits
-        proof = context.run.proof if context.verify else "no verify commands"
-        if not now.sessions:
-            commit, reason = workspace.head, "its flow was already done"
-        elif commits and not now.workspace.unchanged:
+        if commits and not now.workspace.unchanged:
             squashed = await self._squashed(workspace, commit, commits) if context.settings.squash else None
             reason = results.with_commits(commits, proof, squashed=squashed is not None)
             commit, commits = (squashed, 1) if squashed is not None else (commit, commits)

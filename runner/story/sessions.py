@@ -67,6 +67,7 @@ async def prepare_work(
     launch = agent.launch(job)
     environment = _environment(context, now, workspace, brief.step) | {
         "AUTOPILOT_STATE_FILE": _seen(brief.state_file, context, workspace),
+        "AUTOPILOT_DOCS": brief.docs,
         "AUTOPILOT_RESULT_FILE": str(facts.result_file),
         "AUTOPILOT_PROMPT_FILE": str(job.prompt),
         "AUTOPILOT_MODE": now.mode or story.mode,

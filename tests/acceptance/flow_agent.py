@@ -19,7 +19,7 @@ def main(artifacts: str, *tricks: str) -> int:
     """Play one session."""
     number, _, name = os.environ["AUTOPILOT_STEP"].partition(" ")
     key = f"{os.environ['AUTOPILOT_STORY_ID']}-{number}"
-    memory = Path(os.environ["FLOW_AGENT_MEMORY"])
+    memory, docs = Path(os.environ["FLOW_AGENT_MEMORY"]), os.environ["AUTOPILOT_DOCS"]
     with (memory / "trace").open("a") as trace:
         trace.write(f"{key} attempt {os.environ['AUTOPILOT_ATTEMPT']}\n")
     for trick in tricks:
@@ -35,8 +35,8 @@ def main(artifacts: str, *tricks: str) -> int:
             return 0
         if what == "circle" and _count(memory / f"{key}-circled") < int(more):
             while True:  # works on and on, and leaves the same thing every time
-                Path("_docs/00_problem").mkdir(parents=True, exist_ok=True)
-                Path("_docs/00_problem/problem.md").write_text("the same words\n")
+                Path(docs, "00_problem").mkdir(parents=True, exist_ok=True)
+                Path(docs, "00_problem/problem.md").write_text("the same words\n")
                 sys.stdout.write("thinking\n")
                 sys.stdout.flush()
                 time.sleep(0.3)
@@ -45,7 +45,8 @@ def main(artifacts: str, *tricks: str) -> int:
             while not Path(more).exists():
                 time.sleep(0.02)
     for glob, line in json.loads(Path(artifacts).read_text()).get(number, ()):
-        path = Path(glob.replace("**", "x").replace("*", "x").replace("{cycle}", "1"))
+        named = glob.replace("{docs}", docs).replace("{cycle}", "1")
+        path = Path(named.replace("**", "x").replace("*", "x"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name} by {os.environ['AUTOPILOT_STORY_ID']}\n{line}\n")
     return 0

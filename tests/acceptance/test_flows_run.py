@@ -1,6 +1,5 @@
 """Whole flows by the real program: state files, retries, boundaries, decisions, re-entry."""
 
-import json
 import os
 import signal
 import sys
@@ -8,58 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.flow import Edition, artifact_parts
-from runner.flows.catalog import load_flow
-from tests.acceptance import flow_agent
-from tests.acceptance.program import Ran, run, started, wait_until, write_story
+from tests.acceptance.flow_stories import AUTODEV, AUTOPILOT, sessions, state_text, story
+from tests.acceptance.program import run, started, wait_until, write_story
 from tests.conftest import git
-
-AUTODEV, AUTOPILOT = "_docs/_autodev_state.md", "_docs/_autopilot_state.md"
 
 
 @pytest.fixture(autouse=True)
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a place in which the stand-in agent remembers what it did."""
-    folder = tmp_path / "memory"
-    folder.mkdir()
-    monkeypatch.setenv("FLOW_AGENT_MEMORY", str(folder))
-    return folder
-
-
-def story(
-    repo: Path,
-    name: str,
-    *tricks: str,
-    dialect: str = "autodev",
-    flow: str = "greenfield",
-    max_attempts: int = 4,
-) -> None:
-    """Write a story that follows a flow, done by the stand-in agent."""
-    artifacts = write_artifacts(Path(os.environ["FLOW_AGENT_MEMORY"]), flow, dialect)
-    command = [sys.executable, "-I", "-S", flow_agent.__file__, str(artifacts), *tricks]
-    write_story(repo, name, flow=flow, dialect=dialect, command=command, max_attempts=max_attempts)
-
-
-def write_artifacts(folder: Path, flow: str, dialect: str) -> Path:
-    """Write what each step of a flow is to leave, for the stand-in agent."""
-    path = folder / f"{flow}-{dialect}.json"
-    steps = load_flow(flow, Edition(dialect)).steps
-    path.write_text(json.dumps({one.number: [*map(artifact_parts, one.artifacts)] for one in steps}))
-    return path
-
-
-def sessions(memory: Path) -> list[str]:
-    """Return which sessions ran, in their order."""
-    trace = memory / "trace"
-    return trace.read_text().splitlines() if trace.exists() else []
-
-
-def state_text(repo: Path, ran: Ran, name: str, file: str = AUTODEV) -> str:
-    """Read a story's state file where it is: in its kept worktree, or on its branch."""
-    workspace = ran.story(name)["workspace"]
-    if workspace:
-        return (Path(workspace) / file).read_text()
-    return git(repo, "show", f"autopilot/{name}:{file}")
+def _remembering(memory: Path) -> None:
+    """Let the stand-in agent remember what it did."""
 
 
 @pytest.mark.parametrize(
@@ -186,10 +141,11 @@ def test_cross_boundaries_goes_on_unasked(repo: Path) -> None:
 def test_folders_win_over_the_state_file(repo: Path, memory: Path) -> None:
     """Acceptance 50: the file says step 1, the folders show 1 and 2 done: corrected, logged, gone on."""
     story(repo, "a", "fail:Plan:99")
+    docs = repo / "_docs/stories/a"
     for path in ("00_problem/problem.md", "00_problem/acceptance_criteria.md", "01_solution/solution.md"):
-        (repo / "_docs" / path).parent.mkdir(parents=True, exist_ok=True)
-        (repo / "_docs" / path).write_text("there\n")
-    (repo / AUTODEV).write_text(
+        (docs / path).parent.mkdir(parents=True, exist_ok=True)
+        (docs / path).write_text("there\n")
+    (docs / AUTODEV).write_text(
         "# Autodev State\n\n## Current Step\nflow: greenfield\nstep: 1\nname: Problem\nstatus: in_progress\n"
         'sub_step:\n  phase: 0\n  name: awaiting-invocation\n  detail: ""\nretry_count: 0\ncycle: 1\n'
         "\n## Notes of ours\nkeep me\n"
@@ -211,7 +167,7 @@ def test_a_step_without_its_artifacts_is_not_done(repo: Path) -> None:
     write_story(repo, "a", flow="greenfield", command="echo nothing; true")
     ran = run(repo, "--json")
     assert ran.story("a")["status"] == "failed"
-    assert "_docs/00_problem/problem.md" in ran.story("a")["reason"]
+    assert "_docs/stories/a/00_problem/problem.md" in ran.story("a")["reason"]
 
 
 def test_an_agents_question_parks_the_story_and_siblings_go_on(repo: Path, memory: Path) -> None:
@@ -284,7 +240,7 @@ def test_a_tracker_that_does_not_let_us_in_is_asked_about_and_the_local_one_reco
     resumed = run(repo, "resume", "--json")
     assert resumed.code == 0, resumed.err
     assert "tracker: local" in state_text(repo, resumed, "a")
-    assert "Tracker: pending" in git(repo, "show", "autopilot/a:_docs/02_document/architecture.md")
+    assert "Tracker: pending" in git(repo, "show", "autopilot/a:_docs/stories/a/02_document/architecture.md")
 
 
 def test_a_tracker_that_lets_us_in_is_recorded(repo: Path) -> None:
@@ -357,8 +313,9 @@ def test_a_sub_step_that_cannot_be_read_is_told_from_the_folders(
     repo: Path, memory: Path, phase: str, name: str, words: str
 ) -> None:
     """Acceptance 56: the parse error is logged, and no phase is guessed: the folders tell the place."""
-    (repo / AUTODEV).parent.mkdir()
-    (repo / AUTODEV).write_text(
+    docs = repo / "_docs/stories/a"
+    docs.mkdir(parents=True)
+    (docs / AUTODEV).write_text(
         "# Autodev State\n\n## Current Step\nflow: greenfield\nstep: 1\nname: Problem\nstatus: in_progress\n"
         f"sub_step:\n  phase: {phase}\n  name: {name}\n  detail: x\nretry_count: 0\ncycle: 1\n"
     )

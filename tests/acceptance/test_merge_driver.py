@@ -171,6 +171,8 @@ def test_installing_touches_only_the_repositorys_own_settings(repo: Path) -> Non
         "# mine",
         "_docs/_autodev_state.md merge=autopilot-state",
         "_docs/_autopilot_state.md merge=autopilot-state",
+        "_docs/stories/*/_autodev_state.md merge=autopilot-state",
+        "_docs/stories/*/_autopilot_state.md merge=autopilot-state",
     ]
     assert attributes.stat().st_mode & 0o777 == 0o600
     driver = git(repo, "config", "--get-all", "merge.autopilot-state.driver")

@@ -146,7 +146,7 @@ def test_the_review_of_a_meta_repository_has_its_own_question() -> None:
     """It pauses for a person, not for a fresh context."""
     question = transition(load_flow("meta-repo", Edition.AUTODEV), "2").question
     assert question is not None
-    assert question.title == "Config Review — is _docs/_repo-config.yaml right?"
+    assert question.title == "Config Review — is {docs}/_repo-config.yaml right?"
     assert question.recommendation == "A"
     assert "Pause" in question.option("A").text
 

@@ -79,7 +79,7 @@ def three(tmp_path: Path) -> RunSnapshot:
     pointer = with_file(tmp_path / "w" / "pointer", "pointer-plan")
     autodev = with_file(tmp_path / "w" / "autodev", "autodev-implement", "_autodev_state.md")
     return folded(
-        started("rich", "pointer", "autodev", "later"),
+        started("rich", "pointer", "autodev", "later", flow="greenfield"),
         opened("rich", rich),
         opened("pointer", pointer),
         opened("autodev", autodev),

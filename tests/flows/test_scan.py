@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.core.flow import AGREED, CORRECTED, Edition, Flow, cross_check, locate
+from runner.core.flow import AGREED, CORRECTED, PROJECT_DOCS, Edition, Flow, cross_check, in_place, locate
 from runner.flows.catalog import load_flow
 from runner.flows.scan import detect_flow, is_there, scan
 from runner.flows.skill_state import SkillState, compare, read_skill_state
@@ -27,6 +27,11 @@ def _write(root: Path, *files: str) -> None:
         path.write_text("something\n")
 
 
+def placed_flow(name: str, edition: Edition) -> Flow:
+    """Return a built-in flow whose documents are the project's."""
+    return in_place(load_flow(name, edition), PROJECT_DOCS, "a")
+
+
 def _number(workspace: Path, flow: Flow, *, cycle: int = 1) -> str | None:
     step = scan(workspace, flow, cycle=cycle).step
     return None if step is None else step.number
@@ -35,7 +40,7 @@ def _number(workspace: Path, flow: Flow, *, cycle: int = 1) -> str | None:
 @pytest.mark.parametrize(("name", "edition"), EDITIONS)
 def test_a_workspace_walks_through_its_flow_file_by_file(tmp_path: Path, name: str, edition: Edition) -> None:
     """After each step's artifacts the folders tell the next step, and at the end that all is done."""
-    flow = load_flow(name, edition)
+    flow = placed_flow(name, edition)
     for step in flow.steps:
         assert _number(tmp_path, flow) == step.number
         for artifact in step.artifacts:
@@ -48,7 +53,7 @@ def test_a_workspace_walks_through_its_flow_file_by_file(tmp_path: Path, name: s
 
 def test_folders_win_over_the_state_file(tmp_path: Path) -> None:
     """Acceptance 50: the file says Plan, but its architecture is written, so the story is past Plan."""
-    flow = load_flow("greenfield", Edition.RICH)
+    flow = placed_flow("greenfield", Edition.RICH)
     _write(tmp_path, "_docs/00_problem/problem.md", "_docs/00_problem/acceptance_criteria.md")
     _write(tmp_path, "_docs/01_solution/solution.md")
     assert (
@@ -67,7 +72,7 @@ def test_folders_win_over_the_state_file(tmp_path: Path) -> None:
 
 def test_a_second_cycle_starts_over_at_new_task(tmp_path: Path) -> None:
     """Acceptance 57: what the first cycle wrote does not count for the second."""
-    flow = load_flow("existing-code", Edition.AUTODEV)
+    flow = placed_flow("existing-code", Edition.AUTODEV)
     for step in flow.steps:
         _write(tmp_path, *(name.replace("{cycle}", "1").replace("*", "x_y") for name in step.artifacts))
     assert _number(tmp_path, flow) is None
@@ -96,7 +101,7 @@ def test_empty_files_and_folders_prove_nothing(tmp_path: Path) -> None:
 
 def test_an_artifact_may_ask_for_a_line(tmp_path: Path) -> None:
     """The flag of the reviewed file, not the file, ends the review."""
-    flow = load_flow("meta-repo", Edition.AUTODEV)
+    flow = placed_flow("meta-repo", Edition.AUTODEV)
     config = tmp_path / "_docs/_repo-config.yaml"
     config.parent.mkdir()
     config.write_text("confirmed_by_user: false\n# confirmed_by_user: true when reviewed\n")

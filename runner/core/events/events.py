@@ -232,13 +232,20 @@ class StoryFinished(Struct, frozen=True, kw_only=True):
 
 
 class PlaceFound(Struct, frozen=True, kw_only=True):
-    """Where in its flow the story continues, with which confidence, and what had to be corrected for it."""
+    """Where in its flow the story continues, with which confidence, and what had to be corrected for it.
+
+    `docs` is the folder of its documents in the workspace, `cycle` its feature cycle, and `retries` how many
+    retries of the step its state file had counted; None leaves what is known.
+    """
 
     story_id: StoryId
     step_number: str
     step_name: str
     confidence: float
     correction: str = ""
+    docs: str = ""
+    cycle: int | None = None
+    retries: int | None = None
 
 
 class StepFinished(Struct, frozen=True, kw_only=True):

@@ -101,8 +101,7 @@ def _directed(story: StorySnapshot, body: _Directing, at: float) -> StorySnapsho
     """Apply what a flow and the user do to a story."""
     match body:
         case ev.PlaceFound():
-            place = Step(number=body.step_number, name=body.step_name)
-            return replace(story, place=place, step=place, placed=True, confidence=body.confidence)
+            return _placed(story, body)
         case ev.StepFinished():
             return _step_finished(story, body)
         case ev.DecisionAsked():
@@ -119,6 +118,23 @@ def _directed(story: StorySnapshot, body: _Directing, at: float) -> StorySnapsho
             return replace(story, memories=(*story.memories, memory))
         case _:
             assert_never(body)
+
+
+def _placed(story: StorySnapshot, body: ev.PlaceFound) -> StorySnapshot:
+    place = Step(number=body.step_number, name=body.step_name)
+    progress = story.progress
+    if body.retries is not None:
+        progress = replace(progress, attempt=max(progress.attempt, 1 + body.retries))
+    return replace(
+        story,
+        place=place,
+        step=place,
+        placed=True,
+        confidence=body.confidence,
+        docs=body.docs or story.docs,
+        cycle=story.cycle if body.cycle is None else body.cycle,
+        progress=progress,
+    )
 
 
 def _looped(

@@ -45,7 +45,7 @@ def join_lists(base: StateFile | None, ours: StateFile, theirs: StateFile) -> St
 def join_writers(expected: StateFile | None, runner: StateFile, on_disk: StateFile) -> StateFile:
     """Merge what the runner wants with what a sub-skill wrote since the runner read the file (`expected`).
 
-    The runner owns flow, step, name, status, retry_count and cycle. The sub-skill owns sub_step, but
+    The runner owns story, flow, step, name, status, retry_count and cycle. The sub-skill owns sub_step, but
     a sub-step of a step that the runner has left is dropped. The text is the one on disk.
     """
     joined = join_lists(expected, on_disk, runner)
@@ -55,6 +55,7 @@ def join_writers(expected: StateFile | None, runner: StateFile, on_disk: StateFi
             expected.last_session if expected else None, runner.last_session, on_disk.last_session
         ),
         tracker=pick(expected.tracker if expected else None, runner.tracker, on_disk.tracker),
+        story=runner.story,
         flow=runner.flow,
         step=runner.step,
         name=runner.name,

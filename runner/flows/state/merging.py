@@ -51,6 +51,7 @@ def _joined(before: StateFile | None, mine: StateFile, others: StateFile) -> Sta
     joined = join_lists(before, mine, others)
     return replace(
         joined,
+        story=winner.story,
         flow=winner.flow,
         step=winner.step,
         name=winner.name,

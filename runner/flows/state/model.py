@@ -152,13 +152,17 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class StateFile(Struct, frozen=True, kw_only=True, eq=False):
-    """One state file. `flow` is None in rich, `cycle` everywhere but in autodev."""
+    """One state file. `flow` is None in rich, `cycle` everywhere but in autodev.
+
+    `story` is the id of the story that the file belongs to; None in files that do not say so.
+    """
 
     dialect: Dialect
     step: str
     name: str
     status: StepStatus
     flow: str | None = None
+    story: str | None = None
     sub_step: SubStep = None
     retry_count: int = 0
     cycle: int | None = None

@@ -127,6 +127,7 @@ class _Reader:
         return StateFile(
             dialect=self.dialect,
             flow=flow,
+            story=self._story(),
             step=step,
             name=name,
             status=status,
@@ -142,6 +143,10 @@ class _Reader:
             problems=tuple(self.problems),
             text=self.text,
         )
+
+    def _story(self) -> str | None:
+        scalar = self.block.scalar("story")
+        return scalar.value if scalar is not None and scalar.value and not scalar.placeholder else None
 
     def _flow(self) -> str | None:
         value = self._value("flow")

@@ -164,6 +164,12 @@ def correct(state: StateFile, to: StepRef, status: StepStatus) -> Transition:
     return Transition(state=replace(_cleared(state) if over else state, name=to.name, status=status))
 
 
+def change_flow(state: StateFile, flow: str, to: StepRef, status: StepStatus) -> Transition:
+    """Correct a file of another flow to the story's own, at the step that the folders show."""
+    moved = _moved(_cleared(state), to, status)
+    return Transition(state=replace(moved, flow=flow, cycle=None if state.cycle is None else 1))
+
+
 def record_decision(state: StateFile, decision: str) -> Transition:
     """Record a decision of the user, once."""
     text = one_line(decision)

@@ -27,13 +27,14 @@ def new_state(
     *,
     flow: str | None = None,
     first: StepRef | None = None,
+    story: str | None = None,
     vocabulary: Vocabulary = STANDARD,
 ) -> StateFile:
     """Create the state of a new story: at step 0 (rich) or 1, not started."""
     blank = parse_state(TEMPLATES[dialect])
     start = first or StepRef(step=first_step(dialect), name=blank.name)
     named = None if dialect is Dialect.RICH else flow or blank.flow
-    wanted = replace(blank, flow=named, step=start.step, name=start.name)
+    wanted = replace(blank, story=story, flow=named, step=start.step, name=start.name)
     return replace(wanted, text=render(wanted, vocabulary=vocabulary))
 
 
@@ -97,6 +98,7 @@ def _require_autodev(state: StateFile, previous: Phase | None) -> None:
 
 def _block_edits(text: str, block: Block, old: StateFile, new: StateFile) -> list[Edit]:
     pairs = (
+        ("story", old.story, new.story),
         ("flow", old.flow, new.flow),
         ("step", old.step, new.step),
         ("name", old.name, new.name),

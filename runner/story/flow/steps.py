@@ -17,10 +17,9 @@ from isolation.model import Workspace
 from runner.core import choose
 from runner.core.agent_question import from_result
 from runner.core.events import events as ev
-from runner.core.flow import QUICK, FlowStep, step, transition
+from runner.core.flow import QUICK, FlowStep, state_paths, step, transition
 from runner.core.limits.stuck import Recovery, question_digest, recovery
 from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, StorySnapshot
-from runner.plan.shared_tree import state_folder
 from runner.records.history import Past
 from runner.story import results
 from runner.story.context.context import StoryContext
@@ -44,6 +43,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     prompt: str
     command: tuple[str, ...] | None
     state_file: str
+    docs: str
     answers: tuple[str, ...]
     verified: bool
     artifacts: Callable[[], tuple[Path, ...]] | None = None
@@ -65,10 +65,9 @@ class FlowSteps:
         """Whether the flow has a state file; the progress of `quick` is in the journal alone."""
         return self._state is not None
 
-    @property
-    def state_name(self) -> str:
-        """The path of the state file in the workspace, empty without one."""
-        return self._state.path.relative_to(self._workspace.path).as_posix() if self._state else ""
+    def keeps(self, path: str) -> bool:
+        """Whether a path is that of the story's state file, which the runner writes."""
+        return self._state is not None and path in state_paths(self._flow.docs)
 
     @property
     def _now(self) -> StorySnapshot:
@@ -103,9 +102,10 @@ class FlowSteps:
         state = self._state
         return Brief(
             step=place,
-            prompt=found.prompt.strip() if found and state else "",
+            prompt=state.step_prompt(place.number) if state else "",
             command=found.command if found else None,
             state_file=str(state.path) if state else "",
+            docs=state.flow.docs if state else "",
             answers=tuple(
                 words_for(question, decision.letter)
                 for decision in self._now.decided
@@ -132,6 +132,7 @@ class FlowSteps:
             step_name=found.place.name,
             confidence=found.confidence,
             correction=found.correction,
+            docs=self._state.flow.docs,
         )
         notes = [ev.Noted(story_id=self._story.id, message=note) for note in found.notes]
         await self._record(place, *notes)
@@ -174,7 +175,7 @@ class FlowSteps:
 
     async def attempt_failed(self, reason: str) -> None:
         """Count a failed attempt in the state file; the story is at the next one already."""
-        if self._state is not None:
+        if self._state is not None and self._now.place.number != DONE_NUMBER:
             now = self._now
             failed = partial(
                 self._state.failed, reason, attempt=now.progress.attempt - 1, attempts=now.max_attempts
@@ -358,14 +359,23 @@ async def open_flow(context: StoryContext, workspace: Workspace) -> FlowSteps:
 
 def _open_state(context: StoryContext, workspace: Workspace) -> "StoryState":
     """Open the state file of a story that follows a flow; imported here, since most stories do not."""
+    from runner.flows.places import find_docs
     from runner.flows.story_state import StoryState
 
-    story = context.story
+    story, repository = context.story, context.repository
+
+    def changed() -> tuple[str, ...]:
+        # A shared tree has no branch of the story checked out, and never kept a state file anywhere else.
+        if context.run.shared_tree:
+            return ()
+        return repository.changed_paths(workspace.base, workspace.head, workspace.path)
+
     return StoryState(
+        story_id=story.id,
         flow_name=story.flow,
         dialect=story.dialect or context.settings.dialect,
         workspace=workspace.path,
-        folder=state_folder(story.id) if context.run.shared_tree else "_docs",
+        docs=context.now.docs or find_docs(workspace.path, context.settings.docs_folder, story.id, changed),
         exchange=context.exchange(workspace),
-        top=context.repository.top,
+        top=repository.top,
     )

@@ -22,7 +22,7 @@ from runner.flows.state.text.layout import (
     visible,
 )
 
-ORDER = ("flow", "step", "name", "status", "sub_step", "retry_count", "cycle", "tracker")
+ORDER = ("flow", "step", "name", "status", "sub_step", "retry_count", "cycle", "tracker", "story")
 PARTS = ("phase", "name", "detail")
 AUTODEV_TITLE = "autodev state"
 TITLES = ("autopilot state", AUTODEV_TITLE)
