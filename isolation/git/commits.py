@@ -108,6 +108,27 @@ def checkpoint(
     return Checkpoint(tip=tip, commits=commits, files=files, unchanged=unchanged, markers=markers)
 
 
+def commit_paths(
+    repository: Repository, cwd: Path, branch: str, message: str, date: float, *, paths: Sequence[str]
+) -> str | None:
+    """Commit some paths of a worktree and nothing else; return the new tip.
+
+    None if there is nothing to commit: they are unchanged or ignored, the worktree is gone or on another
+    branch, or git is in the middle of something.
+    """
+    git_dir = own_git_dir(cwd)
+    if git_dir is None or operation_in_progress(git_dir) is not None:
+        return None
+    status = read_status(repository, cwd)
+    dirty = [path for path in status.dirty if any(path == own or path.startswith(f"{own}/") for own in paths)]
+    if status.branch != branch or not dirty:
+        return None
+    staged = repository.run("--literal-pathspecs", "add", "--all", "--", *dirty, cwd=cwd, check=False)
+    if staged.returncode != 0 or not _commit_index(repository, cwd, message, date, only=dirty):
+        return None
+    return repository.head(cwd)
+
+
 def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
     """Count the paths that differ; None if the session has deleted the commit it began at."""
     try:
@@ -116,15 +137,18 @@ def _count_changed(repository: Repository, since: str, tip: str) -> int | None:
         return None
 
 
-def _commit_index(repository: Repository, cwd: Path, message: str, date: float) -> bool:
-    """Commit what is staged, without hooks, templates and signing; git refuses an empty commit.
+def _commit_index(
+    repository: Repository, cwd: Path, message: str, date: float, *, only: Sequence[str] = ()
+) -> bool:
+    """Commit what is staged, or `only` some paths, without hooks, templates and signing.
 
-    Git moves the branch by compare-and-swap under its own locks. False if there was nothing to commit.
+    Git refuses an empty commit, and moves the branch by compare-and-swap under its own locks. False if there
+    was nothing to commit.
     """
     settings = ("-c", "core.hooksPath=/dev/null", "-c", "i18n.commitEncoding=UTF-8")
     args = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--no-status")
     output = repository.run(
-        *(*settings, *args, "--file=-"),
+        *(*settings, *args, "--file=-", *(("--only", "--", *only) if only else ())),
         cwd=cwd,
         check=False,
         env=_signature(repository, date),

@@ -14,7 +14,7 @@ from runner.cli.output import Output, narrate
 from runner.core.events.events import Event, OutputSeen, encode
 from runner.core.model import RunSnapshot
 from runner.core.text.screen import neutral
-from runner.report.terminal.narration import line_for
+from runner.report.terminal.narration import banner_of, line_for
 
 if TYPE_CHECKING:
     from runner.report.terminal.dashboard import Dashboard
@@ -63,6 +63,8 @@ class PlainView(_StaticView):
             line = f"{event.body.story_id}: {neutral(event.body.line)}"
         if line:
             self._say(line)
+        for each in banner_of(event):
+            self._say(f"  {each}")
 
     def _say(self, line: str) -> None:
         if self._held is None:
@@ -86,8 +88,10 @@ class LiveView:
         self._dashboard: Dashboard | None = None
         self._paused = False
 
-    def seen(self, _event: Event, run: RunSnapshot) -> None:
-        """Keep the newest state for the next redraw."""
+    def seen(self, event: Event, run: RunSnapshot) -> None:
+        """Keep the newest state for the next redraw; the status of a story that continues is printed."""
+        for line in banner_of(event):
+            self.say(line)
         self._run = run
         self._begun.set()
 

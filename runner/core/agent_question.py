@@ -57,15 +57,18 @@ def from_result(decision: Mapping[str, Any]) -> AgentQuestion:
         return _plain(title, extra, raw, f"it gives {len(kept)} usable options, not 2 to 4")
     chosen = _recommended(decision.get("recommendation"), raw, kept)
     if chosen is None:
-        return _plain(title, extra, raw, "it does not recommend exactly one of its options")
+        notes.append("the agent's question recommends none of its options, so only you can answer it")
     options, more = _options(kept)
+    reason = _text(decision.get("reason")) or "the agent gave no reason"
     question = Question(
         kind=QuestionKind.DECISION,
         title=shorten(title, MAX_CELLS),
         details=(*_overflow(title), *extra, *more),
         options=options,
-        recommendation=LETTERS[kept.index(chosen)],
-        why=_text(decision.get("reason")) or "the agent gave no reason",
+        # The form has a recommendation; without one the first option is named, and never taken unasked.
+        recommendation=LETTERS[kept.index(chosen) if chosen else 0],
+        why=reason if chosen else "the agent recommends none of these",
+        must_ask=chosen is None,
     )
     return AgentQuestion(question=question, notes=tuple(notes))
 

@@ -8,12 +8,14 @@ breaks, where a reason needs them.
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runner.core.errors import UsageError
-from runner.core.model import MAX_RETRIES
+from runner.core.model import MAX_RETRIES, Step
 from runner.core.text.names import one_line, shown
 from runner.core.text.screen import neutral
 
@@ -23,6 +25,9 @@ FEWEST = 2
 WAIT_FOR_OTHERS, CONTINUE_ANYWAY = "A", "B"
 """Answers about other sessions; the second is one only where they may run in parallel."""
 
+LAST_FAILURE = "Last failure reason: "
+ABORT = "Abort — investigate and fix manually"
+SKIP_SUB_STEP = "Skip this sub-step with warning"
 _ANSWER = re.compile(r"\(?([A-Za-z])[).:]?(?:\s+(.+))?")
 
 
@@ -48,6 +53,7 @@ class QuestionKind(StrEnum):
     CONFIDENCE = "confidence"
     BLOCKED = "blocked"
     PROMOTION = "promotion"
+    OVERWRITE = "overwrite"
 
 
 _DECISION = "DECISION REQUIRED: "
@@ -61,19 +67,28 @@ _PREFIXES: Mapping[QuestionKind, str] = {
     QuestionKind.CONFIDENCE: _DECISION,
     QuestionKind.BLOCKED: "BLOCKED: ",
     QuestionKind.PROMOTION: _DECISION,
+    QuestionKind.OVERWRITE: _DECISION,
 }
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One way to continue; a destructive one is confirmed before it is carried out."""
+    """One way to continue; a destructive one is confirmed before it is carried out.
+
+    `step` is the number of the step at which the story continues, where the options are steps.
+    """
 
     letter: str
     text: str
     destructive: bool = False
+    step: str = ""
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question that obeys the form. `details` are lines between the title and the options."""
+    """A question that obeys the form. `details` are lines between the title and the options.
+
+    The option `pauses` keeps the story parked until all artifacts in `until` exist. `must_ask` means that
+    only the user may answer, whatever the unattended default is.
+    """
 
     kind: QuestionKind
     title: str
@@ -82,6 +97,9 @@ class Question(Struct, frozen=True, kw_only=True):
     why: str
     details: tuple[str, ...] = ()
     warning: str = ""
+    pauses: str = ""
+    until: tuple[str, ...] = ()
+    must_ask: bool = False
 
     def __post_init__(self) -> None:
         if not FEWEST <= len(self.options) <= len(LETTERS):
@@ -91,6 +109,8 @@ class Question(Struct, frozen=True, kw_only=True):
             raise QuestionError(f"options are lettered A, B, C, D in order, not {', '.join(letters)}")
         if self.recommendation not in tuple(letters):
             raise QuestionError(f"the recommendation {shown(self.recommendation)} is none of the options")
+        if self.pauses not in {"", *letters}:
+            raise QuestionError(f"the option that pauses, {shown(self.pauses)}, is none of the options")
         _require_line("the title", self.title)
         for option in self.options:
             _require_line(f"option {option.letter}", option.text)
@@ -156,9 +176,15 @@ def must_confirm(question: Question, letter: str) -> bool:
 def to_json(question: Question) -> dict[str, Any]:
     """Turn a question into JSON values for the journal."""
     options = [
-        {"letter": option.letter, "text": option.text, "destructive": option.destructive}
+        {
+            "letter": option.letter,
+            "text": option.text,
+            "destructive": option.destructive,
+            **({"step": option.step} if option.step else {}),
+        }
         for option in question.options
     ]
+    rare = {"pauses": question.pauses, "until": list(question.until), "must_ask": question.must_ask}
     return {
         "kind": question.kind.value,
         "title": question.title,
@@ -167,6 +193,7 @@ def to_json(question: Question) -> dict[str, Any]:
         "recommendation": question.recommendation,
         "why": question.why,
         "warning": question.warning,
+        **{key: value for key, value in rare.items() if value},
     }
 
 
@@ -178,12 +205,20 @@ def from_json(data: Mapping[str, Any]) -> Question:
             title=str(data["title"]),
             details=tuple(str(line) for line in data["details"]),
             options=tuple(
-                Option(letter=str(one["letter"]), text=str(one["text"]), destructive=bool(one["destructive"]))
+                Option(
+                    letter=str(one["letter"]),
+                    text=str(one["text"]),
+                    destructive=bool(one["destructive"]),
+                    step=str(one.get("step", "")),
+                )
                 for one in data["options"]
             ),
             recommendation=str(data["recommendation"]),
             why=str(data["why"]),
             warning=str(data["warning"]),
+            pauses=str(data.get("pauses", "")),
+            until=tuple(str(one) for one in data.get("until", ())),
+            must_ask=bool(data.get("must_ask")),
         )
     except QuestionError:
         raise
@@ -217,14 +252,14 @@ def skill_failed(
             [
                 f"Step: {number} — {name}",
                 f"SubStep: {sub_step or 'none recorded'}",
-                f"Last failure reason: {reason or 'none recorded'}",
+                f"{LAST_FAILURE}{reason or 'none recorded'}",
             ]
         ),
         options=lettered(
             [
                 "Retry with fresh context (new conversation)",
                 "Skip this step with warning",
-                "Abort — investigate and fix manually",
+                ABORT,
             ]
         ),
         recommendation="A",
@@ -232,21 +267,53 @@ def skill_failed(
     )
 
 
-def recovery(*, skill: str, sub_step: str, details: Sequence[str] = ()) -> Question:
+def story_failed(*, title: str, reason: str) -> Question:
+    """Ask whether a story without steps, which failed in the run before, is tried once more."""
+    return Question(
+        kind=QuestionKind.FAILURE,
+        title=one_line(f"{title} — failed in the last run"),
+        details=_lines([f"{LAST_FAILURE}{reason or 'none recorded'}"]),
+        options=lettered(["Retry with fresh context (new conversation)", ABORT]),
+        recommendation="A",
+        why="fresh context often resolves persistent failures",
+        must_ask=True,
+    )
+
+
+def recovery(*, skill: str, step: str, sub_step: str, details: Sequence[str] = ()) -> Question:
     """Ask what to do with a session that runs without making progress."""
     return Question(
         kind=QuestionKind.RECOVERY,
-        title=one_line(f"{skill} stuck at {sub_step}"),
+        title=one_line(f"{skill} stuck at {sub_step or f'step {step}'}"),
         details=_lines(details),
         options=lettered(
             [
                 "Retry with fresh context (new conversation)",
-                "Skip this sub-step with warning",
+                SKIP_SUB_STEP if sub_step else "Skip this step with warning",
                 "Abort and fix manually",
             ]
         ),
         recommendation="A",
         why="fresh context often resolves stuck loops",
+    )
+
+
+def overwrite(*, number: str, name: str, files: Sequence[str]) -> Question:
+    """Ask what becomes of artifacts that exist although their step has not begun."""
+    return Question(
+        kind=QuestionKind.OVERWRITE,
+        title=one_line(f"{name} has not begun, but some of its artifacts exist"),
+        details=_lines([f"Step: {number} — {name}", *(f"There is: {file}" for file in files)]),
+        options=lettered(
+            [
+                "Resume — the session completes what is there",
+                "Overwrite — the session starts the step over",
+                "Skip — leave them as they are and continue with the next step",
+            ],
+            destructive="B",
+        ),
+        recommendation="A",
+        why="nothing is lost, and the session reads first what is there",
     )
 
 
@@ -318,20 +385,29 @@ def _activity(name: str) -> str:
 
 
 def low_confidence(
-    *, confidence: float, threshold: float, candidates: Sequence[str], rationale: Sequence[str] = ()
+    *,
+    confidence: float,
+    threshold: float,
+    candidates: Sequence[Step],
+    rationale: Sequence[str] = (),
+    why: str = "the folders point there",
 ) -> Question:
     """Ask where to continue when that is unclear; `candidates` are steps, the likeliest first."""
-    steps = [f"Continue at step {one_line(step)}" for step in candidates[: len(LETTERS) - 1]]
-    likely = bool(steps)
+    steps = candidates[: len(LETTERS) - 1]
+    texts = [f"Continue at step {one_line(f'{step.number} ({step.name})')}" for step in steps]
+    options = lettered([*(texts or ["Start at the first step of the flow"]), "Abort — look and fix manually"])
     return Question(
         kind=QuestionKind.CONFIDENCE,
         title=f"Confidence {confidence:.2f} is below {threshold:.2f} — where to continue?",
         details=_lines(rationale),
-        options=lettered(
-            [*(steps or ["Start at the first step of the flow"]), "Abort — look and fix manually"]
+        options=tuple(
+            replace(option, step=step.number) if step else option
+            for option, step in zip_longest(options, steps)
+            if option is not None
         ),
-        recommendation="A" if likely else "B",
-        why="the folders point there" if likely else "neither state file nor folders name a step",
+        recommendation="A" if steps else "B",
+        why=why if steps else "neither state file nor folders name a step",
+        must_ask=True,
     )
 
 

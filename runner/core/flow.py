@@ -228,7 +228,8 @@ def in_place(flow: Flow, docs: str, story_id: str) -> Flow:
         if question is None:
             return None
         options = tuple(replace(option, text=filled(option.text)) for option in question.options)
-        return replace(question, title=filled(question.title), options=options)
+        until = tuple(map(filled, question.until))
+        return replace(question, title=filled(question.title), options=options, until=until)
 
     steps = tuple(
         replace(

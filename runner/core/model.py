@@ -193,6 +193,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     files_changed: int | None = None
     conversation: str = ""
     tools: int | None = None
+    notes: str = ""
 
     @property
     def worker(self) -> str:
@@ -366,6 +367,12 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     def retry_count(self) -> int:
         """How many retries the current step has used, as far as a state file can count them."""
         return min(MAX_RETRIES, max(0, self.progress.attempt - 1))
+
+    @property
+    def used_up(self) -> bool:
+        """Whether its attempts are used up: it has failed, or asks what to do about that."""
+        asked = self.decision is not None and self.decision.question.get("kind") == "failure"
+        return self.status is Status.FAILED or (self.status is Status.PARKED and asked)
 
     @property
     def waiting(self) -> Wait | None:

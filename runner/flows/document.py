@@ -105,7 +105,7 @@ def _applies(editions: Sequence[str], edition: Edition) -> bool:
 
 
 def _step(step: StepEntry, edition: Edition) -> FlowStep:
-    question = None if step.question is None else _question(step.question)
+    question = None if step.question is None else _question(step.question, step.artifacts)
     return FlowStep(
         number=step.number[edition.value],
         name=step.name.get(edition.value) or step.name.get(Edition.ANY.value, ""),
@@ -121,7 +121,7 @@ def _step(step: StepEntry, edition: Edition) -> FlowStep:
     )
 
 
-def _question(entry: QuestionEntry) -> Question | QuestionError:
+def _question(entry: QuestionEntry, artifacts: Sequence[str]) -> Question | QuestionError:
     try:
         return Question(
             kind=QuestionKind.BOUNDARY,
@@ -129,6 +129,8 @@ def _question(entry: QuestionEntry) -> Question | QuestionError:
             options=lettered(entry.options),
             recommendation=entry.recommendation,
             why=entry.reason,
+            pauses=entry.pauses,
+            until=tuple(artifacts) if entry.pauses else (),
         )
     except QuestionError as error:
         return error
@@ -153,7 +155,7 @@ def _step_problems(where: str, step: StepEntry) -> Iterator[FlowProblem]:
     if not step.session_boundary:
         message = "the step has a question, but no session boundary at which it is asked"
         yield FlowProblem(where=where, message=message, hint="add session_boundary = true, or remove it.")
-    if isinstance(error := _question(step.question), QuestionError):
+    if isinstance(error := _question(step.question, step.artifacts), QuestionError):
         hint = "a question has 2 to 4 one-line options, and recommends one by its letter."
         yield FlowProblem(where=where, message=f"'question': {error}", hint=hint)
 

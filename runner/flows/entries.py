@@ -131,6 +131,7 @@ class QuestionEntry(_Table):
     options: list[Plain]
     recommendation: Plain
     reason: Plain
+    pauses: Plain = ""
 
 
 class StepEntry(_Table):

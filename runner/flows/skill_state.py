@@ -61,7 +61,7 @@ def compare(state: SkillState | None, sub_step: str) -> Comparison:
         return Comparison(consistent=False, words=state.problem)
     recorded = _split(sub_step)
     numbers = not (state.number and recorded.number) or state.number == recorded.number
-    names = not (state.name and recorded.name) or _kebab(state.name) == _kebab(recorded.name)
+    names = not (state.name and recorded.name) or kebab(state.name) == kebab(recorded.name)
     nothing = not (state.number and recorded.number) and not (state.name and recorded.name)
     theirs, ours = _words(state), _words(recorded)
     if numbers and names and not nothing:
@@ -99,7 +99,8 @@ def _split(text: str) -> SkillState:
     return SkillState(number=read.group("number") or "", name=read.group("name"))
 
 
-def _kebab(text: str) -> str:
+def kebab(text: str) -> str:
+    """Return a name as a kebab-case token."""
     return "-".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 

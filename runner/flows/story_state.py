@@ -9,18 +9,20 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runner.core import choose
 from runner.core.flow import (
+    AGREED,
     BASELINE,
     DEFAULT_DOCS,
     DONE,
     PROJECT_DOCS,
     STORY_DOCS,
+    DetectedPosition,
     Edition,
     Flow,
+    Location,
     artifact_parts,
     in_cycle,
     in_place,
@@ -33,27 +35,32 @@ from runner.core.model import FLOW_DONE, Step
 from runner.flows.catalog import load_flow
 from runner.flows.overview import vocabulary_of
 from runner.flows.places import state_file_in
+from runner.flows.re_entry import Found, Journaled, banner, candidates
 from runner.flows.scan import is_there, scan
-from runner.flows.skill_state import compare, read_skill_state
+from runner.flows.skill_state import SkillState, compare, kebab, read_skill_state
 from runner.flows.state.disk.files import LOCK_NAME, load_state, save_state
-from runner.flows.state.errors import StateError
+from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, StateFile, StepRef, StepStatus, Tracker
 from runner.flows.state.model import Position as TextSubStep
 from runner.flows.state.transitions import (
     NOTHING,
     Overflow,
     Transition,
+    add_blocker,
     begin_step,
     boundary,
     change_flow,
     complete_step,
     correct,
+    end_session,
     enter_again,
     fail_attempt,
     finish,
     record_decision,
+    restart_step,
     retry_by_user,
     skip_by_user,
+    sub_step_words,
 )
 from runner.flows.state.vocabulary import Vocabulary
 from runner.flows.state.writing import new_state
@@ -63,18 +70,9 @@ FILES = {
     Dialect.POINTER: "_autopilot_state.md",
     Dialect.RICH: "_autopilot_state.md",
 }
+SKILL_FOLDER = "/02_document/"
 SKILL_STATE = "02_document/state.json"
 """Where a skill that documents code keeps its own progress, in the folder of the documents."""
-
-
-class Found(Struct, frozen=True, kw_only=True):
-    """The position of the story: `question` if the user must decide first, `notes` for the log."""
-
-    place: Step
-    confidence: float
-    correction: str = ""
-    question: choose.Question | None = None
-    notes: tuple[str, ...] = ()
 
 
 class StoryState:
@@ -101,64 +99,158 @@ class StoryState:
         self.path = workspace / docs / FILES[self._dialect]
         self._lock = exchange / LOCK_NAME
         self._vocabulary = _vocabulary(self.flow)
+        first = self.flow.steps[0]
+        self._here = _step(first.number, first.name)
+        self._cycle = 1
+        self.damages: tuple[str, ...] = ()
+        """What was found damaged since the story was opened, for the log."""
 
-    def find(self, *, skipped: tuple[str, ...], threshold: float, failure: str = "") -> Found:
-        """Read the file, compare it with the folders, trust the folders, correct the file.
+    def find(self, journal: Journaled, *, threshold: float) -> Found:
+        """Read the file, compare it with the folders and the journal, and correct it."""
+        state, notes = self._read_first()
+        recorded = state if state is not None and state.flow in {None, self.flow.name} else None
+        self._cycle = cycle = journal.cycle or self._cycle_of(state)
+        skipped = dict.fromkeys((*journal.skipped, *(state.skipped_steps if state else ())))
+        journal = replace(journal, skipped=tuple(skipped))
+        detected = scan(self._workspace, self.flow, cycle=cycle, skipped=journal.skipped)
+        place = self._locate(journal, recorded, detected)
+        here = _step(place.step.number, place.step.name) if place.step else FLOW_DONE
+        correction = place.correction.words if place.correction else ""
+        if state is not None and recorded is None:
+            correction = f"the state file was of flow {state.flow}, this story follows {self.flow.name}: "
+            correction += f"{detected.reason}; corrected to {_words(here)}"
+        again = re_entry(self.flow) if recorded is not None and recorded.done and not correction else None
+        if again is not None:
+            here, self._cycle = _step(again.number, again.name), cycle + 1
+        self._record_place(state, here, corrected=bool(correction), again=again is not None)
+        self._here = here
+        followed = self._follow_skill(here)
+        shown = self._load() or state
+        return Found(
+            place=here,
+            confidence=place.confidence,
+            correction=correction,
+            question=self._question(journal, state, here, correction)
+            or self._doubt(place, detected, recorded, threshold),
+            notes=(*notes, *followed),
+            banner=banner(self._story, self.flow, shown, here, journal) if state and shown else (),
+            cycle=self._cycle,
+            retries=state.retry_count if state and not correction and state.step == here.number else 0,
+        )
 
-        `failure` is why the story failed last, for dialects that do not keep it.
-        """
-        state = self._load()
+    def _locate(self, journal: Journaled, recorded: StateFile | None, detected: DetectedPosition) -> Location:
+        at = journal.place
+        if journal.worked and at and (recorded is None or recorded.step == at.number):
+            # A session of this run has begun the step: its artifacts may be half done.
+            return Location(step=step(self.flow, at.number), confidence=AGREED)
+        return locate(
+            self.flow,
+            detected,
+            recorded_step=recorded.step if recorded else None,
+            recorded_status=recorded.status if recorded else "",
+        )
+
+    def _record_place(self, state: StateFile | None, here: Step, *, corrected: bool, again: bool) -> None:
+        """Bring the file to the position that was found."""
+        if state is None:
+            self._create(here)
+        elif again:
+            self._change(lambda now: enter_again(now, _ref(here)))
+        elif corrected and state.flow not in {None, self.flow.name}:
+            self._change(lambda now: change_flow(now, self.flow.name, _ref(here), _status_at(here)))
+        elif corrected:
+            self._change(lambda now: correct(now, _ref(here), _status_at(here)))
+
+    def _question(
+        self, journal: Journaled, state: StateFile | None, here: Step, correction: str
+    ) -> choose.Question | None:
+        """Return what the user must decide about the step before it begins."""
+        # A correction moves the story to another step, so the failure of the recorded one no longer matters.
+        if state is not None and state.needs_decision and not correction:
+            reason = state.retry_log[-1].reason if state.retry_log else journal.failure
+            return choose.skill_failed(
+                number=state.step, name=state.name, sub_step=sub_step_words(state.sub_step), reason=reason
+            )
+        begun = state is not None and state.step == here.number and state.status is not StepStatus.NOT_STARTED
+        if journal.worked or begun or here is FLOW_DONE:
+            return None
+        files = [path.relative_to(self._workspace).as_posix() for path in self.artifact_files(here.number)]
+        return choose.overwrite(number=here.number, name=here.name, files=files) if files else None
+
+    def _doubt(
+        self, place: Location, detected: DetectedPosition, recorded: StateFile | None, threshold: float
+    ) -> choose.Question | None:
+        """Return the question where to continue, if that is not clear enough."""
+        if place.confidence >= threshold:
+            return None
+        return choose.low_confidence(
+            confidence=place.confidence,
+            threshold=threshold,
+            candidates=candidates(self.flow, detected, recorded.step if recorded else None),
+            rationale=[place.correction.words if place.correction else detected.reason],
+        )
+
+    def _read_first(self) -> tuple[StateFile | None, tuple[str, ...]]:
+        """Read the file, and what is odd about it; one that cannot be read counts as absent."""
+        try:
+            state = load_state(self.path, vocabulary=self._vocabulary)
+        except UnreadableStateError as error:
+            return None, (*self._put_aside(error), "the folders decide where the story is")
         if state is not None and state.story not in {None, self._story} and not state.done:
             raise StateError(
                 f"{self.path} belongs to story {state.story}, which is at step {state.step} ({state.name})",
                 hint=f'finish that story first, or give each its own folder: docs-folder = "{DEFAULT_DOCS}".',
             )
-        cycle = self._cycle_of(state)
-        detected = scan(self._workspace, self.flow, cycle=cycle, skipped=skipped)
-        foreign = state is not None and state.flow not in {None, self.flow.name}
-        recorded = state.step if state and not foreign else None
-        place = locate(
-            self.flow, detected, recorded_step=recorded, recorded_status=state.status if state else ""
-        )
-        here = _step(place.step.number, place.step.name) if place.step else FLOW_DONE
-        notes = tuple(str(problem) for problem in state.problems) if state else ()
-        correction = place.correction.words if place.correction else ""
-        if state is None:
-            self._create(here)
-        elif foreign:
-            correction = f"the state file was of flow {state.flow}, this story follows {self.flow.name}; "
-            correction += f"the folders say {detected.reason}; corrected"
-            self._change(lambda now: change_flow(now, self.flow.name, _ref(here), _status_at(here)))
-        elif place.correction is not None:
-            self._change(lambda now: correct(now, _ref(here), _status_at(here)))
-        elif state.done and (entry := re_entry(self.flow)) is not None:
-            here = _step(entry.number, entry.name)
-            self._change(lambda now: enter_again(now, _ref(here)))
-        question = None
-        # A correction moves the story to another step, so the failure of the recorded one no longer matters.
-        if state is not None and state.needs_decision and not correction:
-            question = _failure_question(state, failure)
-        elif place.confidence < threshold:
-            candidates = [f"{here.number} ({here.name})"] if here is not FLOW_DONE else []
-            question = choose.low_confidence(
-                confidence=place.confidence,
-                threshold=threshold,
-                candidates=candidates,
-                rationale=[place.correction.words if place.correction else detected.reason],
-            )
-        return Found(
-            place=here,
-            confidence=place.confidence,
-            correction=correction,
-            question=question,
-            notes=(*_summary(state), *notes, *self._skill_notes(state)),
-        )
+        return state, tuple(str(problem) for problem in state.problems) if state else ()
+
+    def _put_aside(self, error: UnreadableStateError) -> tuple[str, ...]:
+        """Say what becomes of a file that cannot be read: its bytes are beside it, and it is replaced."""
+        return (f"{error.message}; {error.hint.partition(';')[0]}",)
+
+    def _follow_skill(self, here: Step) -> tuple[str, ...]:
+        """Let the recorded sub-step follow the state file that the step's skill keeps for itself."""
+        skill = read_skill_state(self._workspace / self.flow.docs / SKILL_STATE)
+        state = self._load()
+        one = step(self.flow, here.number)
+        keeps = one is not None and any(SKILL_FOLDER in artifact for artifact in one.artifacts)
+        if skill is None or state is None or not keeps or state.step != here.number:
+            return ()
+        compared = compare(skill, sub_step_words(state.sub_step))
+        if compared.consistent:
+            return ()
+        wanted = None if skill.problem else _sub_step_of(skill, self._dialect)
+        if wanted is None:
+            return (compared.words,)
+        self._change(lambda now: Transition(state=replace(now, sub_step=wanted)))
+        return (compared.words,)
+
+    def sub_step(self) -> str:
+        """Return the recorded sub-step; empty if nothing was begun."""
+        state = self._load()
+        return sub_step_words(state.sub_step) if state else ""
+
+    def go_to(self, place: Step) -> Overflow:
+        """Continue at a step that the user chose."""
+        return self._change(lambda state: correct(state, _ref(place), StepStatus.NOT_STARTED))
+
+    def restart(self) -> Overflow:
+        """Let the step begin at its first sub-step: what was saved of it cannot be trusted."""
+        return self._change(restart_step)
+
+    def blocked(self, text: str) -> Overflow:
+        """Record a blocker, once."""
+        return self._change(lambda state: add_blocker(state, text))
+
+    def ended(self, reason: str, notes: str = "") -> Overflow:
+        """Record how the last session ended."""
+        return self._change(lambda state: end_session(state, at=_now(), reason=reason, notes=notes))
 
     def begin(self, place: Step, *, retries: int) -> Overflow:
         """Mark a step as in progress; a file that says something else is corrected.
 
         Callers start a failed step again only after the user decided so.
         """
+        self._here = place
 
         def begun(state: StateFile) -> Transition:
             if state.step != place.number:
@@ -178,6 +270,7 @@ class StoryState:
 
     def completed(self, following: Step, *, at_boundary: bool, outcome: str) -> Overflow:
         """Mark the step as finished, and record which one is next."""
+        self._here = following
 
         def over(state: StateFile) -> Transition:
             if following is FLOW_DONE or following.number == DONE:
@@ -261,27 +354,35 @@ class StoryState:
         return tuple(text for text in wanted if not is_present(self.flow, found, text, present))
 
     def _load(self) -> StateFile | None:
-        return load_state(self.path, vocabulary=self._vocabulary)
+        """Read the file; one that an agent has destroyed is put aside, and counts as absent."""
+        try:
+            return load_state(self.path, vocabulary=self._vocabulary)
+        except UnreadableStateError as error:
+            said = self._put_aside(error)
+            self.damages += said if said[0] not in self.damages else ()
+            return None
 
     def _create(self, here: Step) -> None:
         flow = None if self._dialect is Dialect.RICH else self.flow.name
         state = new_state(
             self._dialect, flow=flow, first=_ref(here), story=self._story, vocabulary=self._vocabulary
         )
+        if self._cycle > 1 and state.cycle is not None:
+            state = replace(state, cycle=self._cycle)
         self._save(state, None)
 
     def _change(self, change: Callable[[StateFile], Transition]) -> Overflow:
         before = self._load()
         if before is None:
-            first = self.flow.steps[0]
-            self._create(_step(first.number, first.name))
+            self._create(self._here)
             before = self._load()
         if before is None:  # another process keeps removing the file
             return NOTHING
         changed = change(before)
         after = replace(changed.state, story=self._story)
-        if after.cycle not in {None, 1} and re_entry(self.flow) is None:
-            after = replace(after, cycle=1)  # an agent wrote it; this flow has no second cycle
+        cycle = after.cycle if changed.state.cycle != before.cycle else self._cycle
+        if after.cycle is not None and cycle is not None and after.cycle != cycle:
+            after = replace(after, cycle=cycle)  # an agent wrote it, but the cycle is the runner's
         if after != before:
             self._save(after, before)
         return changed.overflow
@@ -289,26 +390,26 @@ class StoryState:
     def _save(self, state: StateFile, expected: StateFile | None) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock.parent.mkdir(parents=True, exist_ok=True)
-        save_state(self.path, state, expected, lock=self._lock, vocabulary=self._vocabulary)
-
-    def _skill_notes(self, state: StateFile | None) -> tuple[str, ...]:
-        """Compare a skill's own state file with the recorded sub-step."""
-        skill = read_skill_state(self._workspace / self.flow.docs / SKILL_STATE)
-        if skill is None or state is None or state.sub_step is None:
-            return ()
-        match state.sub_step:
-            case Phase(phase=phase, name=name):
-                text = f"{phase} — {name}"
-            case TextSubStep(text=text):
-                pass
-        compared = compare(skill, text)
-        return () if compared.consistent else (compared.words,)
+        save_state(
+            self.path,
+            state,
+            expected,
+            lock=self._lock,
+            vocabulary=self._vocabulary,
+            replace_unreadable=True,  # its bytes are kept beside it
+        )
 
 
 def _dialect_there(folder: Path, vocabulary: Vocabulary) -> Dialect | None:
     """Return the dialect already used in a folder, from the content of the file."""
     path = state_file_in(folder)
-    state = load_state(path, vocabulary=vocabulary) if path else None
+    if path is None:
+        return None
+    try:
+        state = load_state(path, vocabulary=vocabulary)
+    except UnreadableStateError:
+        # Its name still tells one dialect from the two others.
+        return Dialect.AUTODEV if path.name == FILES[Dialect.AUTODEV] else None
     return state.dialect if state else None
 
 
@@ -318,27 +419,21 @@ def _vocabulary(flow: Flow) -> Vocabulary:
     return Vocabulary(flows={flow.name: max(numbers, default=1)}, names=names)
 
 
-def _summary(state: StateFile | None) -> tuple[str, ...]:
-    """Return a summary of the state file before anything runs; empty for a new story."""
-    if state is None:
-        return ()
-    words = [f"state file ({state.dialect}): step {state.step} ({state.name}), {state.status}"]
-    if state.retry_count:
-        words.append(f"retried {state.retry_count} times")
-    if state.last_session is not None and state.last_session.reason:
-        words.append(f"last session ended by {state.last_session.reason}")
-    words += [f"decided: {text}" for text in state.decisions]
-    words += [f"blocker: {text}" for text in state.blockers]
-    return ("; ".join(words),)
-
-
-def _failure_question(state: StateFile, failure: str) -> choose.Question:
-    reason = state.retry_log[-1].reason if state.retry_log else failure
-    return choose.skill_failed(number=state.step, name=state.name, sub_step="", reason=reason)
+def _sub_step_of(skill: SkillState, dialect: Dialect) -> Phase | TextSubStep | None:
+    """Return a skill's own position as the dialect writes it; None if it cannot hold it."""
+    if dialect is not Dialect.AUTODEV:
+        return TextSubStep(text=" — ".join(part for part in (skill.number, skill.name) if part))
+    if not skill.number.isdigit() or not (name := kebab(skill.name)):
+        return None
+    return Phase(phase=int(skill.number), name=name)
 
 
 def _step(number: str, name: str) -> Step:
     return Step(number=number, name=name)
+
+
+def _words(place: Step) -> str:
+    return "done" if place.number == DONE else f"step {place.number} ({place.name})"
 
 
 def _ref(step: Step) -> StepRef:

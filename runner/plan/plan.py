@@ -53,7 +53,8 @@ class Backlog(Struct, frozen=True, kw_only=True):
 
     `all_stories` are those that were read before any were selected. `other_jobs` are the results of stories
     that belong to other jobs, from their `shards`. `durations` are the minutes that each story is expected to
-    take, empty where nothing is known. `disjoint` is None where it is not known.
+    take, empty where nothing is known. `disjoint` is None where it is not known. `failed` says why stories
+    failed in the last run.
     """
 
     repository: Repository
@@ -69,11 +70,18 @@ class Backlog(Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
     boundary: tuple[str, ...] = ()
     disjoint: bool | None = None
+    failed: Mapping[StoryId, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
         """The run's settings, from all sources."""
         return self.loaded.settings
+
+    @property
+    def failed_quick(self) -> dict[StoryId, str]:
+        """The stories without steps that failed in the last run; those with steps keep that in a file."""
+        quick = {story.id for story in self.own if story.flow == QUICK.name}
+        return {story_id: reason for story_id, reason in self.failed.items() if story_id in quick}
 
     @property
     def own(self) -> tuple[Story, ...]:
@@ -167,6 +175,7 @@ def load_backlog(request: RunRequest) -> Backlog:
         retry_failed=request.retry_failed,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
+        failed={} if request.again else earlier.failed,
     )
 
 

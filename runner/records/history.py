@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from runner.core.choose import LAST_FAILURE
 from runner.core.events.fold import fold
 from runner.core.events.story_json import digest
 from runner.core.flow import QUICK
-from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
+from runner.core.model import Decision, Memory, RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.core.text.instants import elapsed_seconds
 from runner.records.journal import Journal
 
@@ -26,22 +27,31 @@ class Finished(Struct, frozen=True, kw_only=True):
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """What earlier runs left of a story's flow, besides its state file.
+    """What earlier runs left of a story, besides its state file.
 
     `failures` counts by step in how many consecutive runs, up to the newest, it failed; `reason` is the
-    newest failure. `skipped` are the steps that the user chose to leave out.
+    newest failure. `skipped` are the steps that the user chose to leave out. `answers` are what the user has
+    decided, the oldest first; those in `pending` have had no effect yet. `memories` are what the state file
+    has no section for.
     """
 
     failures: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
     skipped: tuple[str, ...] = ()
+    answers: tuple[Decision, ...] = ()
+    pending: tuple[Decision, ...] = ()
+    memories: tuple[Memory, ...] = ()
 
 
 class EarlierResults(Struct, frozen=True, kw_only=True):
-    """What earlier runs left of a backlog: what they finished, and how many minutes each story took."""
+    """What earlier runs left of a backlog: what they finished, and how many minutes each story took.
+
+    `failed` says why stories failed in the newest run that had them, word for word the same.
+    """
 
     finished: Mapping[StoryId, Finished] = field(default_factory=dict)
     minutes: Mapping[StoryId, Sequence[float]] = field(default_factory=dict)
+    failed: Mapping[StoryId, str] = field(default_factory=dict)
 
 
 def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResults:
@@ -53,11 +63,15 @@ def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResult
     found: dict[StoryId, Finished] = {}
     minutes: dict[StoryId, list[float]] = {}
     settled: set[StoryId] = set()
+    tried: dict[StoryId, str] = {}
     for run_id in journal.runs()[:RUNS_LOOKED_AT]:
         if len(settled) == len(wanted):
             break
         run = fold(run_id, journal.events(run_id))
         for story in run.stories.values():
+            if story.id in wanted and story.sessions and story.id not in tried:
+                same = _digest_in(run, story.id) == wanted[story.id]
+                tried[story.id] = story.reason if same and story.status is Status.FAILED else ""
             # One without sessions was done before: that run only repeated the result of an older one.
             if story.id not in wanted or story.status is not Status.DONE or not story.sessions:
                 continue
@@ -72,7 +86,8 @@ def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResult
                         commits=story.workspace.commits,
                         next=story.next,
                     )
-    return EarlierResults(finished=found, minutes=minutes)
+    failed = {story_id: reason for story_id, reason in tried.items() if reason}
+    return EarlierResults(finished=found, minutes=minutes, failed=failed)
 
 
 def _minutes(story: StorySnapshot) -> float:
@@ -81,34 +96,54 @@ def _minutes(story: StorySnapshot) -> float:
     return sum(each or 0.0 for each in seconds) / SECONDS_PER_MINUTE
 
 
-def past_of(journal: Journal, stories: Iterable[Story]) -> dict[StoryId, Past]:
-    """Return what earlier runs left for stories that follow a flow; others have no such past."""
+def past_of(journal: Journal, stories: Iterable[Story], *, before: RunId) -> dict[StoryId, Past]:
+    """Return what runs other than `before` left for stories that follow a flow; others have no such past."""
     wanted = {story.id for story in stories if story.flow != QUICK.name}
     found: dict[StoryId, Past] = {}
     broken: set[tuple[StoryId, str]] = set()
+    seen: set[StoryId] = set()
     if not wanted:
         return found
-    for run_id in journal.runs()[:RUNS_LOOKED_AT]:
+    for run_id in journal.runs()[: RUNS_LOOKED_AT + 1]:
+        if run_id == before:
+            continue
         for story in fold(run_id, journal.events(run_id)).stories.values():
             if story.id not in wanted or not story.started_at:
                 continue
             past = found.get(story.id, Past())
             broken.update((story.id, number) for number in story.finished_steps)
-            skipped = (*past.skipped, *(one for one in story.skipped_steps if one not in past.skipped))
-            found[story.id] = replace(past, skipped=skipped)
+            pending = (story.decision,) if story.decision is not None and story.decision.letter else ()
+            found[story.id] = past = replace(
+                past,
+                skipped=(*past.skipped, *(one for one in story.skipped_steps if one not in past.skipped)),
+                answers=(*story.decided, *pending, *past.answers),
+                # Only the newest run that had the story can still wait for something.
+                pending=past.pending if story.id in seen else pending,
+                memories=(*story.memories, *past.memories),
+            )
+            seen.add(story.id)
             number = story.place.number
-            if story.status is Status.FAILED and story.sessions and (story.id, number) not in broken:
+            if story.used_up and story.sessions and (story.id, number) not in broken:
                 failures = {**past.failures, number: past.failures.get(number, 0) + 1}
-                found[story.id] = Past(failures=failures, reason=past.reason or story.reason, skipped=skipped)
+                reason = past.reason or _failure_of(story)
+                found[story.id] = replace(past, failures=failures, reason=reason)
     return found
+
+
+def _failure_of(story: StorySnapshot) -> str:
+    """Return why a story failed: as its question says it, else the reason of its result."""
+    details = story.decision.question.get("details", ()) if story.decision else ()
+    reasons = (line for line in map(str, details) if line.startswith(LAST_FAILURE))
+    return next(reasons, story.reason).removeprefix(LAST_FAILURE)
 
 
 def unfinished_of_newest(journal: Journal) -> tuple[StoryId, ...]:
     """Return the stories of the newest run that failed, and those that were skipped because of them."""
     run_id = journal.newest_run()
     run = fold(run_id, journal.events(run_id))
-    wanted = {Status.FAILED, Status.SKIPPED}
-    return tuple(story.id for story in run.stories.values() if story.status in wanted)
+    return tuple(
+        story.id for story in run.stories.values() if story.used_up or story.status is Status.SKIPPED
+    )
 
 
 def _digest_in(run: RunSnapshot, story_id: StoryId) -> object:

@@ -39,7 +39,7 @@ from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.shared_tree import enforcement_again, open_shared_tree, require_enforcement
 from runner.records.event_log import EventLog
-from runner.records.history import past_of
+from runner.records.history import Past, past_of
 from runner.records.journal import Journal
 from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
@@ -113,6 +113,7 @@ async def start_run(
         workers=plan.workers,
         enforcement=enforcement,
         retry_failed=plan.retry_failed,
+        failed={} if plan.retry_failed else plan.failed_quick,
     )
     async with _acquired(repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
@@ -287,7 +288,9 @@ async def _context(
     assignment: Assignment, journal: Journal, log: EventLog, keeper: Keeper, control: StopControl
 ) -> AsyncIterator[RunContext]:
     """Open what the stories share, for as long as the orchestrator works."""
-    past = await to_thread.run_sync(past_of, journal, assignment.stories)
+    find = partial(past_of, journal, assignment.stories, before=log.snapshot.run_id)
+    past = await to_thread.run_sync(find)
+    past |= {story_id: Past(reason=reason) for story_id, reason in assignment.failed.items()}
     async with open_shared_tree(
         assignment.repository,
         log.snapshot.run_id,

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, field
 
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
@@ -44,7 +44,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     """Which agent carries which story, in which order, under which settings, in which repository.
 
     `worktree_root` is the folder of the story worktrees; `enforcement` is what keeps their sessions within
-    their paths.
+    their paths. `failed` are stories that failed in the last run, so that the user must agree to another try.
     """
 
     repository: Repository
@@ -54,6 +54,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     workers: Mapping[StoryId, Workers]
     enforcement: EnforcementPlan
     retry_failed: bool = False
+    failed: Mapping[StoryId, str] = field(default_factory=dict)
 
     @property
     def byproducts(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def consequences(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
     ends = any(isinstance(body, ev.LoopEnded) for body in judged)
     if judged and not ends:
         return judged  # the session is retried, so its work is not committed
-    if ended.outcome in {Outcome.OK, Outcome.PARTIAL}:
+    if ended.outcome in {Outcome.OK, Outcome.PARTIAL, Outcome.ASKS}:
         return (ev.CheckpointPlanned(story_id=facts.story.id), *judged)
     if ended.outcome is Outcome.FAILED and not ends:
         return _cannot_start(ended, facts) or failed_attempt(f"session: {ended.detail}", ended.output, facts)
@@ -122,6 +122,23 @@ def undone_change(trees: tuple[str, ...], facts: EndFacts) -> tuple[ev.Body, ...
 def said_to_spiral(ended: SessionVerdict) -> bool:
     """Whether the session itself reported a spiral, which is not a failed attempt."""
     return ended.result.summary.get("spiral", 0) > 0
+
+
+def unresolved(markers: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the flaw of a commit with conflict markers, and the message for the next session."""
+    if not markers:
+        return None
+    words = "You committed conflict markers in these files; resolve the conflicts:\n" + "\n".join(markers)
+    meant = "If a file is meant to hold them, set its attribute conflict-marker-size in .gitattributes."
+    return f"conflict markers were committed: {named(markers)}", f"{words}\n{meant}"
+
+
+def denied_tools(ended: SessionVerdict) -> str:
+    """Return which tools the agent was not allowed to use: it may have continued without them."""
+    denied = ended.said.denied if ended.said else ()
+    if not denied:
+        return ""
+    return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
 
 
 def _judged(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:

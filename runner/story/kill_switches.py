@@ -92,8 +92,9 @@ async def _doubt(context: StoryContext, workspace: Workspace) -> KillSwitch | ch
     return choose.low_confidence(
         confidence=selection.confidence,
         threshold=settings.confidence_threshold,
-        candidates=[f"{now.place.number} ({now.place.name})"],
+        candidates=[now.place],
         rationale=[selection.rationale],
+        why="the selector points there" if settings.selector else "the folders point there",
     )
 
 

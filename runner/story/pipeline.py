@@ -24,14 +24,15 @@ from runner.core.flow import QUICK
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Status, StoryId, StorySnapshot
-from runner.core.text.words import count
 from runner.story import results
 from runner.story.consequences import (
     EndFacts,
     consequences,
+    denied_tools,
     failed_attempt,
     said_to_spiral,
     undone_change,
+    unresolved,
     verify_consequences,
 )
 from runner.story.context.context import StoryContext
@@ -146,11 +147,14 @@ class Pipeline:
         """Go from wherever the story is to its result."""
         if not self._now.sessions and not await self._hook("after_create", workspace):
             return self._hook_failed("hook after_create")
-        if flow.keeps_file and not self._now.placed:
-            await flow.find_step()
+        progress = self._now.progress
+        if not progress.implemented and progress.checkpoint_planned_at is None:
+            await flow.find_step()  # what was begun is completed first
         while True:
             result = await self._advance(workspace, flow)
             if result is not None:
+                await flow.leave(result)
+                await self._commit_own_edits(workspace, flow, result)
                 return result
 
     async def _advance(  # noqa: PLR0911  one return per thing to do
@@ -158,11 +162,11 @@ class Pipeline:
     ) -> ev.StoryFinished | None:
         """Do the one thing that comes next; what was begun is completed first."""
         now = self._now
-        if now.decision is not None:
-            return await flow.act_on_answer()
         if now.progress.checkpoint_planned_at is not None:
             await self._checkpoint(workspace, flow, now.progress.checkpoint_planned_at)
             return None
+        if now.decision is not None:
+            return await flow.act_on_answer()
         if now.ending is not None:
             return self._stopped(now.ending)
         if now.refusal is not None:
@@ -170,7 +174,7 @@ class Pipeline:
         if now.place.number == DONE_NUMBER:
             return await (self._passed(workspace) if now.sessions else self._found_done(workspace, flow))
         if now.progress.attempt > now.max_attempts:
-            return results.failed(now.id, f"gave up after {count(now.max_attempts, 'attempt')}: {now.reason}")
+            return await flow.give_up()
         if not now.progress.implemented:
             return await self._work(workspace, flow)
         return await self._conclude(workspace, flow)
@@ -238,7 +242,7 @@ class Pipeline:
 
     async def _follow_up(self, ended: SessionVerdict, flow: FlowSteps) -> ev.StoryFinished | None:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
-        for complaint in filter(None, (ended.result.complaint, _denied(ended))):
+        for complaint in filter(None, (ended.result.complaint, denied_tools(ended))):
             await self._log.record(ev.Noted(story_id=self._story.id, message=complaint))
         now = self._now
         if now.ending is not None:
@@ -307,9 +311,24 @@ class Pipeline:
         if spiral:
             await self._log.record(*spiral)
 
+    async def _commit_own_edits(
+        self, workspace: Workspace, flow: FlowSteps, result: ev.StoryFinished
+    ) -> None:
+        """Commit what the runner itself wrote since the last checkpoint: the branch tells the truth."""
+        paths = flow.own_files(parked=result.verdict == Status.PARKED)
+        if not paths:
+            return
+        now, at = self._now, self._log.now()
+        tip = await to_thread.run_sync(self._story_workspace.commit_own, workspace, paths, at)
+        if tip is None:
+            return
+        files = now.sessions[-1].files_changed if now.sessions else None
+        commits = now.workspace.commits + 1
+        self._log.defer(ev.Checkpointed(story_id=now.id, commit=tip, commits=commits, files=files))
+
     async def _conclude(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Judge the committed work by its claim, its artifacts and its commands; then take the next step."""
-        flaw = _unresolved(self._now.workspace.markers)
+        flaw = unresolved(self._now.workspace.markers)
         if flaw is None and (self._story.owns or flow.keeps_file):
             flaw = await to_thread.run_sync(self._flaw, workspace, flow)
         if flaw is not None:
@@ -469,20 +488,3 @@ class Pipeline:
     def _hook_failed(self, name: str) -> ev.StoryFinished:
         log = side_log(name, self._context)
         return results.failed(self._story.id, f"{name} failed", next_=f"see {log}")
-
-
-def _unresolved(markers: tuple[str, ...]) -> tuple[str, str] | None:
-    """Return the flaw of a commit with conflict markers, and the message for the next session."""
-    if not markers:
-        return None
-    words = "You committed conflict markers in these files; resolve the conflicts:\n" + "\n".join(markers)
-    meant = "If a file is meant to hold them, set its attribute conflict-marker-size in .gitattributes."
-    return f"conflict markers were committed: {named(markers)}", f"{words}\n{meant}"
-
-
-def _denied(ended: SessionVerdict) -> str:
-    """Return which tools the agent was not allowed to use: it may have continued without them."""
-    denied = ended.said.denied if ended.said else ()
-    if not denied:
-        return ""
-    return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"

@@ -86,6 +86,16 @@ def parked(story_id: StoryId, question: str) -> StoryFinished:
     )
 
 
+def paused(story_id: StoryId, run_id: RunId, missing: Sequence[str]) -> StoryFinished:
+    """Return the result of a story that waits, as the user decided, until something is there."""
+    return StoryFinished(
+        story_id=story_id,
+        verdict=Status.PARKED,
+        reason=f"paused until there is: {', '.join(missing)}",
+        next=f"autopilot-multi resume {run_id}",
+    )
+
+
 def stopped(story_id: StoryId, run_id: RunId, switch: KillSwitch) -> StoryFinished:
     """Return the result of a story that a kill-switch ended before its flow was complete."""
     if switch.name == Switch.BASE:

@@ -22,6 +22,7 @@ from runner.core.limits.prices import priced
 from runner.core.model import VERIFY, Outcome, SessionKind, Status, Step, Story, StorySnapshot, Usage
 from runner.core.schedule.tiers import agents_per_wave
 from runner.core.settings import Settings
+from runner.core.text.names import one_line
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
 from runner.story.flow.steps import Brief
@@ -188,6 +189,7 @@ def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settin
         cached_tokens=usage.cached_tokens,
         cost_estimated=usage.estimated,
         tools=verdict.tools,
+        notes=one_line(result.notes),
     )
 
 

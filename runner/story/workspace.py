@@ -7,9 +7,11 @@ from contextlib import AbstractAsyncContextManager
 import trio
 from trio import to_thread
 
-from isolation.git.commits import Checkpoint, checkpoint
+from isolation.claims import globs as claims
+from isolation.git.commits import Checkpoint, checkpoint, commit_paths
 from isolation.git.squash import messages, squash
 from isolation.model import Workspace, WorkspaceRequest
+from isolation.paths import folds_case
 from isolation.shared_tree.claim_branch import commit_claim
 from isolation.workspace import OpenWorkspace, open_workspace
 from isolation.worktree.aside import remember_brought
@@ -121,6 +123,18 @@ class StoryWorkspace:
         require_there(repository, workspace.path)
         path, branch, base = workspace.path, workspace.branch, workspace.base
         return checkpoint(repository, path, branch, message, at, base=base, since=since)
+
+    def commit_own(self, workspace: Workspace, paths: tuple[str, ...], at: float) -> str | None:
+        """Commit what the runner wrote, and nothing else; return the new tip, if there is one. Blocking."""
+        repository, message = self._repository, self._message()
+        if self._claim is None:
+            return commit_paths(repository, workspace.path, workspace.branch, message, at, paths=paths)
+        since = repository.branch_tip(workspace.branch)
+        own = claims.compile(
+            tuple(glob for path in paths for glob in (path, f"{path}/**")), folding=folds_case(workspace.path)
+        )
+        made = commit_claim(repository, workspace, own, message, at, since=since or workspace.base)
+        return made.tip if made.tip != since else None
 
     def squash(self, workspace: Workspace, tip: str) -> str | None:
         """Make the branch one commit, and return it; None if it must stay as it is. Blocking."""

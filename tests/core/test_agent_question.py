@@ -64,12 +64,6 @@ def test_a_recommendation_may_be_a_letter_a_text_or_a_mark(
         ({"options": "A or B", "recommendation": "A"}, "0 usable options"),
         ({"options": ["one"], "recommendation": "A"}, "1 usable options"),
         ({"options": list("abcde"), "recommendation": "A"}, "5 usable options"),
-        ({"options": ["a", "b"]}, "does not recommend exactly one"),
-        ({"options": ["a", "b"], "recommendation": "C"}, "does not recommend exactly one"),
-        ({"options": ["a", "b"], "recommendation": "either"}, "does not recommend exactly one"),
-        ({"options": ["a", "", "b"], "recommendation": "B"}, "does not recommend exactly one"),
-        ({"options": ["a (recommended)", "b (recommended)"]}, "does not recommend exactly one"),
-        ({"options": ["a", "b"], "recommendation": 1}, "does not recommend exactly one"),
     ],
 )
 def test_what_would_have_to_be_guessed_becomes_a_plain_question(
@@ -84,6 +78,25 @@ def test_what_would_have_to_be_guessed_becomes_a_plain_question(
     offered = decided.get("options", [])
     if isinstance(offered, list):
         assert len(reading.question.details) == len(offered)
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [
+        {"options": ["a", "b"]},
+        {"options": ["a", "b"], "recommendation": "C"},
+        {"options": ["a", "b"], "recommendation": "either"},
+        {"options": ["a", "", "b"], "recommendation": "B"},
+        {"options": ["a (recommended)", "b (recommended)"]},
+        {"options": ["a", "b"], "recommendation": 1},
+    ],
+)
+def test_options_without_a_recommendation_are_kept_for_the_user(decided: dict[str, object]) -> None:
+    """The options are the agent's, and the unattended default never picks one of them."""
+    reading = from_result({"question": "What now?", **decided})
+    assert [option.text for option in reading.question.options] == ["a", "b"]
+    assert reading.question.must_ask
+    assert "recommends none" in reading.notes[-1]
 
 
 def test_a_plain_question_quotes_descriptions_and_counts_what_it_leaves_out() -> None:

@@ -29,6 +29,7 @@ from runner.core.choose import (
     to_json,
     tracker_failed,
 )
+from runner.core.model import Step
 
 DECISION = """\
 ══════════════════════════════════════
@@ -136,12 +137,16 @@ def _failed() -> Question:
 BUILT = [
     _research(),
     _failed(),
-    recovery(skill="plan", sub_step="4 — Architecture Review"),
+    recovery(skill="plan", step="3", sub_step="4 — Architecture Review"),
     rollback(name="Plan", folders=["_docs/02_document/"]),
     tracker_failed(),
     session_boundary(finished="Decompose", upcoming="Implement", shared=False),
     session_boundary(finished="New Task", upcoming="Implement"),
-    low_confidence(confidence=0.5, threshold=0.85, candidates=["3 — Plan", "5 — Decompose"]),
+    low_confidence(
+        confidence=0.5,
+        threshold=0.85,
+        candidates=[Step(number="3", name="Plan"), Step(number="5", name="Decompose")],
+    ),
     low_confidence(confidence=0, threshold=0.85, candidates=[]),
     blocked(others=["housekeeping session cleanup-1 (pid 4711 on workshop)"]),
     blocked(others=["deep session x", "feature session y"], mode="housekeeping"),
@@ -153,7 +158,7 @@ def test_each_variant_is_drawn_as_the_documents_draw_it() -> None:
     """Acceptance 61: the rules, titles, options and recommendations stand as given."""
     assert render(_research()) == DECISION
     assert render(_failed()) == FAILED
-    assert render(recovery(skill="plan", sub_step="4 — Architecture Review")) == RECOVERY
+    assert render(recovery(skill="plan", step="3", sub_step="4 — Architecture Review")) == RECOVERY
     assert render(tracker_failed()) == TRACKER
     assert render(session_boundary(finished="Decompose", upcoming="Implement", shared=False)) == BOUNDARY
 
@@ -216,12 +221,15 @@ def test_a_block_names_those_in_the_way_and_recommends_to_wait() -> None:
 def test_low_confidence_offers_the_candidates_and_a_way_out() -> None:
     """With candidates the likeliest is recommended, without any nothing is started."""
     several = low_confidence(
-        confidence=0.5, threshold=0.85, candidates=["1 — a", "2 — b", "3 — c", "4 — d"], rationale=["why"]
+        confidence=0.5,
+        threshold=0.85,
+        candidates=[Step(number=one, name=one) for one in "1234"],
+        rationale=["why"],
     )
     assert [option.text for option in several.options] == [
-        "Continue at step 1 — a",
-        "Continue at step 2 — b",
-        "Continue at step 3 — c",
+        "Continue at step 1 (1)",
+        "Continue at step 2 (2)",
+        "Continue at step 3 (3)",
         "Abort — look and fix manually",
     ]
     assert several.recommendation == "A"

@@ -74,13 +74,13 @@ def kinds(bodies: tuple[ev.Body, ...]) -> list[type]:
     return [type(body) for body in bodies]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.PARTIAL])
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.PARTIAL, Outcome.ASKS])
 def test_work_is_committed_next(outcome: Outcome) -> None:
     """The commit is planned with the end of the session, so that a resume makes it."""
     assert kinds(consequences(ended(outcome), facts())) == [ev.CheckpointPlanned]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.STOPPED, Outcome.STALLED, Outcome.ASKS, Outcome.STUCK])
+@pytest.mark.parametrize("outcome", [Outcome.STOPPED, Outcome.STALLED, Outcome.STUCK])
 def test_an_end_that_the_pipeline_acts_upon_has_no_consequence_of_its_own(outcome: Outcome) -> None:
     """Nothing is committed, and no attempt has failed."""
     assert consequences(ended(outcome), facts()) == ()

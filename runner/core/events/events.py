@@ -151,6 +151,7 @@ class SessionEnded(Struct, frozen=True, kw_only=True):
     cached_tokens: int | None = None
     cost_estimated: bool = False
     tools: int | None = None
+    notes: str = ""
 
 
 class CheckpointPlanned(Struct, frozen=True, kw_only=True):
@@ -235,7 +236,8 @@ class PlaceFound(Struct, frozen=True, kw_only=True):
     """Where in its flow the story continues, with which confidence, and what had to be corrected for it.
 
     `docs` is the folder of its documents in the workspace, `cycle` its feature cycle, and `retries` how many
-    retries of the step its state file had counted; None leaves what is known.
+    retries of the step its state file had counted; None leaves what is known. `banner` is the status of a
+    story that continues, a line each.
     """
 
     story_id: StoryId
@@ -246,6 +248,7 @@ class PlaceFound(Struct, frozen=True, kw_only=True):
     docs: str = ""
     cycle: int | None = None
     retries: int | None = None
+    banner: tuple[str, ...] = ()
 
 
 class StepFinished(Struct, frozen=True, kw_only=True):

@@ -273,6 +273,7 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
             total_waves=body.total_waves,
             waves=body.waves,
             tools=body.tools,
+            notes=body.notes,
         )
         if session.id == body.session_id
         else session

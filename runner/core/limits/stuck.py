@@ -6,6 +6,7 @@ the digest of that question. A silent session is not judged here; see `stall`.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -28,6 +29,7 @@ FAILED_RETRIES = 2
 """After this many recoveries that did not help, the user is asked."""
 
 _REMEMBERED = 8
+_CORRUPT = re.compile(r"\bcorrupt(?:ed|ion)?\b", re.IGNORECASE)
 
 
 class Recovery(StrEnum):
@@ -101,6 +103,11 @@ def recovery(failures: int) -> Recovery:
     if failures >= FAILED_RETRIES:
         return Recovery.ASK
     return Recovery.RETRY if failures > 0 else Recovery.RE_READ
+
+
+def indicates_corruption(reason: str) -> bool:
+    """Whether a failure says that what was saved of the work can no longer be used."""
+    return _CORRUPT.search(reason) is not None
 
 
 def content_digest(content: bytes) -> str:

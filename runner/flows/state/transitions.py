@@ -31,6 +31,11 @@ from runner.flows.state.model import (
 from runner.flows.state.vocabulary import EXISTING_CODE
 
 BOUNDARY = "session boundary"
+COMPLETED = "completed step"
+PAUSED = "user paused"
+CONTEXT_LIMIT = "context limit"
+FAILED = "failed"
+"""Why a session was the last one for now: the reasons of the format, and that it failed."""
 
 
 class Overflow(Struct, frozen=True, kw_only=True):
@@ -72,7 +77,8 @@ def complete_step(state: StateFile, *, at: datetime, outcome: str = "") -> Trans
     """Mark the current step completed: reset the retries, clear its retry log and blockers."""
     row = _row(state, at, outcome)
     cleared = replace(_cleared(state), status=StepStatus.COMPLETED)
-    return _with_row(cleared, row)
+    done = _with_row(cleared, row)
+    return _with_session(done, _session(state, at, COMPLETED, outcome))
 
 
 def boundary(
@@ -84,13 +90,14 @@ def boundary(
         if state.status is StepStatus.COMPLETED
         else complete_step(state, at=at, outcome=outcome)
     )
-    session = LastSession(
-        date=_date(at), ended_at=_where(state), reason=BOUNDARY, notes=one_line(notes) or f"{to.name} is next"
-    )
+    session = _session(state, at, BOUNDARY, notes or f"{to.name} is next")
     moved = _moved(done.state, to, StepStatus.NOT_STARTED)
-    if state.dialect is Dialect.RICH:
-        return Transition(state=replace(moved, last_session=session), overflow=done.overflow)
-    return Transition(state=moved, overflow=replace(done.overflow, last_session=session))
+    return _with_session(Transition(state=moved, overflow=done.overflow), session)
+
+
+def end_session(state: StateFile, *, at: datetime, reason: str, notes: str = "") -> Transition:
+    """Record how the last session of the story ended, for now."""
+    return _with_session(Transition(state=state), _session(state, at, reason, notes))
 
 
 def fail_attempt(
@@ -111,7 +118,7 @@ def fail_attempt(
         attempt=str(number),
         step=state.step,
         name=one_line(state.name),
-        sub_step=_sub_step_words(state.sub_step),
+        sub_step=sub_step_words(state.sub_step),
         reason=one_line(reason),
         timestamp=at.isoformat(timespec="seconds"),
     )
@@ -197,6 +204,32 @@ def enter_again(state: StateFile, to: StepRef) -> Transition:
     return Transition(state=moved if state.cycle is None else replace(moved, cycle=state.cycle + 1))
 
 
+def add_blocker(state: StateFile, text: str) -> Transition:
+    """Record what blocks the story, once."""
+    line = one_line(text)
+    if state.dialect is not Dialect.RICH:
+        return Transition(state=state, overflow=Overflow(blockers=(line,)))
+    if line in state.blockers:
+        return Transition(state=state)
+    return Transition(state=replace(state, blockers=(*state.blockers, line)))
+
+
+def restart_step(state: StateFile) -> Transition:
+    """Return to the first sub-step, because what was saved of the step is corrupt."""
+    return Transition(state=replace(state, sub_step=_fresh(state)))
+
+
+def _session(state: StateFile, at: datetime, reason: str, notes: str) -> LastSession:
+    return LastSession(date=_date(at), ended_at=_where(state), reason=reason, notes=one_line(notes))
+
+
+def _with_session(changed: Transition, session: LastSession) -> Transition:
+    """Put a last session into the file, or into the overflow where the dialect has no section for it."""
+    if changed.state.dialect is Dialect.RICH:
+        return replace(changed, state=replace(changed.state, last_session=session))
+    return replace(changed, overflow=replace(changed.overflow, last_session=session))
+
+
 def _moved(state: StateFile, to: StepRef, status: StepStatus) -> StateFile:
     return replace(state, step=to.step, name=to.name, status=status, sub_step=_fresh(state), retry_count=0)
 
@@ -238,20 +271,22 @@ def _blocker_start(state: StateFile) -> str:
 
 
 def _blocker(state: StateFile, reason: str, *, retries: int) -> str:
-    where = _sub_step_words(state.sub_step)
+    where = sub_step_words(state.sub_step)
     at = f" at sub-step {where}" if where else ""
     after = count(retries, "retry", "retries")
     return f"{_blocker_start(state)}failed{at} after {after}; the last failure: {reason}"
 
 
-def _sub_step_words(sub_step: SubStep) -> str:
-    return "" if sub_step is None else one_line(str(sub_step))
+def sub_step_words(sub_step: SubStep) -> str:
+    """Return a sub-step in words; empty if nothing was begun."""
+    if sub_step is None or sub_step == AWAITING or (isinstance(sub_step, Position) and sub_step.idle):
+        return ""
+    return one_line(str(sub_step))
 
 
 def _where(state: StateFile) -> str:
-    words = _sub_step_words(state.sub_step)
-    idle = not words or (isinstance(state.sub_step, Position) and state.sub_step.idle)
-    return f"Step {state.step} {one_line(state.name)}" + ("" if idle else f" — SubStep {words}")
+    words = sub_step_words(state.sub_step)
+    return f"Step {state.step} {one_line(state.name)}" + (f" — SubStep {words}" if words else "")
 
 
 def _date(at: datetime) -> str:

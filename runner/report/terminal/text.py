@@ -76,7 +76,7 @@ def _needs_attention(run: RunSnapshot, look: Look) -> list[str]:
             f"decision: {story.id}: {title} (autopilot-multi decide {story.id})", color="yellow"
         )
     for story in run.stories.values():
-        if story.status is Status.FAILED:
+        if story.used_up:
             relevant = [memory for memory in story.memories if memory.topic in {"blocker", "retry"}]
             for memory in sorted(relevant, key=lambda memory: memory.topic):
                 lines += look.wrapped(f"{memory.topic}: {story.id}: {neutral(memory.text)}", color="yellow")

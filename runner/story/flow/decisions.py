@@ -19,17 +19,16 @@ from runner.core.events import events as ev
 from runner.core.model import Decision, RunSnapshot, StoryId, StorySnapshot
 from runner.core.text.names import did_you_mean, shown
 from runner.core.text.screen import LineTail
+from runner.story.flow.answers import EARLIER, PERSON, RECOMMENDED
 
 if TYPE_CHECKING:
     from isolation.keeper.client import Keeper
     from isolation.model import SessionSpec
 
-PERSON = "person"
-RECOMMENDED = "recommended"
 NOTIFY_SECONDS = 10.0
 """How long a `notify` command may take; a notifier that hangs must not block anything."""
 
-_BY = {PERSON: "the user", RECOMMENDED: "the unattended default"}
+_BY = {PERSON: "the user", EARLIER: "the user", RECOMMENDED: "the unattended default"}
 
 
 class AlreadyAnsweredError(RunnerError):
@@ -102,15 +101,18 @@ def answer_event(
 def recommended(run: RunSnapshot, story_id: StoryId) -> ev.DecisionAnswered | None:
     """Return the answer of `--decide-default recommended`; None where only the user may answer.
 
-    That is an option that destroys something, and a question that the default has answered before in this
-    story: the recommendation after a failure is to try again, which would never end without the user.
+    That is a question that says so, an option that destroys something, and a question that the default has
+    answered before in this story: the recommendation after a failure is to try again, which would never end
+    without the user.
     """
     story = _require_story(run, story_id)
     if story.decision is None or story.decision.letter:
         return None
     asked = _asked(story_id, story.decision)
     letter = asked.question.recommendation
-    if choose.must_confirm(asked.question, letter) or _answered_before(story, asked.question):
+    if asked.question.must_ask or choose.must_confirm(asked.question, letter):
+        return None
+    if _answered_before(story, asked.question):
         return None
     return ev.DecisionAnswered(
         story_id=story_id, decision_id=asked.decision_id, letter=letter, by=RECOMMENDED

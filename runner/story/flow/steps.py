@@ -18,22 +18,25 @@ from runner.core import choose
 from runner.core.agent_question import from_result
 from runner.core.events import events as ev
 from runner.core.flow import QUICK, FlowStep, state_paths, step, transition
-from runner.core.limits.stuck import Recovery, question_digest, recovery
-from runner.core.model import FLOW_DONE, Outcome, SessionKind, Step, StorySnapshot
+from runner.core.limits.kill_switches import Switch
+from runner.core.limits.stuck import Recovery, indicates_corruption, question_digest, recovery
+from runner.core.model import FLOW_DONE, Decision, Outcome, SessionKind, Status, Step, StorySnapshot
+from runner.core.text.telling import telling_lines
+from runner.core.text.words import count
 from runner.records.history import Past
 from runner.story import results
 from runner.story.context.context import StoryContext
-from runner.story.flow.answers import Effect, concerns_session, effect_of, words_for
+from runner.story.flow.answers import EARLIER, Effect, effect_of, settles, words_for, words_for_session
 from runner.story.flow.decisions import recommended
+from runner.story.flow.memories import DECISION, remembered
 
 if TYPE_CHECKING:
     from runner.flows.state.transitions import Overflow
-    from runner.flows.story_state import Found, StoryState
+    from runner.flows.story_state import StoryState
     from runner.story.flow.tracker_gate import TrackerGate
 
 DONE_NUMBER = FLOW_DONE.number
-CIRCUIT = 3
-"""A step that failed in this many consecutive runs is not begun again without the user."""
+PAUSED, FAILED = "user paused", "failed"
 
 
 class Brief(Struct, frozen=True, kw_only=True):
@@ -55,6 +58,7 @@ class FlowSteps:
     def __init__(self, context: StoryContext, workspace: Workspace) -> None:
         self._context = context
         self._story = context.story
+        self._log = context.log
         self._record = context.log.record
         self._workspace = workspace
         self._state = None if context.story.flow == QUICK.name else _open_state(context, workspace)
@@ -106,54 +110,44 @@ class FlowSteps:
             command=found.command if found else None,
             state_file=str(state.path) if state else "",
             docs=state.flow.docs if state else "",
-            answers=tuple(
-                words_for(question, decision.letter)
-                for decision in self._now.decided
-                if decision.letter and concerns_session(question := choose.from_json(decision.question))
-            ),
+            answers=self._answers(),
             verified=self.verifies,
             artifacts=partial(state.artifact_files, place.number) if state else None,
         )
 
+    def _answers(self) -> tuple[str, ...]:
+        """Return what was decided in this run and in earlier ones, in the words for a session."""
+        decided = (*self._past.answers, *self._now.decided)
+        return tuple(dict.fromkeys(words for words in map(words_for_session, decided) if words))
+
     async def find_step(self) -> None:
-        """Find the step to continue with, once per run; a question parks the story."""
+        """Find the step to continue with, whenever the story is opened; a question parks the story."""
+        now = self._now
         if self._state is None:
+            if self._past.reason and not (now.sessions or now.decided or now.decision):
+                await self.ask(choose.story_failed(title=self._story.title, reason=self._past.reason))
             return
-        find = partial(
-            self._state.find,
-            skipped=(*self._now.skipped_steps, *self._past.skipped),
-            failure=self._past.reason,
-            threshold=self._context.settings.confidence_threshold,
-        )
-        found = await to_thread.run_sync(find)
-        place = ev.PlaceFound(
-            story_id=self._story.id,
-            step_number=found.place.number,
-            step_name=found.place.name,
-            confidence=found.confidence,
-            correction=found.correction,
-            docs=self._state.flow.docs,
-        )
-        notes = [ev.Noted(story_id=self._story.id, message=note) for note in found.notes]
-        await self._record(place, *notes)
-        question = self._question_at_start(found)
+        from runner.story.flow.entry import enter
+
+        question = await enter(self._context, self._state, self._past)
         if question is not None:
             await self.ask(question)
 
-    def _question_at_start(self, found: "Found") -> choose.Question | None:
-        failures = self._past.failures.get(found.place.number, 0)
-        if failures >= CIRCUIT:
-            return choose.skill_failed(
-                number=found.place.number,
-                name=found.place.name,
-                sub_step="",
-                reason=f"failed in {failures} runs, last by {self._past.reason}",
-                across_runs=True,
+    async def give_up(self) -> ev.StoryFinished | None:
+        """End a story whose attempts are used up; one that follows a flow asks the user what to do."""
+        now = self._now
+        if self._state is None:
+            gave_up = f"gave up after {count(now.max_attempts, 'attempt')}: {now.reason}"
+            return results.failed(self._story.id, gave_up)
+        lines = telling_lines(now.step_history.last_failure, most=1)
+        reason = f"{now.reason} — {lines[-1].strip()}" if lines else now.reason
+        sub_step = await to_thread.run_sync(self._state.sub_step)
+        await self.ask(
+            choose.skill_failed(
+                number=now.place.number, name=now.place.name, sub_step=sub_step, reason=reason
             )
-        asked = found.question
-        if asked is not None and asked.kind is choose.QuestionKind.FAILURE and self._context.run.retry_failed:
-            return None  # --retry-failed has answered it
-        return asked
+        )
+        return None
 
     async def begin(self) -> bool:
         """Write into the state file that the current step is in progress, with its retries.
@@ -175,12 +169,22 @@ class FlowSteps:
 
     async def attempt_failed(self, reason: str) -> None:
         """Count a failed attempt in the state file; the story is at the next one already."""
-        if self._state is not None and self._now.place.number != DONE_NUMBER:
-            now = self._now
-            failed = partial(
-                self._state.failed, reason, attempt=now.progress.attempt - 1, attempts=now.max_attempts
-            )
-            await self._keep(await to_thread.run_sync(failed))
+        state, now = self._state, self._now
+        if state is None or now.place.number == DONE_NUMBER:
+            return
+        failed = partial(state.failed, reason, attempt=now.progress.attempt - 1, attempts=now.max_attempts)
+        await self._keep(await to_thread.run_sync(failed))
+        if indicates_corruption(reason) or state.damages:
+            note = "what was saved of this step is corrupt, so it starts at its first sub-step again"
+            await self._record(ev.Noted(story_id=self._story.id, message=note))
+            await self._keep(await to_thread.run_sync(state.restart))
+        await self._note_damages()
+
+    async def _note_damages(self) -> None:
+        """Write into the log what was found damaged in the state file."""
+        if self._state is not None and self._state.damages:
+            said, self._state.damages = self._state.damages, ()
+            await self._record(*(ev.Noted(story_id=self._story.id, message=text) for text in said))
 
     def missing_artifacts(self) -> tuple[str, ...]:
         """Return the artifacts that the step should have left and that are missing."""
@@ -193,7 +197,7 @@ class FlowSteps:
         place, following = self._now.place, self._following()
         moved = transition(self._flow, place.number, summary=self._summary())
         asks = moved.question is not None and not self._context.settings.cross_boundaries
-        outcome = f"attempt {self._now.progress.attempt}"
+        outcome = self._outcome()
         here = step(self._flow, place.number)
         if here is not None and here.tracker:
             await self._gate(self._state).mark(
@@ -207,6 +211,34 @@ class FlowSteps:
         )
         if asks and moved.question is not None and following is not FLOW_DONE:
             await self.ask(moved.question)
+
+    def _outcome(self) -> str:
+        """Return the step's outcome in one line: what its session noted, else which attempt it was."""
+        worked = [one for one in self._now.sessions if one.kind is SessionKind.WORK]
+        notes = worked[-1].notes if worked else ""
+        return notes or f"attempt {self._now.progress.attempt}"
+
+    def own_files(self, *, parked: bool) -> tuple[str, ...]:
+        """Return the paths that the runner writes; those of a parked story are all of its documents."""
+        if self._state is None:
+            return ()
+        return (self._flow.docs,) if parked else state_paths(self._flow.docs)
+
+    async def leave(self, result: ev.StoryFinished) -> None:
+        """Record in the state file how the story ended for now."""
+        state, now = self._state, self._now
+        if state is None or not now.sessions or result.verdict in {Status.DONE, Status.NO_WORK}:
+            return
+        asked = now.decision.question.get("kind") if now.decision is not None else None
+        if asked == choose.QuestionKind.BOUNDARY:
+            return  # the boundary has recorded it
+        failed = result.verdict == Status.FAILED or asked == choose.QuestionKind.FAILURE
+        reason = FAILED if failed else PAUSED
+        switch = (result.kill_switch or {}).get("name", "")
+        if switch and switch != Switch.USER_ABORT:
+            reason = switch
+        await self._keep(await to_thread.run_sync(state.ended, reason, result.reason))
+        await self._note_damages()
 
     def _last_commit(self, following: Step) -> tuple[ev.Body, ...]:
         """Plan the commit of the final state file when the flow is complete."""
@@ -273,8 +305,9 @@ class FlowSteps:
                 return
             case Recovery.ASK:
                 details = (f"Reason: {reason}", f"Sessions of this step: {failures + 1}")
+                sub_step = await to_thread.run_sync(self._state.sub_step) if self._state else ""
                 await self.ask(
-                    choose.recovery(skill=place.name, sub_step=f"step {place.number}", details=details)
+                    choose.recovery(skill=place.name, step=place.number, sub_step=sub_step, details=details)
                 )
 
     async def ask(self, question: choose.Question) -> None:
@@ -285,10 +318,27 @@ class FlowSteps:
             question=choose.to_json(question),
         )
         await self._record(asked)
-        if self._context.settings.decide_default == "recommended":
+        earlier = self._earlier_answer(question)
+        if earlier is not None:
+            await self._record(
+                ev.DecisionAnswered(
+                    story_id=self._story.id, decision_id=asked.decision_id, letter=earlier, by=EARLIER
+                )
+            )
+        elif self._context.settings.decide_default == "recommended":
             answered = recommended(self._context.log.snapshot, self._story.id)
             if answered is not None:
                 await self._record(answered)
+
+    def _earlier_answer(self, question: choose.Question) -> str | None:
+        """Return what the user answered to this in an earlier run; None if it is a new question."""
+        past = self._past
+        if any(one.question.get("title") == question.title for one in self._now.decided):
+            return None  # it has been used, and did not help
+        for decision in reversed(past.answers):
+            if settles(decision, question, applied=decision not in past.pending):
+                return decision.letter
+        return None
 
     async def act_on_answer(self) -> ev.StoryFinished | None:
         """Do what the user chose; until then the story is parked."""
@@ -299,35 +349,68 @@ class FlowSteps:
         if not decision.letter:
             return results.parked(self._story.id, question.title)
         effect = effect_of(question, decision.letter)
-        words = words_for(question, decision.letter)
-        memories: tuple[ev.Remembered, ...]
-        if self._state is None:
-            memories = (ev.Remembered(story_id=self._story.id, topic="decision", text=words),)
+        if effect is Effect.PAUSE:
+            missing = await to_thread.run_sync(self._missing, question.until)
+            if missing:
+                return results.paused(self._story.id, self._log.snapshot.run_id, missing)
+        return await self._carry_out(effect, decision, question)
+
+    async def _carry_out(
+        self, effect: Effect, decision: Decision, question: choose.Question
+    ) -> ev.StoryFinished | None:
+        state, words = self._state, words_for(question, decision.letter)
+        memories: tuple[ev.Body, ...]
+        if state is None:
+            memories = (ev.Remembered(story_id=self._story.id, topic=DECISION, text=words),)
         else:
-            memories = self._memories(await to_thread.run_sync(self._state.decided, words))
+            memories = self._memories(await to_thread.run_sync(state.decided, words))
         applied = ev.DecisionApplied(
             story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
         )
         match effect:
-            case Effect.CONTINUE:
-                await self._record(applied, *memories)
+            case Effect.CONTINUE | Effect.PAUSE:
+                memories += await self._chosen_step(question, decision.letter)
             case Effect.RETRY:
-                if self._state is not None:
-                    await to_thread.run_sync(self._state.retried)
-                await self._record(applied, *memories)
+                if state is not None:
+                    await to_thread.run_sync(state.retried)
             case Effect.SKIP:
                 following = self._following()
-                if self._state is not None:
-                    memories += self._memories(await to_thread.run_sync(self._state.skipped, following))
+                if state is not None:
+                    memories += self._memories(await to_thread.run_sync(state.skipped, following))
                 skipped = self._step_finished(following, skipped=True)
-                last = self._last_commit(following)
-                await self._record(applied, skipped, *memories, *last)
+                memories = (skipped, *memories, *self._last_commit(following))
             case Effect.ABORT:
                 await self._record(applied, *memories)
                 return results.failed(self._story.id, f"aborted by decision: {words}")
             case _:
                 assert_never(effect)
+        await self._record(applied, *memories)
         return None
+
+    async def _chosen_step(self, question: choose.Question, letter: str) -> tuple[ev.Body, ...]:
+        """Return the events that take the story to the step that the user chose; none if it is there."""
+        number = question.option(letter).step
+        found = step(self._flow, number) if number and number != self._now.place.number else None
+        if found is None or self._state is None:
+            return ()
+        place = Step(number=found.number, name=found.name)
+        await self._keep(await to_thread.run_sync(self._state.go_to, place))
+        chosen = f"at step {found.number} ({found.name}), as you decided"
+        return (
+            ev.PlaceFound(
+                story_id=self._story.id,
+                step_number=found.number,
+                step_name=found.name,
+                confidence=1.0,
+                correction=chosen,
+                retries=0,
+            ),
+        )
+
+    def _missing(self, artifacts: tuple[str, ...]) -> tuple[str, ...]:
+        from runner.flows.scan import is_there
+
+        return tuple(text for text in artifacts if not is_there(self._workspace.path, text))
 
     def _gate(self, state: "StoryState") -> "TrackerGate":
         from runner.story.flow.tracker_gate import TrackerGate
@@ -341,13 +424,7 @@ class FlowSteps:
 
     def _memories(self, overflow: "Overflow") -> tuple[ev.Remembered, ...]:
         """Return what the dialect has no section for, to be kept in the journal."""
-        kept = [("decision", text) for text in overflow.decisions]
-        kept += [
-            ("retry", f"{row.step} {row.name}, attempt {row.attempt}: {row.reason}")
-            for row in overflow.retries
-        ]
-        kept += [("blocker", text) for text in overflow.blockers]
-        return tuple(ev.Remembered(story_id=self._story.id, topic=topic, text=text) for topic, text in kept)
+        return remembered(self._story.id, overflow)
 
 
 async def open_flow(context: StoryContext, workspace: Workspace) -> FlowSteps:
