@@ -1,6 +1,7 @@
 """What earlier runs in this repository have already finished, and how long that took."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -135,6 +136,24 @@ def _failure_of(story: StorySnapshot) -> str:
     details = story.decision.question.get("details", ()) if story.decision else ()
     reasons = (line for line in map(str, details) if line.startswith(LAST_FAILURE))
     return next(reasons, story.reason).removeprefix(LAST_FAILURE)
+
+
+def overtaken(journal: Journal, run_id: RunId) -> dict[StoryId, RunId]:
+    """Return the stories that newer runs have continued, and the newest of these runs."""
+    found: dict[StoryId, RunId] = {}
+    for newer in takewhile(lambda each: each != run_id, journal.runs()):
+        for story in fold(newer, journal.events(newer)).stories.values():
+            if story.started_at:
+                found.setdefault(story.id, newer)
+    return found
+
+
+def without_overtaken(run: RunSnapshot, by: Collection[StoryId]) -> RunSnapshot:
+    """Return a run whose questions are closed for stories that a newer run has continued."""
+    stories = {
+        story.id: replace(story, decision=None) if story.id in by else story for story in run.stories.values()
+    }
+    return replace(run, stories=stories)
 
 
 def unfinished_of_newest(journal: Journal) -> tuple[StoryId, ...]:

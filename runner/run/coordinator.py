@@ -39,7 +39,7 @@ from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.shared_tree import enforcement_again, open_shared_tree, require_enforcement
 from runner.records.event_log import EventLog
-from runner.records.history import Past, past_of
+from runner.records.history import Past, overtaken, past_of, without_overtaken
 from runner.records.journal import Journal
 from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
@@ -58,6 +58,9 @@ from runner.story.other_sessions import visible
 
 OLD_KEEPERS_SECONDS = 15.0
 SWITCH_SECONDS = 0.0005
+
+
+_OPEN = frozenset({Status.RUNNING, Status.STOPPED, Status.PARKED, Status.SKIPPED})
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -169,9 +172,17 @@ async def resume_run(
     """Continue a run where it was interrupted: what is finished stays finished."""
     async with _acquired(repository, run_id) as journal:
         events = await to_thread.run_sync(journal.events, run_id)
-        snapshot = fold(run_id, events)
+        continued = await to_thread.run_sync(overtaken, journal, run_id)
+        snapshot = without_overtaken(fold(run_id, events), continued)
         started = next(event.body for event in events if isinstance(event.body, ev.RunStarted))
-        requeued = _requeued(snapshot, retry_failed=retry_failed)
+        requeued = tuple(
+            story_id
+            for story_id in _requeued(snapshot, retry_failed=retry_failed)
+            if story_id not in continued
+        )
+        for story_id, newer in continued.items():
+            if story_id in snapshot.stories and snapshot.stories[story_id].status in _OPEN:
+                view.say(f"story {story_id} was continued by run {newer}, so this run leaves it alone")
         asks = dialog is not None and bool(snapshot.open_decisions)
         if not requeued and snapshot.ended and not asks:
             # It may have been killed between its last event and its records.
@@ -202,9 +213,7 @@ def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ..
 
     A story whose question is still open stays parked: it would only ask again.
     """
-    again = {Status.RUNNING, Status.STOPPED, Status.PARKED, Status.SKIPPED}
-    if retry_failed:
-        again.add(Status.FAILED)
+    again = _OPEN | ({Status.FAILED} if retry_failed else set())
     waiting = {story.id for story in snapshot.open_decisions}
     unfinished = [
         story for story in snapshot.stories.values() if story.status in again and story.id not in waiting

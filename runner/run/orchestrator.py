@@ -22,6 +22,7 @@ from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import (
     ContinuePolicy,
+    Decision,
     ResourceSample,
     RunSnapshot,
     Status,
@@ -235,7 +236,8 @@ class Orchestrator:
             self._ahead.pop(story_id, None)
             self._active[story_id] -= 1
             # The answer may have come while the pipeline was ending.
-            await self._requeue_answered(story_id)
+            if not _paused(self._context.log.snapshot.stories[story_id].decision):
+                await self._requeue_answered(story_id)
             self._wake()
 
     def _held(self) -> dict[StoryId, str]:
@@ -378,3 +380,10 @@ class Orchestrator:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
+
+
+def _paused(decision: Decision | None) -> bool:
+    """Whether the user has decided to pause: the story then waits for a resume, not for an answer."""
+    if decision is None or not decision.letter:
+        return False
+    return bool(decision.question.get("pauses") == decision.letter)

@@ -4,6 +4,7 @@ import os
 import pty
 import select
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ from tests.acceptance.flow_stories import AUTODEV, AUTOPILOT, sessions, state_te
 from tests.acceptance.program import command, run, write_story
 from tests.conftest import git
 
+SAVE = f"{sys.executable} -m runner state sub-step"
+
 pytestmark = pytest.mark.usefixtures("memory")
 
 
 @pytest.mark.protocol("003.26", "003.36", "003.43", "000.18", "003.37")
-def test_what_is_used_up_is_asked_about_at_once(repo: Path, memory: Path) -> None:
+def test_what_is_used_up_is_asked_about_at_once(repo: Path) -> None:
     """Retry, skip or abort, with step, sub-step and the last telling line; nothing runs until then."""
-    script = 'autopilot-multi state sub-step 1 draft-options "half"; echo "error: no database"; exit 7'
+    script = f'{SAVE} 1 draft-options "half"; echo "error: no database"; exit 7'
     write_story(repo, "a", flow="greenfield", command=script, max_attempts=2)
     ran = run(repo, "--json")
     assert ran.code == 5
@@ -97,7 +100,8 @@ def test_an_answer_outlives_the_run_and_is_asked_once(repo: Path, memory: Path, 
     assert "Plan — 3 consecutive failures" in ran.story("a")["reason"], ran.err
     prompts = Path(ran.story("a")["workspace"]) / ".orchestrator"
     for step in ("research", "plan"):
-        prompt = next(prompts.glob(f"*-{step}-1.prompt.md")).read_text()
+        found = prompts.glob(f"*-{step}-1.prompt.md")
+        prompt = max(found, key=lambda path: path.stat().st_mtime_ns).read_text()
         assert "Which database?: B) SQLite" in prompt
     (memory / "a-2-asked").unlink(missing_ok=True)
     assert run(repo, "--retry-failed", "--json").story("a")["reason"].count("Which database?") == 0
@@ -155,10 +159,10 @@ def test_a_question_that_a_newer_run_has_overtaken_is_closed(repo: Path, memory:
 
 
 @pytest.mark.protocol("003.51")
-def test_a_stuck_session_is_asked_about_by_its_sub_step(repo: Path, memory: Path) -> None:
+def test_a_stuck_session_is_asked_about_by_its_sub_step(repo: Path) -> None:
     """The form names the sub-step; skipping it continues the step and tells the session."""
-    save = "autopilot-multi state sub-step 1 draft-options"
-    stuck = f'{save}; mkdir -p "$AUTOPILOT_DOCS/00_problem"; while :; do echo same > "$AUTOPILOT_DOCS/00_problem/problem.md"; echo busy; sleep 0.3; done'
+    again = 'while :; do echo same > "$AUTOPILOT_DOCS/00_problem/problem.md"; echo busy; sleep 0.3; done'
+    stuck = f'{SAVE} 1 draft-options; mkdir -p "$AUTOPILOT_DOCS/00_problem"; {again}'
     script = f"grep -q 'Skip this sub-step' \"$AUTOPILOT_PROMPT_FILE\" && exit 1; {stuck}"
     write_story(repo, "a", flow="greenfield", command=script, max_attempts=1)
     assert run(repo).code == 5

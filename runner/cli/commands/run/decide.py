@@ -73,11 +73,12 @@ def _find(journal: "Journal", common_dir: Path, *, run: str | None, story: str |
     """Return the named run, else the active run, else the newest with a matching open decision."""
     from runner.core.errors import NotFoundError
     from runner.core.events.fold import fold
+    from runner.records.history import overtaken, without_overtaken
     from runner.records.journal_file import NO_RUN_HINT
 
     found: list[RunSnapshot] = []
     for run_id in [journal.find_run(run)] if run else _runs(journal, common_dir):
-        snapshot = fold(run_id, journal.events(run_id))
+        snapshot = without_overtaken(fold(run_id, journal.events(run_id)), overtaken(journal, run_id))
         names = [one.id for one in snapshot.open_decisions]
         if (story in names) if story else names:
             return snapshot
@@ -218,7 +219,20 @@ class _Delivery(Struct, frozen=True, kw_only=True):
                 self.answer.letter,
                 decision_id=self.answer.decision_id,
             )
-            journal.append([Event(run_id=self.run_id, at=time.time(), body=answer)])
+            run, at = self._run(journal), time.time()
+            journal.append([Event(run_id=self.run_id, at=at, body=answer)])
+            self._write(run, answer, at)
+
+    def _write(self, run: "RunSnapshot", answer: "DecisionAnswered", at: float) -> None:
+        """Write the answer into the story's state file, if that has a section for decisions."""
+        from runner.core import choose
+        from runner.flows.decision_record import write_decision
+        from runner.story.flow.answers import words_for
+
+        story = run.stories[answer.story_id]
+        if story.decision is not None:
+            question = choose.from_json(story.decision.question)
+            write_decision(run, story, words_for(question, answer.letter), at=at)
 
     def _require_unanswered(self, journal: "Journal") -> None:
         """Refuse a second answer while the first still waits for the active run to read it."""
