@@ -135,8 +135,14 @@ class StoryState:
             notes=(*notes, *followed),
             banner=banner(self._story, self.flow, shown, here, journal) if state and shown else (),
             cycle=self._cycle,
-            retries=state.retry_count if state and not correction and state.step == here.number else 0,
+            retries=self._retries(state, here) if not correction else 0,
         )
+
+    def _retries(self, state: StateFile | None, here: Step) -> int:
+        """Return the retries that count for the step; a failed one starts over once the user agrees."""
+        if state is None or state.step != here.number or state.needs_decision:
+            return 0
+        return state.retry_count
 
     def _locate(self, journal: Journaled, recorded: StateFile | None, detected: DetectedPosition) -> Location:
         at = journal.place

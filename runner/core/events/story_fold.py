@@ -124,7 +124,8 @@ def _placed(story: StorySnapshot, body: ev.PlaceFound) -> StorySnapshot:
     place = Step(number=body.step_number, name=body.step_name)
     progress = story.progress
     if body.retries is not None:
-        progress = replace(progress, attempt=max(progress.attempt, 1 + body.retries))
+        counted = min(1 + body.retries, story.max_attempts)  # one attempt is left in any case
+        progress = replace(progress, attempt=max(progress.attempt, counted))
     return replace(
         story,
         place=place,
