@@ -45,7 +45,8 @@ class Confinement(Struct, frozen=True, kw_only=True):
 
     `read_only` describes each closed path for a reader. `writable` are the folders inside closed paths, or
     under the overlay, that stay open; the deeper path decides. All paths are real, without symbolic links.
-    `sources` says which other folder or file stands at some of these paths, instead of their own content.
+    `sources` says which other folder or file stands at some of these paths, instead of their own content;
+    `tree` is the worktree that stands at the path of the checkout in this way.
     Refused writes to the `witnessed` tree are reported at the session's end, if the machine can do that.
     """
 
@@ -55,6 +56,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
     writable: tuple[Path, ...] = ()
     overlay: Overlay | None = None
     sources: Mapping[Path, Path] = field(default_factory=dict)
+    tree: Path | None = None
     witnessed: Path | None = None
 
 

@@ -11,6 +11,7 @@ Invariants:
 - Where git has registered the worktree, it finds and writes the view's own path, in a file of the view's own.
   So `git worktree list` names the path that the session is in, and the real registration stays as it is.
 - The worktree stays at its real path, too: an agent may remember it.
+- Submodules work at both paths, see `submodules.py`.
 """
 
 import os
@@ -24,11 +25,9 @@ from isolation.errors import GuardError
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository
+from isolation.guard.submodules import DOT_GIT, POINTER, settle_submodules
 from isolation.model import Confinement, Workspace
 from isolation.paths import RepositoryPaths, git_place
-
-_DOT_GIT, _POINTER = "autopilot-view-git", "autopilot-view-gitdir"
-"""Files in the git directory of a worktree, so that they go with it."""
 
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
@@ -79,8 +78,6 @@ def view_of(paths: RepositoryPaths, root: Path, environ: Mapping[str, str]) -> V
     for place in places:
         if root.is_relative_to(place) or place.is_relative_to(root):
             return f"the worktrees in {root} and the checkout {place} lie one inside the other"
-        if (place / ".gitmodules").exists():
-            return "the repository has submodules, whose links to their git directories depend on the path"
         inner = next((each for each in places if each != place and each.is_relative_to(place)), None)
         if inner is not None:
             return f"the worktree {inner} lies inside the checkout {place}"
@@ -116,6 +113,7 @@ def through(
     writable = [seen(path) for path in confinement.writable if not hidden(path)]
     sources = {seen(path): path for path in (*confinement.read_only, *confinement.writable)}
     dot_git, pointer = _own_files(view, git_dir)
+    settle_submodules(repository, tree)
     writable.append(seen(git_dir) / "gitdir")
     sources[seen(git_dir) / "gitdir"] = pointer
     standing = (tree, *view.places)
@@ -135,6 +133,7 @@ def through(
                 writable.append(place / relative)
     return replace(
         confinement,
+        tree=tree,
         read_only=read_only,
         writable=tuple(dict.fromkeys(writable)),
         sources={path: source for path, source in sources.items() if path != source},
@@ -165,7 +164,7 @@ def _can_take(tree: Path, relative: Path) -> bool:
 
 def _own_files(view: View, git_dir: Path) -> tuple[Path, Path]:
     """Write what stands in for `.git` and for the registration, which a session may have changed."""
-    dot_git, pointer = git_dir / _DOT_GIT, git_dir / _POINTER
+    dot_git, pointer = git_dir / DOT_GIT, git_dir / POINTER
     place = view.git_place / git_dir.relative_to(view.git_dir)
     for file, text in ((dot_git, f"gitdir: {place}\n"), (pointer, f"{view.places[0] / '.git'}\n")):
         replace_file(file, os.fsencode(text), durable=False)

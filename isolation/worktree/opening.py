@@ -30,6 +30,7 @@ from isolation.git.commits import merge_parents, named, retried
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
 from isolation.git.repository import GitOutput, Repository, failure, offload
+from isolation.guard.submodules import settle_submodules
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import require_component
 from isolation.worktree.checkout_files import (
@@ -221,6 +222,7 @@ def _adopt(
         if here.lock_reason is not None:
             repository.run("worktree", "unlock", str(here.path))
         repository.run("worktree", "lock", "--reason", reason, str(here.path))
+    settle_submodules(repository, here.path)  # a run that was killed in a session could not
     half_filled = interrupted or is_half_filled(repository, here.path)
     tip = repository.resolve(f"refs/heads/{request.branch}")
     target = _advanced(repository, request, tip, base)

@@ -18,6 +18,7 @@ from isolation.git.commits import named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import clear_missing
 from isolation.git.repository import Repository, offload
+from isolation.guard.submodules import remove_links
 from isolation.model import Closing, Workspace
 from isolation.paths import git_place
 
@@ -105,6 +106,7 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
         trash.rmdir()
         # Its removal would take the mount away from a session that is still there.
         if [path.name for path in root.iterdir()] == [git_place(root).name]:
+            remove_links(git_place(root))
             git_place(root).rmdir()
         root.rmdir()
 

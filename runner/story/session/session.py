@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from isolation.errors import KeeperError
 from isolation.guard.guard import refused
+from isolation.guard.submodules import settle_submodules
 from isolation.keeper.client import Session
 from isolation.model import Attempts, Exit, SessionSpec
 from runner.agents.listener import OutputListener
@@ -144,6 +145,8 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
             complaint = ""
         if state.overdue:  # the next attempt reads the output, and must know why it stops here
             log.write(f"\nautopilot-multi: ended: {state.why}\n".encode())
+    if order.spec.confinement and (tree := order.spec.confinement.tree):
+        await trio.to_thread.run_sync(settle_submodules, run.repository, tree)
     return _judge(order, ended, complaint=complaint, reader=reader, at=events.now())
 
 
