@@ -1,4 +1,4 @@
-"""The submodules of a worktree lead to their git directories from both of its paths: the real one and the view's.
+"""The submodules of a worktree work at both of its paths: at the real one, and at that in a session's view.
 
 Git links a submodule to its git directory by relative paths, both ways: the `.git` file in its folder, and
 `core.worktree` in its configuration. What a session writes there is right in its view alone. Outside, where
@@ -7,8 +7,8 @@ after each session both are given a form that is right at either path:
 
 - `.git` names the git directory by the absolute path of its place in the view. Outside, links in the empty
   folder at that place lead from there to the real git directory.
-- `core.worktree` is removed. Git then takes the folder in which it found `.git`; it sets the key again when it
-  updates the submodule, and the end of that session removes it again.
+- `core.worktree` is removed. Git then takes the folder in which it found `.git`. It sets the key again when
+  it updates the submodule, and the end of that session removes it again.
 """
 
 import os
@@ -22,7 +22,8 @@ from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository
 
 DOT_GIT, POINTER = "autopilot-view-git", "autopilot-view-gitdir"
-"""Files in the git directory of a worktree, so that they go with it: where a view shows that, and the tree."""
+"""Files in the git directory of a worktree, so that they go with it: where its view shows this, and the tree.
+"""
 
 _MODULES = "modules"
 _LINKED = ("worktrees", _MODULES, "objects")

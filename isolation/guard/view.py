@@ -15,7 +15,9 @@ Invariants:
 """
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from itertools import permutations, product
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,6 +30,9 @@ from isolation.git.repository import Repository
 from isolation.guard.submodules import DOT_GIT, POINTER, settle_submodules
 from isolation.model import Confinement, Workspace
 from isolation.paths import RepositoryPaths, git_place
+
+_EXCLUDE = "autopilot-view-exclude"
+"""A file in the git directory of a worktree, so that it goes with it."""
 
 _ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
@@ -49,12 +54,18 @@ class View(Struct, frozen=True, kw_only=True):
     @property
     def lent(self) -> tuple[str, ...]:
         """The environments that are borrowed, by their paths in a tree."""
-        return tuple(
-            str(folder.relative_to(place))
-            for folder in self.borrowed
-            for place in self.places
-            if folder.is_relative_to(place)
-        )
+        return tuple(str(self.in_tree(folder)) for folder in self.borrowed)
+
+    def in_tree(self, folder: Path) -> Path:
+        """Return the path in a tree of a folder of the checkouts; if one lies in the other, by the inner."""
+        inner_first = sorted(self.places, key=lambda place: len(place.parts), reverse=True)
+        return next(folder.relative_to(place) for place in inner_first if folder.is_relative_to(place))
+
+    @property
+    def nested(self) -> tuple[Path, ...]:
+        """Where in a tree a checkout lies inside the other one."""
+        pairs = permutations(self.places, 2)
+        return tuple(inner.relative_to(outer) for inner, outer in pairs if inner.is_relative_to(outer))
 
     def for_command(self, command: str) -> "View":
         """Return the view without the environments that a command names: it makes its own there."""
@@ -78,9 +89,6 @@ def view_of(paths: RepositoryPaths, root: Path, environ: Mapping[str, str]) -> V
     for place in places:
         if root.is_relative_to(place) or place.is_relative_to(root):
             return f"the worktrees in {root} and the checkout {place} lie one inside the other"
-        inner = next((each for each in places if each != place and each.is_relative_to(place)), None)
-        if inner is not None:
-            return f"the worktree {inner} lies inside the checkout {place}"
     inside = any(common.is_relative_to(place) for place in places)
     return View(
         places=places,
@@ -116,21 +124,23 @@ def through(
     settle_submodules(repository, tree)
     writable.append(seen(git_dir) / "gitdir")
     sources[seen(git_dir) / "gitdir"] = pointer
+    for inner in view.nested:
+        exclude = view.git_place / "info" / "exclude"
+        sources[exclude] = _without_inner(view, git_dir, tree, inner)
+        read_only[exclude] = "what git ignores here"
     standing = (tree, *view.places)
     writable += view.places
     for place in standing:
         sources[place] = tree
         sources[place / ".git"] = dot_git
         read_only[place / ".git"] = "the link to the git directory"
-    for folder, relative in _brought(view, repository, shared):
-        if not _can_take(tree, relative):
-            continue
-        for place in standing:
-            sources[place / relative] = folder
-            if folder in view.borrowed:
-                read_only[place / relative] = "an environment of the main checkout"
-            else:
-                writable.append(place / relative)
+    brought = [each for each in _brought(view, repository, shared) if _can_take(tree, each[1])]
+    for place, (folder, relative) in product(standing, brought):
+        sources[place / relative] = folder
+        if folder in view.borrowed:
+            read_only[place / relative] = "an environment of the main checkout"
+        else:
+            writable.append(place / relative)
     return replace(
         confinement,
         tree=tree,
@@ -144,10 +154,7 @@ def _brought(view: View, repository: Repository, shared: Sequence[str]) -> list[
     """Return the folders of the checkouts that stay where they are, each with its path in the tree."""
     main = repository.main_checkout
     found = [(main / name, Path(name)) for name in shared if main and (main / name).is_dir()]
-    for folder in view.borrowed:
-        place = next(place for place in view.places if folder.is_relative_to(place))
-        found.append((folder, folder.relative_to(place)))
-    return found
+    return found + [(folder, view.in_tree(folder)) for folder in view.borrowed]
 
 
 def _can_take(tree: Path, relative: Path) -> bool:
@@ -169,6 +176,21 @@ def _own_files(view: View, git_dir: Path) -> tuple[Path, Path]:
     for file, text in ((dot_git, f"gitdir: {place}\n"), (pointer, f"{view.places[0] / '.git'}\n")):
         replace_file(file, os.fsencode(text), durable=False)
     return dot_git, pointer
+
+
+def _without_inner(view: View, git_dir: Path, tree: Path, inner: Path) -> Path:
+    """Make the folder for the inner of two checkouts; write what hides it from git in the outer one."""
+    if not _can_take(tree, inner):
+        raise GuardError(
+            f"{tree} has files at {inner}, where the checkout that this run was started in lies",
+            hint=f"start the run in {view.places[-1]}",
+        )
+    common, own = view.git_dir / "info" / "exclude", git_dir / _EXCLUDE
+    common.parent.mkdir(exist_ok=True)
+    common.touch()
+    pattern = re.sub(r"([\\*?\[])", r"\\\1", str(inner))
+    replace_file(own, common.read_bytes() + os.fsencode(f"\n/{pattern}/\n"), durable=False)
+    return own
 
 
 def _make_mount_point(folder: Path) -> None:

@@ -105,3 +105,32 @@ def test_a_run_from_a_linked_worktree_stands_in_for_both_checkouts() -> None:
         assert ran.story("a")["status"] == "done", ran.err
         assert person.git(root, "show", "autopilot/a:where") == f"{linked}\n"
         assert (root / "README.md").read_text() == (linked / "README.md").read_text() == "hello\n"
+
+
+def test_a_run_from_a_worktree_inside_the_checkout_stands_in_for_both(person: Person) -> None:
+    """Where other programs keep their worktrees, too, all paths of both checkouts lead into the story."""
+    root = person.repository({"README.md": "hello\n"})
+    for name in ("mine", "other"):
+        person.git(root, "worktree", "add", "-q", f".claude/worktrees/{name}")
+    inner = root / ".claude" / "worktrees" / "mine"
+    (inner / ".venv").mkdir()
+    (inner / ".venv" / "pyvenv.cfg").touch()
+    (inner / ".venv" / ".gitignore").write_text("*\n")
+    person.hand_over(inner / ".venv")
+    active = replace(person, environment={**person.environment, "VIRTUAL_ENV": f"{inner}/.venv"})
+    script = f"""set -e
+test "$(pwd -P)" = "{inner}" && test "$(git rev-parse --show-toplevel)" = "{inner}"
+ls {inner}/.venv/pyvenv.cfg && ! ls {root}/.claude/worktrees/other
+echo mine > {root}/README.md && test "$(cat README.md)" = mine
+test "$(git -C {root} rev-parse --show-toplevel)" = "{root}"
+test "$(git status --porcelain)" = " M README.md"
+test "$(git -C {root} status --porcelain)" = " M README.md"
+git -C {root} add -A && git commit -qm mine"""
+    person.story(inner, "a", script, verify=[f"grep mine {root}/README.md {inner}/README.md"])
+    planned = active.run(inner, "plan", "--json")
+    ran = active.run(inner, "run", "--json")
+    logs = [path.read_text() for path in root.glob(".git/autopilot/runs/*/a/*.log")]
+    assert ran.story("a")["status"] == "done", (planned.out, ran.err, logs)
+    assert person.git(root, "show", "--name-only", "--format=", "autopilot/a") == "README.md\n"
+    assert {each.read_text() for each in root.rglob("README.md")} == {"hello\n"}
+    assert not Path(f"{root}.worktrees").exists()
