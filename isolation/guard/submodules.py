@@ -31,7 +31,7 @@ _CONFIGURATIONS = ("config", "config.worktree")
 
 
 def settle_submodules(repository: Repository, tree: Path) -> None:
-    """Give the links of a worktree's submodules the form that is right at both of its paths. Blocks.
+    """Rewrite the links of a worktree's submodules so that they are right at both of its paths. Blocks.
 
     Does nothing in a worktree that no view has shown. No session may be running there.
     """

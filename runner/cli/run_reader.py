@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from isolation.files.disk import read_tail
 from isolation.files.lease import holder_is_alive, read_holder
-from isolation.paths import autopilot_dir, find_repository, journal_path
+from isolation.paths import autopilot_dir, find_repository, journal_path, story_dir
 from runner.core.events.fold import apply
-from runner.core.model import RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
+from runner.core.model import BaseCheck, RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
 from runner.core.text.screen import TAIL_BYTES, LineTail
 from runner.records.journal import Journal
 
@@ -67,9 +67,15 @@ class RunReader:
             self._load_events()
         return CurrentRun(run=self._run, alive=alive)
 
-    def log_of(self, session: SessionRecord) -> Path:
-        """Return the log file of a session."""
+    def log_of(self, session: SessionRecord | BaseCheck) -> Path:
+        """Return the log file of a session, or of a command on the base."""
         return autopilot_dir(self.common_dir) / session.log
+
+    def base_hooks(self) -> tuple[Path, ...]:
+        """Return the logs of the hooks that prepared the worktree in which the base was asked."""
+        from runner.core.base.check import BASE
+
+        return tuple(sorted(story_dir(self.common_dir, self.run_id, BASE).glob("hook-*.log")))
 
     def with_last_lines(self, run: RunSnapshot) -> RunSnapshot:
         """Add the newest output line of each running story; the journal does not contain it."""

@@ -1,10 +1,12 @@
 """The plan as people and machines read it: every story with when it starts, and why."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from isolation.model import IsolationMode
 from runner.agents.catalog import PROGRAMS
-from runner.core.base.check import Mode, questions
+from runner.core.base.check import Mode, Question, questions
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.graph import critical_path, waves
@@ -14,6 +16,7 @@ from runner.core.text.names import branch_of
 from runner.machine import probe
 from runner.plan.plan import Plan
 from runner.plan.shared_tree import EnforcementPlan
+from runner.records.base_answers import known_answers
 from runner.report.terminal.plan import PlanRow, PlanView
 
 
@@ -48,10 +51,21 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
         enforcement=enforcement.name,
         ways_out=tuple(way.document for way in enforcement.ways_out),
         base_check=tuple(each.command for each in asked),
+        base_known=_known(plan, asked),
         fence=plan.boundary,
         disjoint=plan.disjoint,
         rows=rows,
     )
+
+
+def _known(plan: Plan, asked: Sequence[Question]) -> tuple[str, ...]:
+    """Return the commands that the base has answered in an earlier run, so that they are not asked again."""
+    repository = plan.repository
+    if not asked:
+        return ()
+    tree = repository.trees((plan.base,))[0]
+    known = known_answers(repository.common_dir, tree, asked, plan.settings)
+    return tuple(each.command for each in asked if each.command in known)
 
 
 def _reasons(plan: Plan, window: int) -> dict[StoryId, str]:

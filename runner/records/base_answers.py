@@ -7,11 +7,12 @@ taken from here.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from isolation.files.disk import replace_file
 from isolation.paths import autopilot_dir
+from runner.core.base.check import Answer, Question, refuses
 from runner.core.settings import Settings
 
 MOST = 2000
@@ -25,6 +26,19 @@ def key_of(tree: str, command: str, settings: Settings) -> str:
     hooks = settings.hooks
     asked = [tree, command, hooks.after_create, hooks.before_run, *settings.symlink_directories]
     return hashlib.sha256(json.dumps(asked).encode(errors="surrogateescape")).hexdigest()
+
+
+def known_answers(
+    common_dir: Path, tree: str, asked: Sequence[Question], settings: Settings
+) -> dict[str, Answer]:
+    """Return by command the answers of earlier runs that let stories start; others are asked again."""
+    saved = load_answers(common_dir)
+    found = ((each, saved.get(key_of(tree, each.command, settings))) for each in asked)
+    return {
+        each.command: Answer(answer)
+        for each, answer in found
+        if answer in set(Answer) and not refuses(each, Answer(answer))
+    }
 
 
 def load_answers(common_dir: Path) -> dict[str, str]:

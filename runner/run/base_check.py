@@ -31,7 +31,7 @@ from runner.core.model import KillSwitch, Outcome, Story, StoryId
 from runner.core.text.shell_words import programs_of
 from runner.core.text.telling import telling_lines
 from runner.plan.unseen import unseen_notes
-from runner.records.base_answers import key_of, load_answers, save_answers
+from runner.records.base_answers import key_of, known_answers, save_answers
 from runner.story import results
 from runner.story.context.context import RunContext, StoryContext, story_context
 from runner.story.session.hooks import hook_order
@@ -39,6 +39,7 @@ from runner.story.session.session import SessionVerdict, run_session
 from runner.story.sessions import prepare_base_check
 
 _HOOKS = ("after_create", "before_run")
+_SEE_LOGS = "`autopilot-multi logs --base` shows its output; --no-base-check ignores it."
 _UNASKED = (
     "in a shared tree verify commands do not run before the first session; only their programs are looked for"
 )
@@ -105,9 +106,12 @@ class BaseCheck:
         context, repository = self._context, self._context.repository
         base = context.log.snapshot.base
         tree = (await to_thread.run_sync(repository.trees, (base,)))[0]
-        keys = {each.command: key_of(tree, each.command, context.settings) for each in self._asked}
-        known = await to_thread.run_sync(load_answers, repository.common_dir)
-        left = [each for each in self._asked if not self._is_known(each, known.get(keys[each.command]))]
+        asking = (repository.common_dir, tree, self._asked, context.settings)
+        known = await to_thread.run_sync(known_answers, *asking)
+        left = [each for each in self._asked if each.command not in known]
+        for each in self._asked:
+            if each.command in known:
+                self._take(each, known[each.command])
         wake()
         if not left:
             return
@@ -118,23 +122,19 @@ class BaseCheck:
                     await self._ask(question, workspace, number)
                     wake()
         finally:
-            new = {keys[each.command]: self._answers[each.command] for each in left if self._has(each)}
+            new = {
+                key_of(tree, each.command, context.settings): self._answers[each.command]
+                for each in left
+                if each.command in self._answers
+            }
             if new:
                 save_answers(repository.common_dir, new)
 
-    def _has(self, question: Question) -> bool:
-        return question.command in self._answers
-
-    def _is_known(self, question: Question, answer: str | None) -> bool:
-        """Take an answer of an earlier run, if it lets the stories start."""
-        if answer not in set(Answer) or check.refuses(question, Answer(answer)):
-            return False
-        body = ev.BaseChecked(
-            command=question.command, shared=question.shared, answer=Answer(answer), known=True
-        )
+    def _take(self, question: Question, answer: Answer) -> None:
+        """Take an answer of an earlier run."""
+        body = ev.BaseChecked(command=question.command, shared=question.shared, answer=answer, known=True)
         self._log.defer(body)
-        self._answered(question, Answer(answer))
-        return True
+        self._answered(question, answer)
 
     def _answered(self, question: Question, answer: Answer) -> None:
         self._answers[question.command] = answer
@@ -167,7 +167,7 @@ class BaseCheck:
                 raise _RefusedError
             if ended.outcome is not Outcome.OK:
                 detail = f"the hook {name} fails in a fresh checkout of the base: {_words(ended)}"
-                await self._refuse(KillSwitch(name=str(Switch.BASE), detail=detail, hint=f"see {order.log}"))
+                await self._refuse(KillSwitch(name=str(Switch.BASE), detail=detail, hint=_SEE_LOGS))
 
     async def _ask(self, question: Question, workspace: Workspace, number: int) -> None:
         context = self._story(question)

@@ -37,6 +37,9 @@ def test_a_red_base_costs_no_session(repo: Path) -> None:
     assert ran.data["base_checks"][0]["output"] == ["3 of 9 failed"]
     shown = run(repo, "status").out
     assert "    $ echo 3 of 9 failed; exit 4\n    3 of 9 failed\n" in shown
+    assert "`autopilot-multi logs --base` shows all of its output" in shown
+    title = "--- verify 1: `echo 3 of 9 failed; exit 4` fails\n"
+    assert run(repo, "logs", "--base", "-f").out == f"{title}3 of 9 failed\n"
     assert run(repo, "plan", "--json", "--verify", "false").data["base_check"] == ["false"]
 
     assert run(repo, "--verify", "false", "--no-base-check", "--only", "a").code == 3, "you can start anyway"
@@ -89,9 +92,15 @@ def test_an_answer_is_asked_once_for_a_tree_and_a_command(repo: Path) -> None:
     write_story(repo, "a", command=writes("a.txt"))
     commit_stories(repo)
     first = run(repo, "--json", "--verify", check)
+    planned = run(repo, "plan", "--json", "--again", "--verify", check, "--verify", "true").data
+    assert (planned["base_check"], planned["base_known"]) == ([check, "true"], [check])
+    shown = run(repo, "plan", "--again", "--verify", check, "--verify", "true").out
+    assert "first, on the untouched base: true\n" in shown
+    assert f"not asked of the base again, since an earlier run did: {check}" in " ".join(shown.split())
     again = run(repo, "--json", "--again", "--verify", check)
     assert [ran.data["base_checks"][0]["known"] for ran in (first, again)] == [False, True]
     assert asked.read_text().split() == ["x"] * 3, "the base once, and the story of each run"
+    assert run(repo, "logs", "--base").out == f"--- verify 1: `{check}` passes, as an earlier run found\n"
     (repo / "more.txt").write_text("more")
     commit_stories(repo)
     changed = run(repo, "--json", "--again", "--verify", check)
@@ -99,6 +108,7 @@ def test_an_answer_is_asked_once_for_a_tree_and_a_command(repo: Path) -> None:
 
     flag = repo.parent / "installed"
     assert run(repo, "--again", "--verify", f"test -e {flag}").code == 1
+    assert run(repo, "plan", "--json", "--verify", f"test -e {flag}").data["base_known"] == []
     flag.touch()
     assert run(repo, "--again", "--verify", f"test -e {flag}").code == 0, "a refusal is asked again"
 
@@ -127,6 +137,12 @@ def test_the_base_is_prepared_like_a_story(repo: Path) -> None:
         "the hook after_create fails in a fresh checkout of the base: exit code 3: no"
         in (ran.data["kill_switch"]["detail"])
     )
+    assert "logs --base" in ran.data["kill_switch"]["hint"]
+    assert run(repo, "logs", "--base").out == "--- hook after_create\nno\n"
+    logged = run(repo, "logs", "--base", "--json").data
+    assert ([hook["text"] for hook in logged["hooks"]], logged["checks"]) == (["no\n"], [])
+    for wrong in (("logs",), ("logs", "a", "--base"), ("logs", "--base", "--session", "2")):
+        assert run(repo, *wrong).code == 1, wrong
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "kill"])

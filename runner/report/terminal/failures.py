@@ -38,6 +38,8 @@ def _base(run: RunSnapshot, look: Look) -> list[str]:
             lines += look.wrapped(f"$ {neutral(check.command)}", _INDENT, "bold")
             for line in check.output:
                 lines += _kept(neutral(line), look)
+            if check.log:
+                lines += look.wrapped("`autopilot-multi logs --base` shows all of its output", _INDENT, "dim")
     return lines
 
 

@@ -14,6 +14,8 @@ from runner.report.terminal.table import Cell, Column, Look, layout
 _INDENT = 4
 _SHORT = 10
 _TITLES_FROM = 100
+_ASKED = "first, on the untouched base"
+_KNOWN = "not asked of the base again, since an earlier run did"
 
 
 class PlanRow(Struct, frozen=True, kw_only=True):
@@ -46,7 +48,8 @@ class PlanRow(Struct, frozen=True, kw_only=True):
 class PlanView(Struct, frozen=True, kw_only=True):
     """A whole plan, in start order. `base` is the commit that `base_ref` was frozen to.
 
-    `base_check` are the commands that run on the untouched base before the first session.
+    `base_check` are the commands that the untouched base must answer before the first session, `base_known`
+    those of them that an earlier run has asked, so that they do not run.
     `disjoint`: the claims were proven to share no path; None when unknown or when it does not matter.
     The fields are keys of the JSON document, so their names stay; `fence` is the boundary of all claims.
     """
@@ -64,6 +67,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     disjoint: bool | None = None
     ways_out: tuple[Mapping[str, str | bool], ...] = ()
     base_check: tuple[str, ...] = ()
+    base_known: tuple[str, ...] = ()
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
@@ -81,9 +85,11 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
     stories = f"{count(len(plan.rows), 'story', 'stories')} in {count(waves, 'wave')}"
     lines = look.wrapped(f"{stories}, from {neutral(plan.base_ref)} ({plan.base[:_SHORT]})", color="bold")
     lines += look.wrapped(_machine(plan), color="dim")
-    if plan.base_check:
-        asked = "; ".join(neutral(command) for command in plan.base_check)
-        lines += look.wrapped(f"first, on the untouched base: {asked}", color="dim")
+    asked = [command for command in plan.base_check if command not in plan.base_known]
+    for words, commands in ((_ASKED, asked), (_KNOWN, plan.base_known)):
+        if commands:
+            named = "; ".join(neutral(command) for command in commands)
+            lines += look.wrapped(f"{words}: {named}", color="dim")
     if plan.disjoint or plan.fence:
         lines += look.wrapped(_claims(plan), color="dim")
     titled = look.width is not None and look.width >= _TITLES_FROM
