@@ -43,6 +43,10 @@ _SCARCE_DISK = 5 * GB
 _LEAST_DISK = GB // 2
 _SCARCE_INODES, _LEAST_INODES = 100_000, 1_000
 _SCARCE_FILES = 1024
+_CAN_READ = (
+    "a run looks for ways out before it starts anything, and refuses them; where mounts are permitted "
+    "(to root, or by user namespaces), sessions see their own tree instead, so that there are none."
+)
 
 
 def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
@@ -149,9 +153,9 @@ def _guard(write_guard: WriteGuard, settings: Settings) -> Check:
     detail = f"{write_guard.enforcement}: the main checkout and other worktrees are read-only to a session"
     if write_guard.own_path:
         detail += ", which sees its own tree at the checkout's path"
-    else:
-        detail += f", which can read the checkout ({write_guard.in_sight})"
-    return Check(name="guard", level=Severity.OK, detail=detail)
+        return Check(name="guard", level=Severity.OK, detail=detail)
+    detail += f", which can read the checkout ({write_guard.in_sight})"
+    return Check(name="guard", level=Severity.OK, detail=detail, hint=_CAN_READ)
 
 
 def _ways_out(
@@ -159,20 +163,26 @@ def _ways_out(
 ) -> Iterator[Check]:
     """Yield the ways by which verify commands would use the checkout, where nothing prevents that."""
     from isolation.git.repository import Repository
+    from runner.plan.stories.sources import load_stories
     from runner.plan.ways_out import verdict
     from runner.plan.ways_out.search import find_ways_out
     from runner.plan.ways_out.way_out import Kind
 
     try:
-        found = find_ways_out(Repository.open(start), settings, root, environ=environ)
+        repository = Repository.open(start)
     except IsolationError:
         return  # reported by the check of git
+    try:
+        stories = load_stories((), top=repository.top, default=settings.stories)
+    except RunnerError:
+        stories = ()  # reported by the check of stories
+    found = find_ways_out(repository, settings, root, stories=stories, environ=environ)
     if write_guard.own_path:
         found = tuple(way for way in found if way.kind is Kind.INSTALLED)  # it has no path to lead by
     elif not found:
         detail = f"none found, though sessions can see the main checkout: {write_guard.in_sight}"
         yield Check(name="ways out", level=Severity.OK, detail=detail)
-    refusing = verdict.refused(found, settings, ())
+    refusing = verdict.refused(found, settings, stories)
     for way in found:
         level = Severity.FAIL if way in refusing else Severity.WARN
         yield Check(name="way out", level=level, detail=way.detail, hint=f"{way.kind.remedy}.")

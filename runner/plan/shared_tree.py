@@ -153,7 +153,10 @@ def _without_ways_out(
         return replace(plan, warning="; ".join(filter(None, (plan.warning, verdict.NOT_LOOKED_FOR))))
     because = plan.write_guard.in_sight
     ways_out = verdict.require_no_way_out(repository, settings, root, stories, because=because)
-    return replace(plan, ways_out=ways_out)
+    if not ways_out:
+        return plan
+    why = f"verify commands may use the main checkout, which sessions can read ({because})"
+    return replace(plan, ways_out=ways_out, warning="; ".join(filter(None, (plan.warning, why))))
 
 
 def require_level(settings: Settings, root: Path, top: Path) -> Level:

@@ -6,16 +6,26 @@ a GitHub summary.
 
 import re
 
-from runner.core.model import BUDGET, Status, StorySnapshot
+from runner.core.model import BUDGET, RunSnapshot, StorySnapshot
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
 from runner.core.text.words import SYMBOLS, awaited, count, label, phase, state, tally
-from runner.report.report_data import BAD, ReportData, decisive_session, seconds, total_usage, usage_text
+from runner.report.report_data import (
+    BAD,
+    ReportData,
+    decisive_session,
+    grouped_notes,
+    listed,
+    seconds,
+    total_usage,
+    usage_text,
+)
 
 LIMIT = 900_000
 TAIL = 3000
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
 _REASON = 300
+_NOTE, _MOST_NOTES = 600, 10
 
 
 def markdown(data: ReportData) -> str:
@@ -33,7 +43,7 @@ def markdown(data: ReportData) -> str:
     lines += [f"> {escaped(problem)}" for problem in data.problems]
     lines += ["", "| | story | result | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
     lines += [_row(data, story) for story in run.stories.values()]
-    page = "\n".join(lines) + "\n"
+    page = "\n".join(lines) + "\n" + _notes(run)
     for story in run.stories.values():
         part = _part(data, story) if story.status in BAD else ""
         if len(page.encode()) + len(part.encode()) < LIMIT:
@@ -47,8 +57,7 @@ def escaped(text: str) -> str:
 
 
 def _row(data: ReportData, story: StorySnapshot) -> str:
-    explained = story.reason and story.status is not Status.DONE
-    reason = f": {escaped(shorten(story.reason, _REASON))}" if explained else ""
+    reason = f": {escaped(shorten(story.reason, _REASON))}" if story.reason else ""
     cells = (
         SYMBOLS[phase(story)],
         f"**{escaped(story.id)}** {escaped(story.title)}",
@@ -59,6 +68,16 @@ def _row(data: ReportData, story: StorySnapshot) -> str:
         usage_text(story.usage),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _notes(run: RunSnapshot) -> str:
+    """Return what the user must know, such as that a verify command did not test the story's own files."""
+    notes = [
+        f"- {f'**{escaped(listed(names))}**: ' if names else ''}{escaped(shorten(message, _NOTE))}\n"
+        for message, names in grouped_notes(run).items()
+    ]
+    more = f"- {count(len(notes) - _MOST_NOTES, 'more note')}\n" if notes[_MOST_NOTES:] else ""
+    return "\n" + "".join(notes[:_MOST_NOTES]) + more if notes else ""
 
 
 def _waited(data: ReportData, story: StorySnapshot) -> str:

@@ -1,5 +1,7 @@
 """A story that breaks the code never ends as verified, by the real program; the real tools are in `chaos`."""
 
+from dataclasses import replace
+
 import pytest
 
 from isolation.guard.guard import READ_ONLY, attempt
@@ -53,11 +55,35 @@ def test_a_story_that_breaks_the_code_fails(project: Project, user: str) -> None
         seen_through(scene)
 
 
-def test_without_the_view_the_way_out_is_named_before_the_start() -> None:
+@pytest.mark.skipif(bool(attempt(READ_ONLY, Means.LANDLOCK)), reason="this machine has no Landlock")
+def test_landlock_alone_refuses_the_way_out_before_the_start() -> None:
+    """It cannot move a tree: doctor, plan, run and report say that, why, and what to do about it."""
+    why = "this machine cannot mount for a session"
+    with prepared(SAMPLE["a finder of setuptools"], list(USERS)[-1]) as scene:
+        refused(scene, landlocks=NO_MOUNTS)
+        planned = scene.run("plan", landlocks=NO_MOUNTS).document["error"]
+        assert (planned["code"], why in planned["message"]) == ("ways-out", True)
+        assert "let the hook `after_create` make one for each worktree" in planned["message"]
+        assert "--ways-out warn" in planned["hint"]
+        checks = {each["name"]: each for each in scene.run("doctor", landlocks=NO_MOUNTS).data["checks"]}
+        assert why in checks["guard"]["detail"]
+        assert "looks for ways out before it starts anything" in checks["guard"]["hint"]
+        assert checks["way out"]["level"] == "fail", "the verify command is in the stories"
+        poor = replace(scene.person, landlocks=NO_MOUNTS)
+        ran = poor.run(scene.root, "run", "--ways-out", "warn", "--only", FINE)
+        said = poor.run(scene.root, "plan", "--again", "--ways-out", "warn").err
+        html, page = (poor.run(scene.root, "report", "--format", each).out for each in ("html", "markdown"))
+        assert ran.code == 0, ran.err
+        for where, text in {"run": ran.err, "its end": ran.out, "plan": said, "html": html}.items():
+            assert why in text, where
+            assert "__editable__.demo-0.1.pth" in text, where
+        assert why in page
+        assert "not for certain on its own files" in page.replace("\\", "")
+
+
+def test_without_the_guard_the_way_out_is_named_before_the_start() -> None:
     """Refused by default; on demand plan, doctor, run and report name it."""
     with prepared(SAMPLE["a finder of setuptools"], "me") as scene:
-        if not attempt(READ_ONLY, Means.LANDLOCK):
-            refused(scene, landlocks=NO_MOUNTS)
         refused(scene, "--no-guard")
         (scene.root / "autopilot-multi.toml").write_text(
             f'guard = false\nverify = "{scene.project.verify}"\nmax-attempts = 1\n'
