@@ -1,6 +1,7 @@
 """Loads the data of a report from where the run was: this repository, or the shards of CI jobs."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from isolation.files.disk import read_tail
@@ -33,16 +34,16 @@ def load_from_repository(
     }
 
     def diff_of(story: StorySnapshot) -> Diff:
-        base, tip, paths = story.workspace.base, story.workspace.commit, found.get(story.id)
-        if not (base and tip and paths):
-            return Diff()
-        return diff(repository, base, tip, paths, most_lines=_DIFF_LINES)
+        return _diff(repository, story, found.get(story.id, ()))
 
     return ReportData(run=run, events=events, changes=found, log=log, diff=diff_of, now=now)
 
 
-def load_from_shards(joined: JoinedRun) -> ReportData:
-    """Load what shards hold; needs no repository. A single shard also has the events of its machine."""
+def load_from_shards(joined: JoinedRun, repository: Repository | None = None) -> ReportData:
+    """Load what shards hold. A single shard also has the events of its machine.
+
+    Needs no repository; one that has the commits, as after `aggregate --branches`, shows the diffs.
+    """
     owners = {f"{LOGS}/runs/{shard.run_id}/": shard for shard in joined.shards}
 
     def log(session: SessionRecord) -> bytes:
@@ -53,8 +54,21 @@ def load_from_shards(joined: JoinedRun) -> ReportData:
     found: dict[StoryId, list[ChangedPath]] = {}
     for shard in joined.shards:
         found |= {name: each for name, each in _changes(shard).items() if joined.sources.get(name) is shard}
+
+    def diff_of(story: StorySnapshot) -> Diff:
+        return _diff(repository, story, found.get(story.id, ())) if repository else Diff()
+
     events = joined.shards[0].events if len(joined.shards) == 1 else joined.events
-    return ReportData(run=joined.run, events=events, changes=found, log=log, problems=joined.problems)
+    return ReportData(
+        run=joined.run, events=events, changes=found, log=log, diff=diff_of, problems=joined.problems
+    )
+
+
+def _diff(repository: Repository, story: StorySnapshot, paths: Sequence[ChangedPath]) -> Diff:
+    base, tip = story.workspace.base, story.workspace.commit
+    if not (base and tip and paths):
+        return Diff()
+    return diff(repository, base, tip, paths, most_lines=_DIFF_LINES)
 
 
 def _changes(shard: Shard) -> dict[StoryId, list[ChangedPath]]:

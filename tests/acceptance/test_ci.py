@@ -41,6 +41,8 @@ def test_a_pipeline_is_one_run_again(ci: Ci) -> None:
     """
     assert ci.run_all() == dict.fromkeys(DONE, 0)
     place = ci.clone("join")
+    diff = "+++ b/top.txt"
+    assert diff not in run(place, "report", str(ci.shards)).out, "it has no commits yet"
     joined = run(
         place, "aggregate", str(ci.shards), "--matrix", str(ci.root / "matrix.json"), "--branches", "--json"
     )
@@ -51,6 +53,7 @@ def test_a_pipeline_is_one_run_again(ci: Ci) -> None:
     schema = json.loads((DOCS / "reference" / "status.schema.json").read_text())
     assert [error.message for error in Draft202012Validator(schema).iter_errors(joined.document)] == []
     assert text_at(place, "autopilot/top", "top.txt") == "base\nleft\nbase\nright\n"
+    assert diff in run(place, "report", str(ci.shards)).out
     for parent in ("base", "left", "right"):
         git(place, "merge-base", "--is-ancestor", f"autopilot/{parent}", "autopilot/top")
     assert git(place, "log", "-1", "--format=%an", "autopilot/alone").strip() == "autopilot-multi"

@@ -1,7 +1,8 @@
 """Write a report of a run: an HTML page, a Markdown summary, or a file for a CI system.
 
 RUN is the id of a run or its first characters (default: the newest run). DIR is a shard of a CI job,
-or a folder of shards, which are joined as `aggregate` does. Secrets from the environment are removed.
+or a folder of shards, which are joined as `aggregate` does; a page of them has diffs where the commits are
+known, as after `aggregate --branches`. Secrets from the environment are removed.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from runner.cli.output import Output
 from runner.cli.parser import CommandLineError, common
 
 if TYPE_CHECKING:
+    from isolation.git.repository import Repository
     from runner.report.report_data import ReportData
 
 EXAMPLE = "autopilot-multi report --format html --output report.html"
@@ -72,7 +74,7 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
         from runner.ci.report_data import load_from_shards
         from runner.cli.shards import load_joined
 
-        return load_from_shards(load_joined(arguments))
+        return load_from_shards(load_joined(arguments), _repository_at(here))
     if len(arguments.paths) > 1 or arguments.matrix or arguments.only:
         raise CommandLineError(
             f"no shards found in {', '.join(arguments.paths) or 'the command line'}",
@@ -89,6 +91,17 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
         events = reader.journal.events(reader.run_id)
     run = with_merged(settled(current.run, alive=not current.over), here)
     return load_from_repository(Repository.open(here), run, events, now=None if current.over else time.time())
+
+
+def _repository_at(folder: Path) -> "Repository | None":
+    """Return the repository around a folder; shards can be read without one."""
+    from isolation.errors import IsolationError
+    from isolation.git.repository import Repository
+
+    try:
+        return Repository.open(folder)
+    except IsolationError:
+        return None
 
 
 def _write(path: Path, text: str) -> None:
