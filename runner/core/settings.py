@@ -154,8 +154,8 @@ class Settings(WorkSettings):
         Setting(
             help="leave one commit on the branch of a done story, instead of one for each attempt",
             details="The files are those that were verified, and the original commits stay under "
-            "`refs/autopilot/squashed/`. Stories that follow a flow keep the commits of their steps. Not "
-            "with `bg-isolation` `none`.",
+            "`refs/autopilot/squashed/`. Stories that follow a flow keep the commits of their steps, by "
+            "which `rollback` undoes a step. Not with `bg-isolation` `none`.",
             flag="--squash",
         ),
     ] = False

@@ -48,3 +48,18 @@ def test_the_message_of_one_commit_is_kept_whole() -> None:
         "Title\n\nWhy\n\nBecause.\n\nAutopilot-Story: a\nAutopilot-Squashed: f00\n"
     )
     assert squashed_message(own, [], "f00") == "Title\n\nAutopilot-Story: a\nAutopilot-Squashed: f00\n"
+
+
+def test_a_story_that_follows_a_flow_keeps_the_commits_of_its_steps(repo: Path) -> None:
+    """A step is rolled back by its commits, so they stay; nothing is kept aside for them."""
+    (repo / "flows").mkdir()
+    steps = (f'[[steps]]\nnumber = {n}\nname = "Step {n}"\ncommand = "echo {n} > {n}.txt"\n' for n in (1, 2))
+    (repo / "flows" / "two.toml").write_text('summary = "two steps"\n' + "\n".join(steps))
+    write_story(repo, "a", flow="two", command="true")
+    commit_stories(repo)
+    ran = run(repo, "--squash", "--json")
+    assert (ran.story("a")["status"], ran.story("a")["commits"] > 1) == ("done", True), ran.err
+    assert git(repo, "for-each-ref", "refs/autopilot/squashed/") == ""
+    assert run(repo, "rollback", "a", "Step 2", "--yes").code == 0
+    assert "2.txt" not in git(repo, "ls-tree", "--name-only", "autopilot/a").split()
+    assert "1.txt" in git(repo, "ls-tree", "--name-only", "autopilot/a").split()
