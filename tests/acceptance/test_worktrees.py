@@ -287,7 +287,7 @@ def test_a_worktree_that_is_deleted_while_its_story_works(repo: Path) -> None:
     assert (story["status"], story["workspace"]) == ("failed", None)
     assert "is gone" in story["reason"]
     assert not tree.exists()
-    assert run(repo, "--json").story("a")["status"] == "done"
+    assert run(repo, "--retry-failed", "--json").story("a")["status"] == "done"
 
 
 def test_a_worktree_that_is_cut_off_before_it_is_verified(repo: Path) -> None:

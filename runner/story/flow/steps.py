@@ -219,10 +219,15 @@ class FlowSteps:
         return notes or f"attempt {self._now.progress.attempt}"
 
     def own_files(self, *, parked: bool) -> tuple[str, ...]:
-        """Return the paths that the runner writes; those of a parked story are all of its documents."""
+        """Return the paths in which only the runner has changed something since the last checkpoint.
+
+        That is the state file, and all documents unless a session of the step has left something there.
+        """
         if self._state is None:
             return ()
-        return (self._flow.docs,) if parked else state_paths(self._flow.docs)
+        now = self._now
+        begun = bool(now.sessions) and now.sessions[-1].step.number == now.place.number
+        return state_paths(self._flow.docs) if begun and not parked else (self._flow.docs,)
 
     async def leave(self, result: ev.StoryFinished) -> None:
         """Record in the state file how the story ended for now."""
