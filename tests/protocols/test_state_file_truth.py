@@ -1,4 +1,4 @@
-"""The state file tells the truth at every moment, and the branch holds it: at a park, a stop, a failure, a shard."""
+"""The state file tells the truth at every moment, and the branch holds it."""
 
 import os
 import re
