@@ -38,7 +38,7 @@ def metadata_lock(common_dir: Path) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise _lock_timeout(path)
             time.sleep(0.003)  # held for milliseconds as a rule; a blocking flock could not time out
-        held.enter_context(lock)
+        held.callback(lock.release)
         yield
 
 

@@ -11,7 +11,6 @@ import trio
 from msgspec.structs import replace
 
 from runner.machine.registry import Registry, SessionEntry
-from runner.story.context.error_groups import alone
 
 BEAT_SECONDS = 60.0
 WITHDRAW_SECONDS = 5.0
@@ -31,13 +30,19 @@ async def present(
     The entry is written and withdrawn concurrently with the block, which need not wait for the disk.
     """
     presence = Presence(registry, entry, note=note, clock=clock)
-    with alone():
+    try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(presence.keep)
             try:
                 yield presence
             finally:
                 presence.end()
+    except BaseExceptionGroup as group:
+        # The task never fails, so that the one error is the block's own, as if it had no nursery around it.
+        errors = group.split(trio.Cancelled)[1]
+        if errors is None or len(errors.exceptions) != 1:
+            raise
+        raise errors.exceptions[0] from None
 
 
 class Presence:

@@ -45,20 +45,19 @@ async def prepare_work(
     """Prepare a session in which the agent works on the current step; it learns what it may spend."""
     story, settings, now = _story_for(context, brief), context.settings, context.now
     worker = _worker_for(context, brief)
-    agent = worker.agent
-    name = _name(now, brief.step)
-    exchange = context.exchange(workspace)
-    prompt, result_file = exchange / f"{name}.prompt.md", exchange / f"{name}.result.json"
-    facts = _prompt_facts(context, brief, context.inside(result_file, workspace))
-    files = _Exchanged(prompt, result_file)
+    agent, name = worker.agent, _name(now, brief.step)
+    exchange, cwd = context.exchange(workspace), context.inside(workspace.path, workspace)
+    files = _exchanged(exchange, name)
+    seen = _exchanged(cwd / exchange.relative_to(workspace.path), name)  # the same, as the session sees them
+    facts = _prompt_facts(context, now, brief, seen.result)
     access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
     known = now.step_history.conversation
     job = AgentJob(
         story=story,
-        workspace=context.inside(workspace.path, workspace),
+        workspace=cwd,
         session_id=_session_id(context, name),
         model=worker.model,
-        prompt=context.inside(prompt, workspace),
+        prompt=seen.prompt,
         conversation=known.id if known is not None and known.agent == agent.name else "",
         git_dirs=access.git_dirs,
         folders=access.folders,
@@ -66,20 +65,20 @@ async def prepare_work(
         cost=allowance.cost,
     )
     launch = agent.launch(job)
-    environment = _environment(context, now, workspace, brief.step) | {
+    environment = _environment(context, now, workspace, brief.step, cwd) | {
         "AUTOPILOT_STATE_FILE": _seen(brief.state_file, context, workspace),
         "AUTOPILOT_DOCS": brief.docs,
-        "AUTOPILOT_RESULT_FILE": str(facts.result_file),
-        "AUTOPILOT_PROMPT_FILE": str(job.prompt),
+        "AUTOPILOT_RESULT_FILE": str(seen.result),
+        "AUTOPILOT_PROMPT_FILE": str(seen.prompt),
         "AUTOPILOT_MODE": now.mode or story.mode,
         **_spending(allowance),
         **launch.env,
     }
     spec = SessionSpec(
         argv=launch.argv,
-        cwd=job.workspace,
+        cwd=cwd,
         env=environment,
-        prompt=prompt,
+        prompt=files.prompt,
         confinement=access.confinement,
     )
     # Two windows of silence end a session, so one must hold half of what is still healthy.
@@ -91,7 +90,7 @@ async def prepare_work(
         model=worker.model,
         conversation=launch.conversation,
         used_before=_used_in(launch.conversation, now),
-        result_file=result_file,
+        result_file=files.result,
         limit=_story_limit(context),
         progress=ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look
         if brief.artifacts
@@ -139,10 +138,11 @@ def prepare_base_check(
 def _verify_spec(
     context: StoryContext, workspace: Workspace, command: str, now: StorySnapshot, step: Step
 ) -> SessionSpec:
+    cwd = context.inside(workspace.path, workspace)
     return SessionSpec(
         argv=("sh", "-c", command),
-        cwd=context.inside(workspace.path, workspace),
-        env=_environment(context, now, workspace, step),
+        cwd=cwd,
+        env=_environment(context, now, workspace, step, cwd),
         prompt=Path(os.devnull),
         confinement=context.confinement(workspace),
     )
@@ -193,8 +193,7 @@ def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settin
     )
 
 
-def _prompt_facts(context: StoryContext, brief: Brief, result_file: Path) -> PromptFacts:
-    now = context.now
+def _prompt_facts(context: StoryContext, now: StorySnapshot, brief: Brief, result_file: Path) -> PromptFacts:
     return PromptFacts(
         story=context.story,
         step=brief.step,
@@ -242,10 +241,14 @@ def _started(context: StoryContext, order: SessionOrder, step: Step, kind: Sessi
 
 
 class _Exchanged(NamedTuple):
-    """The files that are exchanged with a session, where the runner sees them."""
+    """The files that are exchanged with a session."""
 
     prompt: Path
     result: Path
+
+
+def _exchanged(folder: Path, name: str) -> _Exchanged:
+    return _Exchanged(folder / f"{name}.prompt.md", folder / f"{name}.result.json")
 
 
 class _DiskAccess(Struct, frozen=True, kw_only=True):
@@ -310,10 +313,9 @@ def _session_id(context: StoryContext, name: str) -> str:
 
 
 def _environment(
-    context: StoryContext, now: StorySnapshot, workspace: Workspace, step: Step
+    context: StoryContext, now: StorySnapshot, workspace: Workspace, step: Step, cwd: Path
 ) -> dict[str, str]:
     run = context.log.snapshot
-    cwd = context.inside(workspace.path, workspace)
     return environment_of(now, workspace, run.run_id, step=step, cwd=cwd) | {
         "AUTOPILOT_AGENTS_PER_WAVE": str(agents_per_wave(run.tier, context.settings)),
         "AUTOPILOT_OWNS": "\n".join(context.story.owns),

@@ -28,15 +28,3 @@ def _cancelled() -> type[BaseException]:
     import trio
 
     return trio.Cancelled
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Raise the one error of a group in its place: for a nursery whose own tasks never fail."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        errors = group.split(_cancelled())[1]
-        if errors is None or len(errors.exceptions) != 1:
-            raise
-        raise errors.exceptions[0] from None
