@@ -10,6 +10,7 @@ The server has one thread, so its children may do all that the program does, tri
 """
 
 import atexit
+import gc
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -85,14 +87,14 @@ class ProgramServer:
         socket.send_fds(connection, [len(request).to_bytes(4, "big")], [out, err])
         connection.sendall(request)
         connection.settimeout(limit)
-        pid = int.from_bytes(_exactly(connection, 4), "big")
+        pid = int.from_bytes(exactly(connection, 4), "big")
         try:
-            return int.from_bytes(_exactly(connection, 4), "big", signed=True)
+            return int.from_bytes(exactly(connection, 4), "big", signed=True)
         except TimeoutError:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             connection.settimeout(None)
-            _exactly(connection, 4)
+            exactly(connection, 4)
             raise
 
     def _connection(self) -> socket.socket:
@@ -123,7 +125,7 @@ class ProgramServer:
 SERVER = ProgramServer()
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def exactly(connection: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         more = connection.recv(count - len(data))
@@ -138,11 +140,11 @@ def _serve(connection: socket.socket) -> None:
         head, descriptors, _, _ = socket.recv_fds(connection, 4, 2)
         if not head:
             return
-        request = json.loads(_exactly(connection, int.from_bytes(head, "big")))
+        request = json.loads(exactly(connection, int.from_bytes(head, "big")))
         pid = os.fork()
         if not pid:
             connection.close()
-            _become_program(request, descriptors)
+            become_program(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         connection.sendall(pid.to_bytes(4, "big"))
@@ -150,7 +152,7 @@ def _serve(connection: socket.socket) -> None:
         connection.sendall(code.to_bytes(4, "big", signed=True))
 
 
-def _become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
+def become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
     os.setpgid(0, 0)  # as a shell starts a program: what it sends to its group reaches nobody else
     for descriptor, stream in zip(descriptors, (1, 2), strict=True):
         os.dup2(descriptor, stream)
@@ -166,22 +168,47 @@ def _become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoRe
     sys.orig_argv[:] = [sys.executable, "-m", "runner", *request["argv"]]
     from runner.__main__ import main
 
-    main()
+    try:
+        main()
+    except SystemExit as leaving:
+        _leave(leaving)
     raise AssertionError("main() leaves by itself")
 
 
-def _preload() -> None:
+def _leave(leaving: SystemExit) -> NoReturn:
+    """Do what Python does at its end, but do not take all modules apart: that took most of a short command."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        raise leaving from None  # Python knows what that means
+    if not isinstance(leaving.code, int):
+        raise leaving
+    os._exit(leaving.code)
+
+
+def preload() -> None:
     """Load every module of the program, in this process and before any fork."""
     from importlib import import_module
+
+    import psutil  # noqa: F401  as the next one, the program loads it when it is first needed
 
     for package in ("isolation", "runner"):
         for path in sorted(Path(package).rglob("*.py")):
             name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
             if not name.endswith("__main__"):
                 import_module(name)
+    from isolation.git.repository import _git_class
+
+    _git_class()
+    gc.freeze()  # what is loaded is shared with every child, as long as no search for garbage touches it
 
 
 if __name__ == "__main__":
-    _preload()
+    preload()
     with socket.socket(fileno=int(sys.argv[1])) as _connection:
         _serve(_connection)

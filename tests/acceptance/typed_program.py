@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from tests.acceptance.preloaded import ROOT, _become_program, _exactly, _preload
+from tests.acceptance.preloaded import ROOT, become_program, exactly, preload
 
 NAME = "autopilot-multi"
 _CLIENT = """#!{python} -IS
@@ -77,13 +77,13 @@ def _serve(listener: socket.socket) -> None:
 
 def _answer(connection: socket.socket) -> None:
     head, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
-    request = json.loads(_exactly(connection, int.from_bytes(head, "big")))
+    request = json.loads(exactly(connection, int.from_bytes(head, "big")))
     pid = os.fork()
     if not pid:
         connection.close()
         os.dup2(descriptors[0], 0)
         os.close(descriptors[0])
-        _become_program(request, descriptors[1:])
+        become_program(request, descriptors[1:])
     for descriptor in descriptors:
         os.close(descriptor)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -92,5 +92,5 @@ def _answer(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    _preload()
+    preload()
     _serve(socket.socket(fileno=int(sys.argv[1])))
