@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.acceptance.program import LIMIT, Ran, command, run_in, write_story
+from tests.acceptance.program import Ran, Running, run_in, started, write_story
 from tests.conftest import git
 
 Stories: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -52,18 +52,9 @@ class Ci:
         }
         return {**kept, "HOME": "/proc", "CI": "true", **more}
 
-    def begin(self, job: str, *args: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-        """Start a job's one command in its own clone."""
-        return subprocess.Popen(
-            command(*args),
-            cwd=self.clone(job),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            env=self.environment(**(env or {})),
-            start_new_session=True,
-        )
+    def begin(self, job: str, *args: str) -> AbstractContextManager[Running]:
+        """Run a job's one command in its own clone, beside the test."""
+        return started(self.clone(job), *args, environ=self.environment())
 
     def run(self, job: str, *args: str, env: Mapping[str, str] | None = None) -> Ran:
         """Run a job's one command to its end."""
@@ -87,15 +78,13 @@ class Ci:
         """Run every job of the matrix, those of a stage beside each other; give their exit codes."""
         codes: dict[str, int] = {}
         for stage in self.stages():
-            jobs = {job["name"]: self.begin(job["name"], *self.story_job(job["name"])) for job in stage}
-            codes |= {name: finish(process).code for name, process in jobs.items()}
+            with ExitStack() as stack:
+                jobs = {
+                    job["name"]: stack.enter_context(self.begin(job["name"], *self.story_job(job["name"])))
+                    for job in stage
+                }
+                codes |= {name: running.finish().code for name, running in jobs.items()}
         return codes
-
-
-def finish(process: "subprocess.Popen[str]") -> Ran:
-    """Await the end of a job."""
-    out, err = process.communicate(timeout=LIMIT)
-    return Ran(code=process.returncode, out=out, err=err)
 
 
 def make_ci(root: Path, repo: Path, stories: Stories = STORIES) -> Ci:

@@ -13,6 +13,7 @@ import atexit
 import gc
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -65,37 +66,35 @@ class ProgramServer:
         """Whether a process forked from the server would see this environment as a real start does."""
         return _starting(environ, self._root) == _starting(self._environ, self._root)
 
-    def run(
+    def start(
         self,
         argv: Sequence[str],
         *,
         cwd: Path,
         env: Mapping[str, str],
-        out: int,
-        err: int,
-        limit: float,
+        streams: tuple[int, int, int],
         landlocks: int = 0,
-    ) -> int:
-        """Run the program to its end; after `limit` seconds it is killed and `TimeoutError` raised.
+        own_session: bool = False,
+    ) -> "Forked":
+        """Start the program with these streams, in a session of its own if it is to have one.
 
         Before it starts, it is within as many Landlocks that close nothing, see `people`.
         """
         connection = self._connection()
         request = json.dumps(
-            {"argv": list(argv), "cwd": str(cwd), "env": dict(env), "landlocks": landlocks}
+            {
+                "argv": list(argv),
+                "cwd": str(cwd),
+                "env": dict(env),
+                "landlocks": landlocks,
+                "own_session": own_session,
+            }
         ).encode()
-        socket.send_fds(connection, [len(request).to_bytes(4, "big")], [out, err])
-        connection.sendall(request)
-        connection.settimeout(limit)
-        pid = int.from_bytes(exactly(connection, 4), "big")
-        try:
-            return int.from_bytes(exactly(connection, 4), "big", signed=True)
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            connection.settimeout(None)
-            exactly(connection, 4)
-            raise
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(connection, [len(request).to_bytes(4, "big")], [*streams, theirs.fileno()])
+            connection.sendall(request)
+        return Forked(ours)
 
     def _connection(self) -> socket.socket:
         if self._ours is None:
@@ -135,28 +134,92 @@ def exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
+class Forked:
+    """A program that was forked from a server; it can be used like `subprocess.Popen`."""
+
+    def __init__(self, answers: socket.socket) -> None:
+        self._answers = answers
+        self.pid = int.from_bytes(exactly(answers, 4), "big")
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative for a signal; None while it runs."""
+        with suppress(TimeoutError):
+            self.wait(0.0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Await its end; `TimeoutError` if that takes too long."""
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                raise TimeoutError(f"it has not ended after {timeout} s")
+            with self._answers:
+                self.returncode = int.from_bytes(exactly(self._answers, 4), "big", signed=True)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it alone, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.send_signal(signal.SIGKILL)
+
+
 def _serve(connection: socket.socket) -> None:
+    """Fork for every request until the connection is closed; tell each caller how its program ended."""
+    woken, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    callers: dict[int, socket.socket] = {}
     while True:
-        head, descriptors, _, _ = socket.recv_fds(connection, 4, 2)
-        if not head:
-            return
-        request = json.loads(exactly(connection, int.from_bytes(head, "big")))
-        pid = os.fork()
-        if not pid:
-            connection.close()
-            become_program(request, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        connection.sendall(pid.to_bytes(4, "big"))
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        connection.sendall(code.to_bytes(4, "big", signed=True))
+        ready, _, _ = select.select([connection.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 512)
+            _answer(callers)
+        if connection.fileno() in ready:
+            head, descriptors, _, _ = socket.recv_fds(connection, 4, 4)
+            if not head:
+                return
+            request = json.loads(exactly(connection, int.from_bytes(head, "big")))
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for other in (connection, *callers.values()):
+                    other.close()
+                for descriptor in (woken, waking, descriptors[3]):
+                    os.close(descriptor)
+                become_program(request, descriptors[:3])
+            for descriptor in descriptors[:3]:
+                os.close(descriptor)
+            callers[pid] = socket.socket(fileno=descriptors[3])
+            callers[pid].sendall(pid.to_bytes(4, "big"))
+
+
+def _answer(callers: dict[int, socket.socket]) -> None:
+    """Send the exit codes of programs that have ended to their callers."""
+    for pid in list(callers):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            with callers.pop(pid) as caller, suppress(BrokenPipeError):  # it may have given up
+                caller.sendall(code.to_bytes(4, "big", signed=True))
 
 
 def become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
-    os.setpgid(0, 0)  # as a shell starts a program: what it sends to its group reaches nobody else
-    for descriptor, stream in zip(descriptors, (1, 2), strict=True):
+    """Be the program in this process, with these descriptors as its streams."""
+    if request["own_session"]:
+        os.setsid()
+    else:
+        os.setpgid(0, 0)  # as a shell starts a program: what it sends to its group reaches nobody else
+    for stream, descriptor in enumerate(descriptors):
         os.dup2(descriptor, stream)
         os.close(descriptor)
+    _open_streams()
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -175,8 +238,21 @@ def become_program(request: dict[str, Any], descriptors: Sequence[int]) -> NoRet
     raise AssertionError("main() leaves by itself")
 
 
+def _open_streams() -> None:
+    """Open the streams as Python does when it starts: it remembers what they are, such as a terminal."""
+    for descriptor, (name, mode, buffering) in enumerate(
+        (("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1))
+    ):
+        before = getattr(sys, name)
+        stream = os.fdopen(
+            descriptor, mode, buffering, encoding=before.encoding, errors=before.errors, closefd=False
+        )
+        for one in (name, f"__{name}__"):
+            setattr(sys, one, stream)
+
+
 def _leave(leaving: SystemExit) -> NoReturn:
-    """Do what Python does at its end, but do not take all modules apart: that took most of a short command."""
+    """Do what Python does at its end, but leave the modules as they are: freeing them takes longest."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()

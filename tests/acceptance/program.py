@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.acceptance.preloaded import SERVER, ProgramServer
+from tests.acceptance.preloaded import SERVER, Forked, ProgramServer
 
 LIMIT = 60.0
 
@@ -71,29 +71,57 @@ def run_in(
     landlocks: int = 0,
 ) -> Ran:
     """Run the program to its end in an environment that is given whole."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        if real_start or not server.can_run(environ):
-            code = subprocess.run(
-                command(*args),
-                cwd=cwd,
-                stdout=out,
-                stderr=err,
-                timeout=limit,
-                check=False,
-                stdin=subprocess.DEVNULL,
-                env=environ,
-            ).returncode
-        else:
-            code = server.run(
-                args,
-                cwd=cwd,
-                env=environ,
-                out=out.fileno(),
-                err=err.fileno(),
-                limit=limit,
-                landlocks=landlocks,
-            )
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, devnull() as nothing:
+        process = start(
+            cwd,
+            *args,
+            environ=environ,
+            streams=(nothing, out.fileno(), err.fileno()),
+            real_start=real_start,
+            server=server,
+            landlocks=landlocks,
+        )
+        try:
+            code = process.wait(limit)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
         return Ran(code=code, out=_text(out), err=_text(err))
+
+
+def start(
+    cwd: Path,
+    *args: str,
+    environ: Mapping[str, str],
+    streams: tuple[int, int, int],
+    real_start: bool = False,
+    own_session: bool = False,
+    server: ProgramServer = SERVER,
+    landlocks: int = 0,
+) -> "Forked | subprocess.Popen[bytes]":
+    """Start the program with these streams: forked from one that is loaded, unless that would differ."""
+    if not real_start and server.can_run(environ):
+        return server.start(
+            args, cwd=cwd, env=environ, streams=streams, landlocks=landlocks, own_session=own_session
+        )
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        command(*args),
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=environ,
+        start_new_session=own_session,
+    )
+
+
+@contextmanager
+def devnull() -> Iterator[int]:
+    """Open the null device."""
+    with Path(os.devnull).open("r+b") as file:
+        yield file.fileno()
 
 
 def _text(file: IO[bytes]) -> str:
@@ -104,15 +132,16 @@ def _text(file: IO[bytes]) -> str:
 class Running:
     """The program beside the test: what it has narrated so far, signals to it, its end."""
 
-    def __init__(self, process: "subprocess.Popen[str]", narration: Path) -> None:
+    def __init__(self, process: "Forked | subprocess.Popen[bytes]", out: Path, err: Path) -> None:
         self._process = process
-        self._narration = narration
+        self._out = out
+        self._err = err
         self.pid = process.pid
 
     @property
     def err(self) -> str:
         """What it has said on stderr so far."""
-        return self._narration.read_text()
+        return self._err.read_text()
 
     def send(self, number: signal.Signals) -> None:
         """Send one signal to the program alone."""
@@ -126,36 +155,45 @@ class Running:
 
     def finish(self) -> Ran:
         """Await its end."""
-        out, _ = self._process.communicate(timeout=LIMIT)
-        return Ran(code=self._process.returncode, out=out, err=self.err)
+        return Ran(code=self._process.wait(LIMIT), out=self._out.read_text(), err=self.err)
 
 
 @contextmanager
-def started(cwd: Path, *args: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:
-    """Run the program beside the test; whatever happens, it is gone afterwards."""
-    with tempfile.NamedTemporaryFile() as narration:
-        process = subprocess.Popen(
-            command(*args),
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=narration,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, **(env or {})},
+def started(
+    cwd: Path,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    real_start: bool = False,
+) -> Iterator[Running]:
+    """Run the program beside the test; whatever happens, it is gone afterwards.
+
+    Its environment is that of the test with `env`, or `environ` whole.
+    """
+    with (
+        tempfile.NamedTemporaryFile() as out,
+        tempfile.NamedTemporaryFile() as err,
+        devnull() as nothing,
+    ):
+        process = start(
+            cwd,
+            *args,
+            environ={**os.environ, **(env or {})} if environ is None else environ,
+            streams=(nothing, out.fileno(), err.fileno()),
+            own_session=True,
+            real_start=real_start,
         )
         try:
-            yield Running(process, Path(narration.name))
+            yield Running(process, Path(out.name), Path(err.name))
         finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=LIMIT)
+            process.kill()
+            process.wait(LIMIT)
 
 
 class Screen:
     """The program on a terminal of its own, and all that it has drawn there."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", descriptor: int) -> None:
+    def __init__(self, process: "Forked | subprocess.Popen[bytes]", descriptor: int) -> None:
         self.process = process
         self._descriptor: int | None = descriptor
         self._drawn = b""
@@ -181,23 +219,21 @@ class Screen:
 def on_terminal(cwd: Path, *args: str) -> Iterator[Screen]:
     """Run the program with a terminal for its narration; whatever happens, it is gone afterwards."""
     ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        command(*args),
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        start_new_session=True,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
-    )
+    with devnull() as nothing:
+        process = start(
+            cwd,
+            *args,
+            environ={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+            streams=(nothing, nothing, theirs),
+            own_session=True,
+        )
     os.close(theirs)
     screen = Screen(process, ours)
     try:
         yield screen
     finally:
         screen.close()
-        if process.poll() is None:
-            process.kill()
+        process.kill()
         process.wait(LIMIT)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.acceptance.ci import Ci, Stories, finish, make_ci, state_of
+from tests.acceptance.ci import Ci, Stories, make_ci, state_of
 from tests.acceptance.program import commit_stories, processes_with, run, wait_until, write_story
 from tests.conftest import git
 
@@ -113,10 +113,10 @@ def test_a_job_that_was_killed_leaves_no_shard_and_is_missed(tmp_path: Path, rep
         "after": {"command": "touch after.txt", "depends_on": ["slow"]},
     }
     ci = make_ci(tmp_path, repo, stories)
-    process = ci.begin("slow", *ci.story_job("slow"))
-    wait_until(lambda: processes_with(marker), what="the session runs")
-    os.killpg(process.pid, signal.SIGKILL)
-    assert finish(process).code == -signal.SIGKILL
+    with ci.begin("slow", *ci.story_job("slow")) as running:
+        wait_until(lambda: processes_with(marker), what="the session runs")
+        os.killpg(running.pid, signal.SIGKILL)
+        assert running.finish().code == -signal.SIGKILL
     wait_until(lambda: not processes_with(marker), what="the session is gone")
     assert list(ci.shards.iterdir()) == []
     after = ci.run("after", *ci.story_job("after"), "--json")
@@ -252,10 +252,10 @@ def test_a_cancelled_job_still_leaves_its_shard(tmp_path: Path, repo: Path) -> N
     """SIGTERM ends the story as stopped; the shard says so and the sum exits 2."""
     marker = f"cancel-{os.getpid()}-{tmp_path.name}"
     ci = make_ci(tmp_path, repo, {"slow": {"command": f": {marker}; sleep 600"}})
-    process = ci.begin("slow", *ci.story_job("slow"), "--grace-seconds=0")
-    wait_until(lambda: processes_with(marker), what="the session runs")
-    process.send_signal(signal.SIGTERM)
-    assert finish(process).code == 143
+    with ci.begin("slow", *ci.story_job("slow"), "--grace-seconds=0") as running:
+        wait_until(lambda: processes_with(marker), what="the session runs")
+        running.send(signal.SIGTERM)
+        assert running.finish().code == 143
     assert verdicts(state_of(ci.shards / "slow")) == {"slow": "stopped"}
     joined = run(ci.clone("join"), "aggregate", str(ci.shards), "--json")
     assert (joined.code, joined.data["kill_switch"]["name"]) == (2, "user-abort")

@@ -24,7 +24,7 @@ def _peak_memory(pid: int) -> int:
 def _run_flood(repo: Path, size: int) -> tuple[int, int]:
     write_story(repo, "a", command=f"head -c {size} /dev/zero; echo; echo the end; echo x > x.txt")
     peak = 0
-    with started(repo, "run", "--json") as program:
+    with started(repo, "run", "--json", real_start=True) as program:
 
         def ended() -> bool:
             nonlocal peak

@@ -24,9 +24,8 @@ _CLIENT = """#!{python} -IS
 import json, os, socket, sys
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
-request = json.dumps(
-    {{"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ), "landlocks": 0}}
-).encode()
+request = {{"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}}
+request = json.dumps({{**request, "landlocks": 0, "own_session": False}}).encode()
 socket.send_fds(connection, [len(request).to_bytes(4, "big")], [0, 1, 2])
 connection.sendall(request)
 code = int.from_bytes(connection.recv(4), "big", signed=True)
@@ -81,9 +80,7 @@ def _answer(connection: socket.socket) -> None:
     pid = os.fork()
     if not pid:
         connection.close()
-        os.dup2(descriptors[0], 0)
-        os.close(descriptors[0])
-        become_program(request, descriptors[1:])
+        become_program(request, descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
