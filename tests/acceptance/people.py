@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from isolation.model import EnforcementLevel, Means
-from tests.acceptance.preloaded import SERVER, ProgramServer
+from tests.acceptance.preloaded import ProgramServer
 from tests.acceptance.program import LIMIT, Ran, run_in
 from tests.conftest import GIT_ENVIRONMENT
 from tests.isolation.guard.guard_scenes import require
@@ -33,6 +33,9 @@ NOBODY = 65534
 USERS = {"me": None, "nobody": NOBODY} if os.getuid() == 0 else {"me": None}
 NO_MOUNTS, NOTHING = 1, 16
 """How many Landlocks take the mounts away, and how many take everything."""
+
+LANGUAGE = {"LC_ALL": "C"}
+"""In which git speaks to everybody."""
 
 _POOR = """
 import os, sys
@@ -138,7 +141,7 @@ class Person:
     def run(self, cwd: Path, *args: str, limit: float = LIMIT) -> Ran:
         """Run the program to its end."""
         environ = {**os.environ, **self.environment}
-        server = SERVER if self.uid is None else _server_for(self.uid)
+        server = _server_for(self.uid)
         if self.namespaces and server.can_run(environ):
             return run_in(cwd, *args, environ=environ, limit=limit, server=server, landlocks=self.landlocks)
         if self.namespaces:
@@ -195,7 +198,7 @@ def somebody(name: str, *, landlocks: int = 0, namespaces: bool = True) -> Itera
             "HOME": str(folder / "home"),
             "XDG_CONFIG_HOME": str(folder / "home" / ".config"),
             "TMPDIR": str(folder / "tmp"),
-            "LC_ALL": "C",
+            **LANGUAGE,
         }
         if uid is not None:
             environment["PYTHONPATH"] = str(_packages())
@@ -226,9 +229,12 @@ def _python_for(uid: int) -> str:
 
 
 @cache
-def _server_for(uid: int) -> ProgramServer:
-    """Return the program, loaded once, as this user."""
-    environ = {**os.environ, **GIT_ENVIRONMENT, "LC_ALL": "C", "PYTHONPATH": str(_packages())}
+def _server_for(uid: int | None) -> ProgramServer:
+    """Return the program, loaded once, as this user and in the language of `somebody`."""
+    environ = {**os.environ, **GIT_ENVIRONMENT, **LANGUAGE}
+    if uid is None:
+        return ProgramServer(environ=environ)
+    environ["PYTHONPATH"] = str(_packages())
     return ProgramServer(python=_python_for(uid), root=_packages(), environ=environ, uid=uid)
 
 
