@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,19 +10,11 @@ from typing import Any
 import pytest
 
 from isolation.model import EnforcementLevel, Means
-from tests.acceptance.program import Ran, commit_stories, run, write_story
+from tests.acceptance.people import NO_MOUNTS
+from tests.acceptance.program import Ran, commit_stories, run, run_in, write_story
 from tests.conftest import git
 from tests.isolation.guard.guard_scenes import require
 
-ROOT = Path(__file__).parents[2]
-UNDER_LANDLOCK = """
-import os, sys
-sys.path.append(sys.argv[1])
-from isolation.kernel.landlock import restrict
-restrict([b"/nowhere"], [])
-os.execv(sys.executable, [sys.executable, "-m", "runner", *sys.argv[2:]])
-"""
-"""Within Landlock nothing can be mounted, so that the program takes Landlock for its guard."""
 SANDBOX = "its own sandbox cannot be set up under the Landlock guard"
 FAKE = """#!/bin/sh
 echo made > made.txt
@@ -33,17 +23,8 @@ echo '{"type": "turn.completed", "usage": {"input_tokens": 1}}'
 
 
 def under_landlock(repo: Path, *arguments: str, env: dict[str, str]) -> Ran:
-    """Run the program on a machine that has no mounts to offer."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNDER_LANDLOCK, str(ROOT), *arguments],
-        cwd=repo,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
-    )
-    return Ran(code=done.returncode, out=done.stdout, err=done.stderr)
+    """Run the program within a Landlock: nothing can be mounted there, so that Landlock is its guard."""
+    return run_in(repo, *arguments, environ={**os.environ, **env}, landlocks=NO_MOUNTS)
 
 
 @pytest.fixture

@@ -1,23 +1,16 @@
 """The write guard as a user meets it: what it refuses, what it says, and how to do without."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import run, write_story
+from tests.acceptance.people import NOTHING
+from tests.acceptance.program import run, run_in, write_story
 from tests.acceptance.written_runs import document
 from tests.conftest import git
 from tests.isolation.guard.guard_scenes import can_mount
 
-POOR = """
-import os, sys
-from isolation.kernel import landlock
-for _ in range(16):
-    landlock.restrict([b"/nowhere"], [])
-os.execv(sys.executable, [sys.executable, "-m", "runner", *sys.argv[1:]])
-"""
 guarded = pytest.mark.skipif(not can_mount(), reason="this machine cannot mount, and Landlock not in /tmp")
 
 
@@ -124,13 +117,11 @@ def test_a_machine_without_any_means_runs_and_says_so(repo: Path) -> None:
     """Open case 27: no guard to be had is announced with the reasons, in plan and report, never silent."""
     write_story(repo, "a", command="echo x > a")
     for arguments in (["plan", "--json"], ["run", "--json"]):
-        done = subprocess.run(
-            [sys.executable, "-c", POOR, *arguments], cwd=repo, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert '"enforcement": "none"' in done.stdout
-        assert "no write guard is available here, so sessions can write into the main checkout" in done.stderr
-        assert "Landlock: " in done.stderr
+        ran = run_in(repo, *arguments, environ=os.environ, landlocks=NOTHING)
+        assert ran.code == 0, ran.err
+        assert ran.data["enforcement"] == "none"
+        assert "no write guard is available here, so sessions can write into the main checkout" in ran.err
+        assert "Landlock: " in ran.err
 
 
 @guarded
