@@ -3,8 +3,9 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,15 +28,19 @@ GIT_ENVIRONMENT = {
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Deny the machine's git configuration and the user's settings to every test."""
+    _enter_environment(monkeypatch, tmp_path / "home")
+
+
+def _enter_environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     for name in list(os.environ):
         if name.startswith(("GIT_", "AUTOPILOT")):
             monkeypatch.delenv(name)
     for name, value in GIT_ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     monkeypatch.setenv("NO_COLOR", "1")
-    (tmp_path / "home").mkdir()
+    home.mkdir()
 
 
 def git(cwd: Path, *args: str) -> str:
@@ -44,20 +49,39 @@ def git(cwd: Path, *args: str) -> str:
     return done.stdout
 
 
+class Templates:
+    """Repositories that are made once for a test process; each test works on a copy."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[object, Path] = {}
+
+    def copy(self, target: Path, key: object, make: Callable[[Path], None]) -> Path:
+        """Copy the repository of this key to `target`; at first, `make` makes it at the path it is given."""
+        if key not in self._made:
+            place = self._folder / str(len(self._made))
+            place.mkdir()
+            with pytest.MonkeyPatch.context() as patch:
+                _enter_environment(patch, place / "home")
+                make(place / "repo")
+            self._made[key] = place / "repo"
+        shutil.copytree(self._made[key], target, symlinks=True)
+        git(target, "update-index", "-q", "--refresh")  # a copy has other inodes than the index says
+        return target
+
+
 @pytest.fixture(scope="session")
-def first_commit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make the repository that most tests begin with, once; each test gets a copy."""
-    root = tmp_path_factory.mktemp("template") / "repo"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in GIT_ENVIRONMENT.items():
-            patch.setenv(name, value)
-        _begin(root, {})
-    return root
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """Return the repositories that this test process has made so far."""
+    return Templates(tmp_path_factory.mktemp("templates"))
 
 
-def _begin(root: Path, files: dict[str, str]) -> None:
-    root.mkdir(parents=True)
+def begin_repository(root: Path, files: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Make a repository with one commit."""
+    root.mkdir()
     git(root, "init", "-q", "-b", "main")
+    for sample in (root / ".git" / "hooks").iterdir():
+        sample.unlink()  # half of what would be copied
     for path, text in {"README.md": "hello\n", **files}.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
@@ -66,17 +90,14 @@ def _begin(root: Path, files: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def make_repository(tmp_path: Path, first_commit: Path) -> Callable[..., Path]:
+def make_repository(tmp_path: Path, templates: Templates) -> Callable[..., Path]:
     """Make a repository with one commit; more files by keyword arguments of `files`."""
 
     def make(name: str = "repo", files: dict[str, str] | None = None) -> Path:
-        root = tmp_path / name
-        if files:
-            _begin(root, files)
-        else:
-            shutil.copytree(first_commit, root, symlinks=True)
-            git(root, "update-index", "-q", "--refresh")  # a copy has other inodes than the index says
-        return root
+        more = files or {}
+        return templates.copy(
+            tmp_path / name, frozenset(more.items()), lambda root: begin_repository(root, more)
+        )
 
     return make
 

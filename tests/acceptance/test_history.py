@@ -8,21 +8,25 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.program import run, write_story, writes
-from tests.conftest import git
+from tests.conftest import Templates, begin_repository, git
 
 SPENT = {"usage": {"input_tokens": 1000, "output_tokens": 500, "cost_usd": 0.25}}
 
 
 @pytest.fixture
-def past(repo: Path) -> Path:
+def past(tmp_path: Path, templates: Templates) -> Path:
     """Return a repository with two runs: one of three stories with a failure, one of a single story."""
+    return templates.copy(tmp_path / "repo", "two runs", _make_past)
+
+
+def _make_past(repo: Path) -> None:
+    begin_repository(repo)
     report = f"echo '{json.dumps(SPENT)}' > $AUTOPILOT_RESULT_FILE"
     write_story(repo, "a", command=f"{writes('a.txt')}; {report}")
     write_story(repo, "b", command="exit 1")
     write_story(repo, "c", command="true", depends_on=["b"])
     assert run(repo).code == 4
     assert run(repo, "--only", "a", "--again").code == 0
-    return repo
 
 
 def test_history_lists_runs_and_adds_them_up(past: Path) -> None:
