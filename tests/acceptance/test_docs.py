@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path) -> None:
     assert settings.read_text() == described
 
 
+@cache
 def _validator() -> Draft202012Validator:
     schema = json.loads((REFERENCE / "status.schema.json").read_text())
     Draft202012Validator.check_schema(schema)

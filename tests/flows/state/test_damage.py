@@ -60,7 +60,7 @@ def test_every_truncation_gives_a_state_or_a_refusal(name: str) -> None:
     st.sampled_from(sorted(SOURCES)),
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_flipped_bytes_give_a_state_or_a_refusal(name: str, flips: list[tuple[int, int]]) -> None:
     """Bytes that became others never cause anything but a state or a refusal."""
     data = bytearray(SOURCES[name])
@@ -97,7 +97,7 @@ def test_flipped_bytes_give_a_state_or_a_refusal(name: str, flips: list[tuple[in
         ]
     ),
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_inserted_marks_give_a_state_or_a_refusal(name: str, place: int, mark: str) -> None:
     """Marks that mean something, at places where they do not belong, are judged like anything else."""
     data = SOURCES[name]

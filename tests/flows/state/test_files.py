@@ -54,9 +54,9 @@ def agent(manner: str, path: Path, lock: Path, count: int) -> "subprocess.Popen[
     """Start a second process that writes the file."""
     argv = [sys.executable, "-m", "tests.flows.state.writers", manner, str(path), str(lock), str(count)]
     root = Path(__file__).parents[3]
-    return subprocess.Popen(
-        argv, cwd=root, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(root)}
-    )
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, cwd=root, stdin=pipe, stdout=pipe, text=True, env=environment)
 
 
 def test_no_file_is_no_state(path: Path) -> None:
@@ -334,26 +334,33 @@ def test_the_same_bytes_are_set_aside_once(tmp_path: Path) -> None:
 def test_acceptance_58_killed_writers_leave_the_old_file_or_the_new(path: Path, lock: Path) -> None:
     """Killed at any moment: the file is there, whole, and the next writer gets the lock."""
     chance = random.Random(58)  # noqa: S311  moments, not secrets
-    for _ in range(12):
-        process = agent("endless", path, lock, 0)
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "writing\n"
-            deadline = time.monotonic() + chance.uniform(0.0, 0.08)
-            while time.monotonic() < deadline:
-                seen = parse_state(path.read_text())
-                assert isinstance(seen.sub_step, Phase)
-                assert seen.sub_step.detail.strip("x") == ""
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=30)
-        left = load_state(path)
-        assert left is not None
-        assert isinstance(left.sub_step, Phase)
-        assert len(left.sub_step.detail) in {10, 20_000}
-        assert [item.name for item in path.parent.iterdir()] == [path.name]
-        again = replace(left, sub_step=Phase(phase=0, name="loop"), status=StepStatus.FAILED)
-        save_state(path, again, left, lock=lock)
+    with agent("mortals", path, lock, 0) as parent:
+        for _ in range(12):
+            _kill_a_writer(path, parent, after=chance.uniform(0.0, 0.08))
+            left = load_state(path)
+            assert left is not None
+            assert isinstance(left.sub_step, Phase)
+            assert len(left.sub_step.detail) in {10, 20_000}
+            assert [item.name for item in path.parent.iterdir()] == [path.name]
+            again = replace(left, sub_step=Phase(phase=0, name="loop"), status=StepStatus.FAILED)
+            save_state(path, again, left, lock=lock)
+
+
+def _kill_a_writer(path: Path, parent: "subprocess.Popen[str]", *, after: float) -> None:
+    """Have a writer forked that has loaded all it needs, look at what it writes, and kill it."""
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write("\n")
+    parent.stdin.flush()
+    pid = int(parent.stdout.readline())
+    try:
+        deadline = time.monotonic() + after
+        while time.monotonic() < deadline:
+            seen = parse_state(path.read_text())
+            assert isinstance(seen.sub_step, Phase)
+            assert seen.sub_step.detail.strip("x") == ""
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("state")

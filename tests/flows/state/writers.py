@@ -3,6 +3,7 @@
 `python -m tests.flows.state.writers MANNER PATH LOCK COUNT` writes COUNT times and says so at its end.
 """
 
+import os
 import re
 import sys
 import time
@@ -49,7 +50,7 @@ def rude_agent(path: Path, count: int, *, in_place: bool) -> None:
 
 
 def endless(path: Path, lock: Path) -> None:
-    """Rewrite the file for ever, long and short by turns, until killed."""
+    """Rewrite the file for ever, long and short by turns, until killed; say its pid after the first time."""
     state = load_state(path)
     assert state is not None
     number = 0
@@ -61,8 +62,17 @@ def endless(path: Path, lock: Path) -> None:
             path, replace(state, sub_step=Phase(phase=number, name="loop", detail=detail)), state, lock=lock
         )
         if number == 1:
-            sys.stdout.write("writing\n")
+            sys.stdout.write(f"{os.getpid()}\n")
             sys.stdout.flush()
+
+
+def mortals(path: Path, lock: Path) -> None:
+    """Fork an endless writer for each line of the input, and wait until it was killed."""
+    for _ in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            endless(path, lock)
+        os.waitpid(pid, 0)
 
 
 def main() -> None:
@@ -74,7 +84,7 @@ def main() -> None:
         case "in-place" | "replacing":
             rude_agent(path, count, in_place=manner == "in-place")
         case _:
-            endless(path, lock)
+            mortals(path, lock)
     sys.stdout.write("done\n")
 
 
