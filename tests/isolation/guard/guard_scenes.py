@@ -1,21 +1,25 @@
 """Sessions that try to write where they may not, as any user.
 
-As a program: `guard_scenes.py worktree|claim|witness FOLDER UID` reads `{"means", "level", "commands"}` from
-standard input, makes a repository in the folder as that user, confines sessions and prints as JSON what
-became of each command. `{main}`, `{git}` and `{sibling}` in a command are filled in.
+A scene (`worktree`, `claim`, `witness`) takes a wish: `{"means", "level", "commands"}`. It makes a repository
+in a folder as that user, confines sessions and returns what became of each command. `{main}`, `{git}` and
+`{sibling}` in a command are filled in.
+
+As a program this module has all that scenes need loaded, and forks for each scene that it is asked for.
 """
 
+import atexit
 import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -34,6 +38,8 @@ from tests.isolation.worktree.worktrees import commit, make
 
 Outcome = tuple[int, str]
 PROTECTIONS = {each.level: each for each in (guard.READ_ONLY, guard.OVERLAID)}
+_LIMIT = 120
+"""After how many seconds a scene is killed."""
 FILES = ("README.md", "pkg/a.py", "pkg/deep/b.py", "lib/c.py", "lib/deep/d.py")
 
 
@@ -181,44 +187,71 @@ async def in_sight(folder: Path, wish: dict[str, Any]) -> dict[str, Outcome]:
     return results
 
 
-def _readable_copy(root: Path, copy: Path) -> Path:
-    """Put what an ordinary user must read where it can: the checkout itself may be closed to others."""
-    for name in ("isolation", "tests/isolation"):
-        shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "conftest.py"):
-        shutil.copy(root / "tests" / name, copy / "tests")
-    return copy
-
-
 def play(scene: str, folder: Path, user: int | None, **wish: object) -> dict[str, Outcome]:
     """Run a scene in a process of its own, as that user."""
-    root = Path(__file__).parents[3]
-    if user is not None:
-        root = _readable_copy(root, folder / "source")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.isolation.guard.guard_scenes",
-            scene,
-            str(folder),
-            str(user or os.getuid()),
-        ],
-        input=json.dumps(wish),
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    uid = os.getuid() if user is None else user
+    server.stdin.write(json.dumps([scene, str(folder), uid, dict(os.environ), wish]) + "\n")
+    server.stdin.flush()
+    return {name: (code, output) for name, (code, output) in json.loads(server.stdout.readline()).items()}
+
+
+@cache
+def _server() -> "subprocess.Popen[str]":
+    """Start the program, once, from a copy that any user can read: the checkout may be closed to others."""
+    root, copy = Path(__file__).parents[3], Path(tempfile.mkdtemp(prefix="scenes-"))
+    copy.chmod(0o755)
+    for name in ("isolation", "tests/isolation"):
+        shutil.copytree(root / name, copy / name)
+    for name in ("__init__.py", "conftest.py"):
+        shutil.copy(root / "tests" / name, copy / "tests")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.isolation.guard.guard_scenes"],
+        cwd=copy,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=root,
-        check=True,
-        timeout=120,
     )
-    return {name: (code, output) for name, (code, output) in json.loads(done.stdout).items()}
+
+    def close() -> None:
+        server.communicate()
+        shutil.rmtree(copy)
+
+    atexit.register(close)
+    return server
+
+
+def _serve() -> None:
+    """Fork for each line of the input, which asks for a scene, and print what became of it as JSON."""
+    import_module("git.cmd")  # an ordinary user may not be able to read where it stands
+    for line in sys.stdin:
+        answer, ours = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(answer)
+            signal.alarm(_LIMIT)
+            _answer(json.loads(line), ours)
+        os.close(ours)
+        with os.fdopen(answer) as text:
+            sys.stdout.write(f"{text.read() or None}\n")
+        sys.stdout.flush()
+        os.waitpid(pid, 0)
+
+
+def _answer(asked: list[Any], descriptor: int) -> NoReturn:
+    scene, folder, uid, environment, wish = asked
+    os.environ.clear()
+    os.environ.update(environment)
+    if uid != os.getuid():
+        become(uid)
+    scenes = {"worktree": in_worktree, "claim": in_claims, "witness": in_sight}
+    ended = trio.run(scenes[scene], Path(os.path.realpath(folder)), wish)
+    with os.fdopen(descriptor, "w") as answer:
+        answer.write(json.dumps(ended))
+    sys.exit()
 
 
 if __name__ == "__main__":
-    kind, place, uid = sys.argv[1:]
-    asked = json.loads(sys.stdin.read())
-    import_module("git.cmd")  # an ordinary user may not be able to read where it stands
-    if int(uid) != os.getuid():
-        become(int(uid))
-    scenes = {"worktree": in_worktree, "claim": in_claims, "witness": in_sight}
-    sys.stdout.write(json.dumps(trio.run(scenes[kind], Path(os.path.realpath(place)), asked)))
+    _serve()
