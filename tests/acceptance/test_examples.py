@@ -16,11 +16,21 @@ import pytest
 import yaml
 
 from tests.acceptance.program import Ran, run
+from tests.acceptance.typed_program import folder_with_program
 from tests.conftest import git
 from tests.isolation.guard.guard_scenes import can_mount
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PACKAGES = ("auth", "billing", "catalog", "mail", "search", "web")
+
+
+@pytest.fixture(autouse=True)
+def _python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let `python3` be this interpreter: the script of a version manager takes longer than what it starts."""
+    folder = tmp_path / "interpreter"
+    folder.mkdir()
+    (folder / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 
 def _copy(name: str, root: Path) -> Path:
@@ -301,10 +311,6 @@ class Played:
         self.root = root
         self.artifacts = root / "artifacts"
         self.artifacts.mkdir()
-        program = root / "bin" / "autopilot-multi"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m runner "$@"\n')
-        program.chmod(0o755)
 
     def job(self, name: str, lines: Iterable[str], variables: dict[str, str]) -> Path:
         """Type the lines of a job after each other, and keep what it leaves for others."""
@@ -318,7 +324,7 @@ class Played:
             **{f"AUTOPILOT_{key}": value for key, value in {**names, "JOB": names.get("NAME", "")}.items()},
             "GITHUB_OUTPUT": str(self.root / "output"),
             "GITHUB_STEP_SUMMARY": str(self.root / "summary"),
-            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+            "PATH": f"{folder_with_program()}:{os.environ['PATH']}",
         }
         for line in lines:
             typed = line.replace("${{ github.run_number }}", "7")
