@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from runner.cli.output import Output, narrate
-from runner.core.events.events import Event, OutputSeen, encode
+from runner.core.events.events import Event, OutputSeen, PlaceFound, encode
 from runner.core.model import RunSnapshot
 from runner.core.text.screen import neutral
 from runner.report.terminal.narration import banner_of, line_for
@@ -63,8 +63,9 @@ class PlainView(_StaticView):
             line = f"{event.body.story_id}: {neutral(event.body.line)}"
         if line:
             self._say(line)
-        for each in banner_of(event):
-            self._say(f"  {each}")
+        if isinstance(event.body, PlaceFound):
+            for each in banner_of(event.body):
+                self._say(f"  {each}")
 
     def _say(self, line: str) -> None:
         if self._held is None:
@@ -90,8 +91,9 @@ class LiveView:
 
     def seen(self, event: Event, run: RunSnapshot) -> None:
         """Keep the newest state for the next redraw; the status of a story that continues is printed."""
-        for line in banner_of(event):
-            self.say(line)
+        if isinstance(event.body, PlaceFound):
+            for line in banner_of(event.body):
+                self.say(line)
         self._run = run
         self._begun.set()
 

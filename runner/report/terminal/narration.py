@@ -26,9 +26,9 @@ def line_for(event: ev.Event, run: RunSnapshot) -> str | None:
     return f"{_clock(int(event.at))} {prefix}{neutral(text)}"
 
 
-def banner_of(event: ev.Event) -> list[str]:
-    """Return the status of a story that continues, a line each; nothing for other events."""
-    return [neutral(line) for line in event.body.banner] if isinstance(event.body, ev.PlaceFound) else []
+def banner_of(body: ev.PlaceFound) -> list[str]:
+    """Return the status of a story that continues, a line each."""
+    return [neutral(line) for line in body.banner]
 
 
 @lru_cache(maxsize=1)
