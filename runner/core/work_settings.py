@@ -203,6 +203,17 @@ class WorkSettings:
             bounds=Bounds(low=60, high=3600, unit="s"),
         ),
     ] = 600.0
+    stuck_minutes: Annotated[
+        float,
+        Setting(
+            help="end a session of a flow that is active for M minutes and leaves nothing new",
+            details="A commit is something new, and so is a file with new content. Steps that the verify "
+            "commands judge have no such limit. See "
+            "[stuck](../explanation/places-and-state-files.md#stuck).",
+            flag="--stuck-minutes M",
+            bounds=Bounds(low=0.1, high=1440, unit="min"),
+        ),
+    ] = 30.0
     confidence_threshold: Annotated[
         float,
         Setting(

@@ -1,6 +1,7 @@
 """The sessions of one story, prepared: their environment, prompt, files and the event of their start."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from runner.core.base.check import STEP
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
 from runner.core.limits.prices import priced
+from runner.core.limits.stuck import Stuck
 from runner.core.model import VERIFY, Outcome, SessionKind, Status, Step, Story, StorySnapshot, Usage
 from runner.core.schedule.tiers import agents_per_wave
 from runner.core.settings import Settings
@@ -26,8 +28,8 @@ from runner.core.text.names import one_line
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
 from runner.story.flow.steps import Brief
-from runner.story.session.artifacts import ArtifactWatch
 from runner.story.session.environment import environment_of
+from runner.story.session.progress import ProgressLooks
 from runner.story.session.prompt import PromptFacts, render
 from runner.story.session.session import SessionOrder, SessionVerdict, TimeLimit
 
@@ -92,13 +94,28 @@ async def prepare_work(
         used_before=_used_in(launch.conversation, now),
         result_file=files.result,
         limit=_story_limit(context),
-        progress=ArtifactWatch(brief.artifacts, began_at=trio.current_time()).look
-        if brief.artifacts
-        else None,
+        progress=_progress(context, workspace, brief),
     )
     started = _started(context, order, brief.step, SessionKind.WORK)
     escalated = brief.command is None and worker.name != context.workers.first.name
     return PreparedSession(order=order, started=replace(started, model=worker.model, escalated=escalated))
+
+
+def _progress(
+    context: StoryContext, workspace: Workspace, brief: Brief
+) -> Callable[[float, float, tuple[Path, ...]], Stuck | None] | None:
+    """Return what judges whether a session gets anywhere; a step without artifacts has nothing to watch."""
+    if brief.artifacts is None:
+        return None
+    # What the verify commands judge may take long to find out, without a file to show for it.
+    judged = brief.verified and context.verify
+    looks = ProgressLooks(
+        brief.artifacts,
+        workspace=workspace.path,
+        limit=None if judged else context.settings.stuck_minutes * 60,
+        began_at=trio.current_time(),
+    )
+    return looks.look
 
 
 def _story_for(context: StoryContext, brief: Brief) -> Story:

@@ -34,9 +34,11 @@ def main(artifacts: str, *tricks: str) -> int:
             _ask()
             return 0
         if what == "circle" and _count(memory / f"{key}-circled") < int(more):
+            glob, _ = json.loads(Path(artifacts).read_text())[number][0]
+            path = _named(glob, docs)
             while True:  # works on and on, and leaves the same thing every time
-                Path(docs, "00_problem").mkdir(parents=True, exist_ok=True)
-                Path(docs, "00_problem/problem.md").write_text("the same words\n")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("the same words\n")
                 sys.stdout.write("thinking\n")
                 sys.stdout.flush()
                 time.sleep(0.3)
@@ -45,11 +47,16 @@ def main(artifacts: str, *tricks: str) -> int:
             while not Path(more).exists():
                 time.sleep(0.02)
     for glob, line in json.loads(Path(artifacts).read_text()).get(number, ()):
-        named = glob.replace("{docs}", docs).replace("{cycle}", "1")
-        path = Path(named.replace("**", "x").replace("*", "x"))
+        path = _named(glob, docs)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name} by {os.environ['AUTOPILOT_STORY_ID']}\n{line}\n")
     return 0
+
+
+def _named(glob: str, docs: str) -> Path:
+    """Return a path that matches, in the first cycle."""
+    named = glob.replace("{docs}", docs).replace("{cycle}", "1")
+    return Path(named.replace("**", "x").replace("*", "x"))
 
 
 def _count(path: Path) -> int:

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from runner.core.limits.stuck import (
     ACTIVE_WITHIN_SECONDS,
-    NOTHING_NEW_SECONDS,
     REWRITES,
+    FileWrite,
     ProgressWatch,
     Recovery,
     content_digest,
@@ -15,6 +15,7 @@ from runner.core.limits.stuck import (
 )
 
 START = 1000.0
+LIMIT = 30 * 60.0
 BLANKS = st.text(alphabet=" \t\r\n", max_size=4)
 
 
@@ -26,7 +27,7 @@ def reason(watch: ProgressWatch) -> str:
 
 def written(*contents: str, path: str = "_docs/plan.md") -> ProgressWatch:
     """Watch an artifact being written, once a second."""
-    watch = ProgressWatch(new_at=START)
+    watch = ProgressWatch(new_at=START, limit=LIMIT)
     for second, content in enumerate(contents):
         watch = watch.seen_artifact(path, content_digest(content.encode()), START + second)
     return watch
@@ -59,7 +60,7 @@ def test_new_content_restarts_the_count() -> None:
 
 def test_each_artifact_is_counted_by_itself() -> None:
     """Three artifacts written twice each are six writes, and work."""
-    watch = ProgressWatch(new_at=START)
+    watch = ProgressWatch(new_at=START, limit=LIMIT)
     for path in ("a.md", "b.md", "c.md") * 2:
         watch = watch.seen_artifact(path, content_digest(b"same"), START)
     assert reason(watch) == ""
@@ -81,30 +82,71 @@ def test_a_question_is_known_however_it_is_written() -> None:
 
 def test_an_active_session_that_leaves_nothing_new_is_stuck() -> None:
     """Half an hour of activity without a new artifact; a minute less is none of our business."""
-    long = START + NOTHING_NEW_SECONDS
-    watch = ProgressWatch(new_at=START)
+    long = START + LIMIT
+    watch = ProgressWatch(new_at=START, limit=LIMIT)
     assert reason(watch.tick(long - 60, long - 60)) == ""
-    assert reason(watch.tick(long, long - 5)) == (
-        "no new artifact for 30 min 00 s, though the session is active"
-    )
+    assert reason(watch.tick(long, long - 5)) == ("nothing new for 30 min 00 s, though the session is active")
 
 
 def test_a_silent_session_is_left_to_the_stall_limit() -> None:
     """Without a sign of life it is not working in circles, it is not working."""
-    long = START + NOTHING_NEW_SECONDS
-    watch = ProgressWatch(new_at=START)
+    long = START + LIMIT
+    watch = ProgressWatch(new_at=START, limit=LIMIT)
     assert reason(watch.tick(long, long - ACTIVE_WITHIN_SECONDS))
     assert reason(watch.tick(long, long - ACTIVE_WITHIN_SECONDS - 1)) == ""
 
 
 def test_only_what_is_new_puts_the_clock_back() -> None:
     """A new artifact and a new content do; the same content once more does not."""
-    late = START + NOTHING_NEW_SECONDS - 1
-    end = START + NOTHING_NEW_SECONDS
+    late = START + LIMIT - 1
+    end = START + LIMIT
     first = written("a")
     assert reason(first.seen_artifact("_docs/plan.md", content_digest(b"a"), late).tick(end, end))
     assert reason(first.seen_artifact("_docs/plan.md", content_digest(b"b"), late).tick(end, end)) == ""
     assert reason(first.seen_artifact("other.md", content_digest(b"a"), late).tick(end, end)) == ""
+
+
+def test_without_a_limit_only_rewrites_count() -> None:
+    """A step that verify commands judge may take as long as it needs."""
+    watch = ProgressWatch(new_at=START)
+    assert reason(watch.tick(START + 100 * LIMIT, START + 100 * LIMIT)) == ""
+    for second in range(4):
+        watch = watch.seen_artifact("plan.md", content_digest(b"a"), START + second)
+    assert "plan.md was rewritten 3 times" in reason(watch)
+
+
+def test_any_file_with_new_content_is_progress() -> None:
+    """The clock starts at the time of the write; a file that gets the same content again is not new."""
+    end = START + LIMIT
+    watch = ProgressWatch(new_at=START, limit=LIMIT).tick(end, end)
+    one = FileWrite(digest="1", at=end - 60)
+    worked = watch.seen_files({"src/a.py": one})
+    assert (reason(worked), worked.new_at) == ("", end - 60)
+    later = end + LIMIT
+    same = worked.seen_files({"src/a.py": FileWrite(digest="1", at=later - 1)}).tick(later, later)
+    assert "nothing new for 31 min" in reason(same)
+    assert reason(same.seen_files({"src/a.py": FileWrite(digest="2", at=later - 1)})) == ""
+    assert reason(same.seen_files({"src/b.py": FileWrite(digest="1", at=later - 1)})) == ""
+
+
+def test_what_is_new_forgives_what_was_rewritten() -> None:
+    """A session that writes the same report after each of its changes works."""
+    watch = written("a", "a", "a", "a")
+    assert "rewritten" in reason(watch)
+    assert reason(watch.seen_files({"src/a.py": FileWrite(digest="1", at=START + 5)})) == ""
+    assert reason(watch.seen_artifact("_docs/other.md", content_digest(b"new"), START + 5)) == ""
+    assert "rewritten" in reason(watch.seen_files({}))
+
+
+def test_the_files_that_are_remembered_are_bounded() -> None:
+    """The oldest are forgotten, and would count as new once more."""
+    watch = ProgressWatch(new_at=START)
+    for batch in range(3):
+        writes = {f"{batch}-{number}": FileWrite(digest="x", at=START) for number in range(6_000)}
+        watch = watch.seen_files(writes)
+    assert len(watch.files) == 10_000
+    assert "2-5999" in watch.files
+    assert "0-0" not in watch.files
 
 
 def test_recovery_re_reads_then_retries_then_asks() -> None:
@@ -143,10 +185,10 @@ def test_stuck_means_that_the_last_three_writes_brought_nothing_new(contents: li
 @given(seconds=st.lists(st.floats(min_value=0, max_value=600), max_size=30))
 def test_a_session_that_keeps_writing_new_things_is_never_stuck(seconds: list[float]) -> None:
     """Whatever the pace below the limit, progress is believed; and an old watch never changes."""
-    watch, at = ProgressWatch(new_at=START), START
+    watch, at = ProgressWatch(new_at=START, limit=LIMIT), START
     before = watch
     for number, gap in enumerate(seconds):
         at += gap
         watch = watch.tick(at, at).seen_artifact(f"{number % 3}.md", content_digest(b"%d" % number), at)
         assert watch.verdict() is None
-    assert before == ProgressWatch(new_at=START)
+    assert before == ProgressWatch(new_at=START, limit=LIMIT)

@@ -61,6 +61,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "verify-minutes = 5\nstory-minutes = 9\nmax-attempts = 2\n"
         "verify-in = 'clean'\nverify-keeps = ['**/built/**']\nbase-check = 'warn'\nsquash = true\n"
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
+        "stuck-minutes = 0.5\n"
         "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nstory-token-budget = 9\n"
         "story-cost-budget = 2\nsession-tokens = 5\nsession-cost = 0.5\npeer-abort = 3\nselector = 'pick'\n"
         "bg-isolation = 'none'\nguard = false\nways-out = 'warn'\n"

@@ -1,8 +1,9 @@
 """Whether a session makes progress, judged by what it wrote; time comes in as an argument.
 
 A session is stuck when it writes one artifact again and again without a meaningful change, or when it is
-active and yet produces nothing new for a long time. A session that repeats an answered question is found by
-the digest of that question. A silent session is not judged here; see `stall`.
+active and yet leaves nothing new for a long time. Any file with new content is something new, and so is a
+commit; a session that leaves such things works, whatever else it does. One that repeats an answered question
+is found by the digest of that question. A silent session is not judged here; see `stall`.
 """
 
 import hashlib
@@ -19,9 +20,6 @@ from runner.core.text.names import one_line
 REWRITES = 3
 """An artifact that was rewritten this often without a change shows that nothing moves."""
 
-NOTHING_NEW_SECONDS = 30 * 60.0
-"""How long an active session may run without a new artifact."""
-
 ACTIVE_WITHIN_SECONDS = 2 * 60.0
 """A session that has shown a sign of life within this time is active."""
 
@@ -30,6 +28,7 @@ FAILED_RETRIES = 2
 
 _REMEMBERED = 8
 _CORRUPT = re.compile(r"\bcorrupt(?:ed|ion)?\b", re.IGNORECASE)
+_MOST_FILES = 10_000
 
 
 class Recovery(StrEnum):
@@ -60,23 +59,51 @@ class Written(Struct, frozen=True, kw_only=True):
         return Written(contents=(*self.contents, content)[-_REMEMBERED:])
 
 
+class FileWrite(Struct, frozen=True, kw_only=True):
+    """What a file contains, and since when."""
+
+    digest: str
+    at: float
+
+
 class ProgressWatch(Struct, frozen=True, kw_only=True):
     """What is known about one session; each method returns the next watch and changes nothing.
 
-    `new_at` is when something new was last written, initially when the watch began.
+    `new_at` is when something new was last written, initially when the watch began. `limit` is for how many
+    seconds an active session may leave nothing new; None without such a limit.
     """
 
     new_at: float
+    limit: float | None = None
     now: float = 0.0
     activity_at: float = 0.0
     artifacts: Mapping[str, Written] = field(default_factory=dict)
+    files: Mapping[str, Written] = field(default_factory=dict)
 
     def seen_artifact(self, path: str, content_digest: str, at: float) -> "ProgressWatch":
         """Note that an artifact was written."""
         before = self.artifacts.get(path)
         after = Written(contents=(content_digest,)) if before is None else before.again(content_digest)
-        artifacts = {**self.artifacts, path: after}
-        return replace(self, artifacts=artifacts, new_at=self.new_at if after.repeats else at)
+        watch = self if after.repeats else self.seen_anything(at)
+        return replace(watch, artifacts={**watch.artifacts, path: after})
+
+    def seen_files(self, writes: Mapping[str, FileWrite]) -> "ProgressWatch":
+        """Note the files that were written; those whose content is known already are not new."""
+        files, newest = dict(self.files), self.new_at
+        for path, write in writes.items():
+            before = files.pop(path, None)
+            files[path] = Written(contents=(write.digest,)) if before is None else before.again(write.digest)
+            if not files[path].repeats:
+                newest = max(newest, write.at)
+        for path in list(files)[: max(0, len(files) - _MOST_FILES)]:
+            del files[path]
+        watch = self if newest == self.new_at else self.seen_anything(newest)
+        return replace(watch, files=files)
+
+    def seen_anything(self, at: float) -> "ProgressWatch":
+        """Note that something new was written; what was rewritten before that is forgiven."""
+        artifacts = {path: replace(written, repeats=0) for path, written in self.artifacts.items()}
+        return replace(self, new_at=at, artifacts=artifacts)
 
     def tick(self, at: float, activity_at: float) -> "ProgressWatch":
         """Note the time, and when the session last showed a sign of life."""
@@ -88,9 +115,11 @@ class ProgressWatch(Struct, frozen=True, kw_only=True):
             if written.repeats >= REWRITES:
                 times = f"{written.repeats} times"
                 return Stuck(reason=f"{one_line(path)} was rewritten {times} without a meaningful change")
+        if self.limit is None:
+            return None
         quiet = self.now - self.new_at
-        if quiet >= NOTHING_NEW_SECONDS and self.now - self.activity_at <= ACTIVE_WITHIN_SECONDS:
-            return Stuck(reason=f"no new artifact for {span(quiet)}, though the session is active")
+        if quiet >= self.limit and self.now - self.activity_at <= ACTIVE_WITHIN_SECONDS:
+            return Stuck(reason=f"nothing new for {span(quiet)}, though the session is active")
         return None
 
 

@@ -112,7 +112,8 @@ class FlowSteps:
             docs=state.flow.docs if state else "",
             answers=self._answers(),
             verified=self.verifies,
-            artifacts=partial(state.artifact_files, place.number) if state else None,
+            # Asked every second while the session runs, which may be writing the state file at that moment.
+            artifacts=partial(state.artifact_files, place.number, state.cycle()) if state else None,
         )
 
     def _answers(self) -> tuple[str, ...]:

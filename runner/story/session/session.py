@@ -5,6 +5,7 @@ it, nothing that it prints changes that.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -28,8 +29,8 @@ from runner.records.event_log import EventLog
 from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
-from runner.story.session.activity import changed_since
 from runner.story.session.log import SessionLog, read_tail
+from runner.story.session.progress import changed_since
 
 SHOW_EVERY = 0.1
 LOOK_EVERY = 1.0
@@ -49,10 +50,10 @@ class TimeLimit(Struct, frozen=True, kw_only=True):
 class SessionOrder(Struct, frozen=True, kw_only=True):
     """All that one session needs; `result_file` only where a result is expected.
 
-    `progress` returns from the time now and that of the last output whether the session is stuck. Signs of
-    life are checked at least every `look_seconds`, and changed files in `places`, else in its folder. A
-    session of the journal has its `session_id`. `agent` parses its output; `conversation` is the one that it
-    is known to use, `used_before` what that conversation had used already.
+    `progress` returns from the time now, that of the last output and the places of its work whether the
+    session is stuck. Signs of life are checked at least every `look_seconds`, and changed files in `places`,
+    else in its folder. A session of the journal has its `session_id`. `agent` parses its output;
+    `conversation` is the one that it is known to use, `used_before` what that had used already.
     """
 
     story_id: StoryId
@@ -62,7 +63,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     grace: float
     stall_seconds: float
     result_file: Path | None = None
-    progress: Callable[[float, float], Stuck | None] | None = None
+    progress: Callable[[float, float, tuple[Path, ...]], Stuck | None] | None = None
     session_id: str = ""
     places: tuple[Path, ...] = ()
     look_seconds: float = LOOK_FOR_LIFE
@@ -129,7 +130,7 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
                     nursery.start_soon(_obey, order, session, run.control, state)
                     nursery.start_soon(_watch, order, session, reader, events)
                     if order.progress is not None:
-                        nursery.start_soon(_watch_progress, order.progress, order.grace, session, state)
+                        nursery.start_soon(_watch_progress, order.progress, order, session, state)
                     if order.limit is not None:
                         nursery.start_soon(_watch_time, order.limit, order.grace, session, state)
                     with run.meter.watching(order.story_id, session) as reading:
@@ -198,8 +199,7 @@ async def _watch(order: SessionOrder, session: Session, reader: _Reader, events:
         if not alive and silent >= order.stall_seconds:
             # Checking every file is expensive, so it comes last.
             since = events.now() - silent
-            places = order.places or (order.spec.cwd,)
-            alive = await trio.to_thread.run_sync(_any_changed, places, since)
+            alive = await trio.to_thread.run_sync(_any_changed, _places(order), since)
         if alive:
             alive_at, warned = now, False
             events.touch()
@@ -234,16 +234,24 @@ def _awaited(reader: _Reader, now: float) -> bool:
 
 
 async def _watch_progress(
-    progress: Callable[[float, float], Stuck | None], grace: float, session: Session, state: _State
+    progress: Callable[[float, float, tuple[Path, ...]], Stuck | None],
+    order: SessionOrder,
+    session: Session,
+    state: _State,
 ) -> None:
     """End the session when it works without progress."""
     while True:
         await trio.sleep(LOOK_EVERY)
-        stuck = await trio.to_thread.run_sync(progress, trio.current_time(), state.printed_at)
+        look = partial(progress, trio.current_time(), state.printed_at, _places(order))
+        stuck = await trio.to_thread.run_sync(look)
         if stuck is not None:
             state.ended_by, state.why = state.ended_by or Outcome.STUCK, stuck.reason
-            session.stop(grace=grace)
+            session.stop(grace=order.grace)
             return
+
+
+def _places(order: SessionOrder) -> tuple[Path, ...]:
+    return order.places or (order.spec.cwd,)
 
 
 async def _watch_time(limit: TimeLimit, grace: float, session: Session, state: _State) -> None:
