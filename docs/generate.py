@@ -20,6 +20,7 @@ from runner.core.agent_settings import AgentSettings, EventKeys, Price
 from runner.core.declaration import Declared, declared_in, shown_value
 from runner.core.settings import SETTINGS, HookSettings
 from runner.core.tier_settings import TierRow, TierSettings, TierThresholds
+from runner.core.work_settings import ContextSettings
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -190,6 +191,14 @@ def _hooks() -> list[list[str]]:
     return [["key", "when", "when it fails"], *rows]
 
 
+def _context() -> list[list[str]]:
+    rows = [
+        [f"`context.{item.key}`", shown_value(item.default), _meaning(item)]
+        for item in declared_in(ContextSettings, ContextSettings())
+    ]
+    return [["key", "default", "meaning"], *rows]
+
+
 def _thresholds() -> list[list[str]]:
     tiers = TierSettings()
     rows = [
@@ -221,6 +230,7 @@ _TABLES = {
     "events": _events,
     "prices": _prices,
     "hooks": _hooks,
+    "context": _context,
     "thresholds": _thresholds,
     "tier-limits": _tier_limits,
 }

@@ -167,6 +167,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     """One session as the journal knows it; `peak_memory` is in bytes, None where it was not measured.
 
     `model` is what the agent was asked to use. `escalated`: another agent or model than in the first attempt.
+    `zone` is how full its context was at the end; empty if that was not watched.
     """
 
     id: str
@@ -194,6 +195,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     tools: int | None = None
     notes: str = ""
+    zone: str = ""
 
     @property
     def worker(self) -> str:
@@ -353,6 +355,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     ending: KillSwitch | None = None
     refusal: tuple[str, str] | None = None
     tools: int = 0
+    zone: str = ""
     sessions: tuple[SessionRecord, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None

@@ -15,7 +15,7 @@ from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
 from runner.core.tier_settings import TierSettings
-from runner.core.work_settings import WorkSettings
+from runner.core.work_settings import ContextSettings, WorkSettings
 
 SHARED_WRITABLE = tuple(
     f"**/{name}/**"
@@ -291,6 +291,13 @@ class Settings(WorkSettings):
             example="jira me",
         ),
     ] = ""
+    context: Annotated[
+        ContextSettings,
+        Setting(
+            help="when a session of a flow should end, and a fresh one continue, since its context is full",
+            example="[context]\ncaution-tools = 40\ndanger-tools = 300",
+        ),
+    ] = field(default_factory=ContextSettings)
     hooks: Annotated[
         HookSettings,
         Setting(

@@ -24,6 +24,53 @@ VERIFY_KEEPS = tuple(
 """Caches without which commands give the same answers, only later."""
 
 
+_COUNT = Bounds(low=0, clamped=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSettings:
+    """From which counts on the context of a session is filling up, and full; 0 leaves a sign out."""
+
+    caution_tools: Annotated[
+        int, Setting(help="caution from this many tool calls of a conversation on", bounds=_COUNT)
+    ] = 20
+    caution_artifacts: Annotated[
+        int,
+        Setting(
+            help="caution when the session has read this many artifacts",
+            details="Files under `_docs/` and in the `docs-folder` of the story, without its state file.",
+            bounds=_COUNT,
+        ),
+    ] = 5
+    caution_large_files: Annotated[
+        int, Setting(help="caution when the session has read this many large files", bounds=_COUNT)
+    ] = 3
+    large_kb: Annotated[
+        float, Setting(help="a file is large if reading it returns this many KB at once", bounds=_COUNT)
+    ] = 20.0
+    danger_truncated: Annotated[
+        int, Setting(help="danger from this many truncated tool results on", bounds=_COUNT)
+    ] = 3
+    danger_failures: Annotated[
+        int,
+        Setting(
+            help="danger when this many tool calls in a row have failed",
+            details="A refused permission does not count.",
+            bounds=_COUNT,
+        ),
+    ] = 6
+    danger_tools: Annotated[
+        int, Setting(help="danger from this many tool calls of a conversation on", bounds=_COUNT)
+    ] = 200
+    patience: Annotated[
+        int,
+        Setting(
+            help="how many further tool calls a session in danger has to save a sub-step or to commit",
+            bounds=_COUNT,
+        ),
+    ] = 10
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSettings:
     """The first part of `Settings`, in the order in which the user sees them."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from isolation.git.commits import named
 from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
 from runner.core.events import events as ev
+from runner.core.limits.context_zone import Zone
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
@@ -139,6 +140,14 @@ def denied_tools(ended: SessionVerdict) -> str:
     if not denied:
         return ""
     return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
+
+
+def full_context(ended: SessionVerdict) -> str:
+    """Return what to say about a session that ended since its context was full; empty for others."""
+    if ended.outcome is not Outcome.PARTIAL or ended.zone is not Zone.DANGER:
+        return ""
+    words = ended.detail or "the session ended by itself, since its context was full"
+    return f"{words}; a fresh session continues this step from its saved sub-step"
 
 
 def _judged(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:

@@ -30,6 +30,7 @@ from runner.story.consequences import (
     consequences,
     denied_tools,
     failed_attempt,
+    full_context,
     said_to_spiral,
     undone_change,
     unresolved,
@@ -242,7 +243,7 @@ class Pipeline:
 
     async def _follow_up(self, ended: SessionVerdict, flow: FlowSteps) -> ev.StoryFinished | None:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
-        for complaint in filter(None, (ended.result.complaint, denied_tools(ended))):
+        for complaint in filter(None, (ended.result.complaint, denied_tools(ended), full_context(ended))):
             await self._log.record(ev.Noted(story_id=self._story.id, message=complaint))
         now = self._now
         if now.ending is not None:

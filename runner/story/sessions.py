@@ -14,11 +14,12 @@ from isolation.guard.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir
 from runner.agents.command import CommandAgent
-from runner.agents.protocol import Agent, AgentJob
+from runner.agents.protocol import Agent, AgentJob, Launch
 from runner.agents.workers import Worker
 from runner.core.base.check import STEP
 from runner.core.events import events as ev
 from runner.core.limits.budget import Amount
+from runner.core.limits.context_zone import DOCS
 from runner.core.limits.prices import priced
 from runner.core.limits.stuck import Stuck
 from runner.core.model import VERIFY, Outcome, SessionKind, Status, Step, Story, StorySnapshot, Usage
@@ -28,6 +29,7 @@ from runner.core.text.names import one_line
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
 from runner.story.flow.steps import Brief
+from runner.story.session.context_watch import ContextOrder
 from runner.story.session.environment import environment_of
 from runner.story.session.progress import ProgressLooks
 from runner.story.session.prompt import PromptFacts, render
@@ -67,21 +69,20 @@ async def prepare_work(
         cost=allowance.cost,
     )
     launch = agent.launch(job)
+    # Only a flow has a state file from which another session can continue.
+    watches = bool(brief.state_file) and agent.traits.says_end
     environment = _environment(context, now, workspace, brief.step, cwd) | {
         "AUTOPILOT_STATE_FILE": _seen(brief.state_file, context, workspace),
         "AUTOPILOT_DOCS": brief.docs,
         "AUTOPILOT_RESULT_FILE": str(seen.result),
+        "AUTOPILOT_CONTEXT_FILE": str(seen.notice) if watches else "",
         "AUTOPILOT_PROMPT_FILE": str(seen.prompt),
         "AUTOPILOT_MODE": now.mode or story.mode,
         **_spending(allowance),
         **launch.env,
     }
     spec = SessionSpec(
-        argv=launch.argv,
-        cwd=cwd,
-        env=environment,
-        prompt=files.prompt,
-        confinement=access.confinement,
+        argv=launch.argv, cwd=cwd, env=environment, prompt=files.prompt, confinement=access.confinement
     )
     # Two windows of silence end a session, so one must hold half of what is still healthy.
     stall_seconds = max(settings.stall_seconds, agent.traits.quiet_seconds / 2)
@@ -95,6 +96,7 @@ async def prepare_work(
         result_file=files.result,
         limit=_story_limit(context),
         progress=_progress(context, workspace, brief),
+        context=_context_order(context, workspace, brief, files, launch) if watches else None,
     )
     started = _started(context, order, brief.step, SessionKind.WORK)
     escalated = brief.command is None and worker.name != context.workers.first.name
@@ -116,6 +118,25 @@ def _progress(
         began_at=trio.current_time(),
     )
     return looks.look
+
+
+def _context_order(
+    context: StoryContext, workspace: Workspace, brief: Brief, files: "_Exchanged", launch: Launch
+) -> ContextOrder:
+    """Return what the watch of a session's context needs."""
+    now, conversation = context.now, launch.conversation
+    before = [one.tools or 0 for one in now.sessions if conversation and one.conversation == conversation]
+    return ContextOrder(
+        settings=context.settings.context,
+        notice=files.notice,
+        result_file=context.inside(files.result, workspace),
+        written=files.result,
+        state_file=Path(brief.state_file),
+        # In a shared tree a session makes no commit, and the user may.
+        workspace=None if context.run.shared_tree else workspace.path,
+        docs=(DOCS, brief.docs),
+        tools_before=sum(before),
+    )
 
 
 def _story_for(context: StoryContext, brief: Brief) -> Story:
@@ -207,6 +228,7 @@ def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settin
         cost_estimated=usage.estimated,
         tools=verdict.tools,
         notes=one_line(result.notes),
+        zone=verdict.zone or "",
     )
 
 
@@ -262,10 +284,12 @@ class _Exchanged(NamedTuple):
 
     prompt: Path
     result: Path
+    notice: Path
 
 
 def _exchanged(folder: Path, name: str) -> _Exchanged:
-    return _Exchanged(folder / f"{name}.prompt.md", folder / f"{name}.result.json")
+    names = (f"{name}.prompt.md", f"{name}.result.json", f"{name}.context.md")
+    return _Exchanged(*(folder / name for name in names))
 
 
 class _DiskAccess(Struct, frozen=True, kw_only=True):
@@ -304,6 +328,7 @@ def _write_prompt(context: StoryContext, files: _Exchanged, facts: PromptFacts) 
     files.prompt.write_text(text, encoding="utf-8", errors="surrogateescape")
     # Names repeat from run to run, and a workspace that was kept holds what the last one left.
     files.result.unlink(missing_ok=True)
+    files.notice.unlink(missing_ok=True)
 
 
 def _seen(path: str, context: StoryContext, workspace: Workspace) -> str:

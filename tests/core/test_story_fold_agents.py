@@ -41,9 +41,9 @@ def started(conversation: str = "c", number: int = 1, kind: str = "work") -> ev.
     )
 
 
-def ended(outcome: str, number: int = 1) -> ev.SessionEnded:
+def ended(outcome: str, number: int = 1, *, zone: str = "") -> ev.SessionEnded:
     """End a session."""
-    return ev.SessionEnded(story_id=A, session_id=f"s{number}", outcome=outcome, exit_code=0)
+    return ev.SessionEnded(story_id=A, session_id=f"s{number}", outcome=outcome, exit_code=0, zone=zone)
 
 
 def paused(until: float, *, everyone: bool = False, fresh: bool = False) -> ev.AgentPaused:
@@ -69,6 +69,11 @@ def test_a_conversation_is_known_by_the_name_it_gave_itself() -> None:
         ((ended("ok"), started(number=2, conversation="", kind="verify")), True),
         ((ended("stuck"),), False),
         ((ended("stalled"),), False),
+        ((ended("partial"),), True),
+        ((ended("partial", zone="safe"),), True),
+        ((ended("partial", zone="caution"),), False),
+        ((ended("failed", zone="caution"),), True),
+        ((ended("failed", zone="danger"),), False),
         ((ended("failed"), ev.SpiralSeen(story_id=A, reason="x", retries=True)), False),
         ((ended("failed"), paused(9.0)), True),
         ((ended("failed"), paused(9.0, fresh=True)), False),
@@ -82,7 +87,10 @@ def test_a_conversation_is_known_by_the_name_it_gave_itself() -> None:
     ],
 )
 def test_what_helps_is_resumed_and_what_does_not_is_not(bodies: tuple[ev.Body, ...], *, kept: bool) -> None:
-    """A retry and an answer resume it; a spiral, a stall, a stuck session and a new step start a new one."""
+    """A retry and an answer resume it; a spiral, a stall, a stuck session and a new step start a new one.
+
+    So does a full context; one that fills up is resumed unless the session ended for that.
+    """
     assert (after(started(), *bodies).step_history.conversation is not None) is kept
 
 

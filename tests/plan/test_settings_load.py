@@ -70,6 +70,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
         "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
         "deconflict-paths = ['packages/{id}/**', 'a=x,y']\nenforce = 'detect'\nshared-writable = ['x/**']\n"
+        "[context]\ncaution-tools = 40\nlarge-kb = 2.5\n"
         "[hooks]\nafter_create = 'a'\nbefore-run = 'b'\n"
         "[agents.mine]\nargv = ['./agent', '{id}']\nresume = ['./agent', '-c']\nenv = {KEY = 'x'}\n"
         "[agents.claude]\npermissions = 'bypass'\nargs = ['--bare']\n"

@@ -1,14 +1,11 @@
 """When a session gets nowhere, and when it is left alone; half an hour is six seconds here."""
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance import flow_agent
+from tests.acceptance.flow_stories import sessions, story
 from tests.acceptance.program import run, write_story
-from tests.acceptance.test_flows_run import write_artifacts
 from tests.conftest import git
 
 FLOW = """
@@ -69,15 +66,12 @@ def test_an_artifact_of_a_cycle_that_is_rewritten_without_change_is_noticed(
 ) -> None:
     """Also in the steps of existing-code whose artifacts carry the number of the cycle."""
     monkeypatch.setenv("FLOW_AGENT_MEMORY", str(tmp_path))
-    artifacts = write_artifacts(Path(os.environ["FLOW_AGENT_MEMORY"]), "existing-code", "autodev")
     (repo / "app.py").write_text("print('hello')\n")
     git(repo, "add", "-A")
     git(repo, "commit", "-q", "-m", "code")
-    tricks = ("circle:New Task:1", "fail:Implement:99")
-    command = [sys.executable, "-I", "-S", flow_agent.__file__, str(artifacts), *tricks]
-    write_story(repo, "a", flow="existing-code", dialect="autodev", command=command, max_attempts=1)
+    story(repo, "a", "circle:New Task:1", "fail:Implement:99", flow="existing-code", max_attempts=1)
     ran = run(repo, "--json", "--grace-seconds=1", "--cross-boundaries")
-    assert "_docs/02_tasks/cycle1/x_x.md was rewritten 3 times without a meaningful change" in ran.err
-    sessions = (tmp_path / "trace").read_text().splitlines()
-    assert sessions.count("a-9 attempt 1") == 2
-    assert "a-10 attempt 1" in sessions, "the second session of the step did its work"
+    assert "/02_tasks/cycle1/x_x.md was rewritten 3 times without a meaningful change" in ran.err
+    trace = sessions(tmp_path)
+    assert trace.count("a-9 attempt 1") == 2
+    assert "a-10 attempt 1" in trace, "the second session of the step did its work"

@@ -39,7 +39,11 @@ def large(total: int = 40, *, running: int = 2, finished: int = 6) -> RunSnapsho
 def test_whole_picture_at_80_columns() -> None:
     """Header, bar, machine, stories, footer: exactly this."""
     run = apply(
-        snapshot(mixed_events()), event(60, ev.OutputSeen(story_id=StoryId("docs-2"), line="Editing a.md"))
+        snapshot(mixed_events()),
+        event(
+            60,
+            ev.OutputSeen(story_id=StoryId("docs-2"), line="Editing a.md", tools=23, zone="caution"),
+        ),
     )
     lines = [line.rstrip() for line in drawn(run)]
     assert lines[0] == "autopilot-multi · run 20260102-120311-ab12" + " " * 34 + "2:00"
@@ -50,7 +54,7 @@ def test_whole_picture_at_80_columns() -> None:
         "✓ api-3        done     1 of 4  0:12  autopilot/api-3: 2 commits, verified",
         "✗ checkout-17  failed   4 of 4  0:45  verify failed: `pytest -q services/paymen…",
         "⊘ web-1        skipped                checkout-17 failed, and this story depend…",
-        "● docs-2       running  1 of 4  1:13  Implement: Editing a.md",
+        "● docs-2       running  1 of 4  1:13  Implement (23 tools, caution): Editing a.…",
         "○ ops-1        queued",
         "· ui-4         waiting                for docs-2",
         "",

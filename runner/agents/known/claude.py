@@ -15,6 +15,7 @@ from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn, StartProblem
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.agents.tool_calls import files_read, tool_result
 from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
@@ -82,9 +83,7 @@ class ClaudeAgent(KnownAgent):
             case "assistant":
                 return _assistant(event)
             case "user":
-                blocks = objects(event, "message", "content")
-                ended = tuple(text(b, "tool_use_id") for b in blocks if b.get("type") == "tool_result")
-                return AgentUpdate(ended=ended) if ended else None
+                return _user(event)
             case "system":
                 return _system(event)
             case "rate_limit_event":
@@ -102,7 +101,31 @@ def _assistant(event: dict[str, Any]) -> AgentUpdate:
     tools = [block for block in blocks if block.get("type") == "tool_use"]
     said = "\n".join(text(block, "text") for block in blocks if block.get("type") == "text")
     shown = tool_line(text(tools[-1], "name"), at(tools[-1], "input")) if tools else last_line(said)
-    return AgentUpdate(begun=tuple(text(block, "id") for block in tools), message=shown)
+    return AgentUpdate(
+        begun=tuple(text(block, "id") for block in tools),
+        reads=tuple(
+            (text(block, "id"), path)
+            for block in tools
+            for path in files_read(text(block, "name"), at(block, "input"))
+        ),
+        nested=_is_nested(event),
+        message=shown,
+    )
+
+
+def _user(event: dict[str, Any]) -> AgentUpdate | None:
+    results = tuple(
+        tool_result(text(block, "tool_use_id"), block.get("content"), failed=block.get("is_error") is True)
+        for block in objects(event, "message", "content")
+        if block.get("type") == "tool_result"
+    )
+    ended = tuple(one.id for one in results)
+    return AgentUpdate(ended=ended, results=results, nested=_is_nested(event)) if ended else None
+
+
+def _is_nested(event: dict[str, Any]) -> bool:
+    """Whether a helper agent says this, which has a conversation of its own."""
+    return bool(text(event, "parent_tool_use_id"))
 
 
 def _system(event: dict[str, Any]) -> AgentUpdate | None:

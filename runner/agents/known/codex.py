@@ -15,6 +15,7 @@ from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.agents.tool_calls import files_read, tool_result
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
@@ -111,10 +112,13 @@ def _quoted(text: str) -> str:
 def _item(item: Any, *, begins: bool) -> AgentUpdate | None:
     kind, name = text(item, "type"), text(item, "id")
     if kind in _TOOLS:
-        shown = tool_line(kind.replace("_", " "), item)
-        return (
-            AgentUpdate(begun=(name,), message=shown) if begins else AgentUpdate(ended=(name,), message=shown)
-        )
+        tool = kind.replace("_", " ")
+        shown, reads = tool_line(tool, item), tuple((name, path) for path in files_read(tool, item))
+        if begins:
+            return AgentUpdate(begun=(name,), reads=reads, message=shown)
+        failed = bool(whole(item, "exit_code")) or text(item, "status") == "failed"
+        result = tool_result(name, at(item, "aggregated_output"), failed=failed)
+        return AgentUpdate(ended=(name,), reads=reads, results=(result,), message=shown)
     if kind == "agent_message" and not begins:
         return AgentUpdate(message=last_line(text(item, "text")))
     return None

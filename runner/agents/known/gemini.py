@@ -6,6 +6,7 @@ from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.agents.tool_calls import files_read, tool_result
 from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
@@ -40,10 +41,17 @@ class GeminiAgent(KnownAgent):
             case "message" if event.get("role") != "user":
                 return AgentUpdate(message=last_line(text(event, "content")))
             case "tool_use":
-                shown = tool_line(text(event, "tool_name"), at(event, "parameters"))
-                return AgentUpdate(begun=(text(event, "tool_id"),), message=shown)
+                name, tool, parameters = (
+                    text(event, "tool_id"),
+                    text(event, "tool_name"),
+                    at(event, "parameters"),
+                )
+                reads = tuple((name, path) for path in files_read(tool, parameters))
+                return AgentUpdate(begun=(name,), reads=reads, message=tool_line(tool, parameters))
             case "tool_result":
-                return AgentUpdate(ended=(text(event, "tool_id"),))
+                name, failed = text(event, "tool_id"), text(event, "status") == "error"
+                result = tool_result(name, event.get("output"), failed=failed)
+                return AgentUpdate(ended=(name,), results=(result,))
             case "error":
                 return AgentUpdate(message=last_line(text(event, "message")))
             case "result":

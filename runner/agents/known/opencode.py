@@ -4,11 +4,13 @@ A tool is reported only when it has ended, so a long one looks like silence.
 """
 
 import time
+from typing import Any
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, text, tool_line, whole
 from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
+from runner.agents.tool_calls import files_read, tool_result
 from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.model import Usage
 
@@ -43,8 +45,7 @@ class OpencodeAgent(KnownAgent):
         conversation, part = text(event, "sessionID"), at(event, "part")
         match event.get("type"):
             case "tool_use":
-                shown = tool_line(text(part, "tool"), at(part, "state", "input"))
-                return AgentUpdate(conversation=conversation, ended=(text(part, "id"),), message=shown)
+                return _tool(conversation, part)
             case "text":
                 return AgentUpdate(conversation=conversation, message=last_line(text(part, "text")))
             case "step_start":
@@ -70,3 +71,21 @@ class OpencodeAgent(KnownAgent):
                 )
             case _:
                 return None
+
+
+def _tool(conversation: str, part: Any) -> AgentUpdate:
+    name, tool, state = text(part, "id"), text(part, "tool"), at(part, "state")
+    arguments = at(state, "input")
+    result = tool_result(
+        name,
+        at(state, "output"),
+        failed=text(state, "status") == "error",
+        truncated=at(state, "metadata", "truncated") is True,
+    )
+    return AgentUpdate(
+        conversation=conversation,
+        ended=(name,),
+        reads=tuple((name, path) for path in files_read(tool, arguments)),
+        results=(result,),
+        message=tool_line(tool, arguments),
+    )

@@ -131,7 +131,10 @@ class SessionStarted(Struct, frozen=True, kw_only=True):
 
 
 class SessionEnded(Struct, frozen=True, kw_only=True):
-    """Acknowledged: this session ran to its end and is never run again."""
+    """Acknowledged: this session ran to its end and is never run again.
+
+    `zone` is how full its context was, as in `core/limits/context_zone.py`; empty if that was not watched.
+    """
 
     story_id: StoryId
     session_id: str
@@ -152,6 +155,7 @@ class SessionEnded(Struct, frozen=True, kw_only=True):
     cost_estimated: bool = False
     tools: int | None = None
     notes: str = ""
+    zone: str = ""
 
 
 class CheckpointPlanned(Struct, frozen=True, kw_only=True):
@@ -309,11 +313,15 @@ class Noted(Struct, frozen=True, kw_only=True):
 
 
 class OutputSeen(Struct, frozen=True, kw_only=True):
-    """The newest line of a running session, and its tool uses; shown, never journalled."""
+    """The newest line of a running session, and its tool uses; shown, never journalled.
+
+    `zone` is how full its context is; empty while that is safe or unknown.
+    """
 
     story_id: StoryId
     line: str
     tools: int = 0
+    zone: str = ""
 
 
 class ConversationSeen(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from runner.core.events import events as ev
+from runner.core.limits.context_zone import Zone
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
     BUDGET,
@@ -79,7 +80,7 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         ):
             return _directed(story, body, at)
         case ev.OutputSeen():
-            return replace(story, last_line=body.line, tools=max(story.tools, body.tools))
+            return replace(story, last_line=body.line, tools=max(story.tools, body.tools), zone=body.zone)
         case ev.ConversationSeen() | ev.AgentPaused() | ev.AgentRefused() | ev.BudgetAwaited():
             return _with_agent(story, body, at)
         case (
@@ -238,7 +239,7 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         conversation=body.conversation,
     )
     story = replace(
-        after_wait(story, at), step=step, sessions=(*story.sessions, session), last_line="", tools=0
+        after_wait(story, at), step=step, sessions=(*story.sessions, session), last_line="", tools=0, zone=""
     )
     if session.kind is not SessionKind.WORK:
         return story
@@ -275,6 +276,7 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
             waves=body.waves,
             tools=body.tools,
             notes=body.notes,
+            zone=body.zone,
         )
         if session.id == body.session_id
         else session
@@ -287,8 +289,9 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
     if not worked:
         return replace(story, progress=replace(progress, verified=progress.verified + well))
     served = outcome in {Outcome.OK, Outcome.PARTIAL, Outcome.ASKS}
-    # A conversation that led nowhere would only continue to lead nowhere.
-    lost = outcome in {Outcome.STUCK, Outcome.STALLED}
+    # A conversation that led nowhere would only continue to lead nowhere, and one that is full forgets.
+    full = body.zone == Zone.DANGER or (body.zone == Zone.CAUTION and outcome is Outcome.PARTIAL)
+    lost = full or outcome in {Outcome.STUCK, Outcome.STALLED}
     return replace(
         story,
         progress=replace(progress, implemented=progress.implemented or well),

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from runner.core.limits.context_zone import ContextCount, ToolResult
 from runner.core.model import Usage
 
 MAX_LINE = 4 << 20
@@ -36,11 +37,18 @@ class Final(Struct, frozen=True, kw_only=True):
 
 
 class AgentUpdate(Struct, frozen=True, kw_only=True):
-    """What one line reports; empty and None mean nothing. `begun` and `ended` are ids of tool uses."""
+    """What one line reports; empty and None mean nothing. `begun` and `ended` are ids of tool uses.
+
+    `reads` are tool uses, each with a file that it reads; `results` say how tool uses ended. `nested`: this
+    is about the conversation of a helper, not about the session's own.
+    """
 
     conversation: str = ""
     begun: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
+    reads: tuple[tuple[str, str], ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    nested: bool = False
     message: str = ""
     usage: Usage | None = None
     retry_seconds: float | None = None
@@ -58,17 +66,21 @@ class Tally(Struct):
     usage: Usage = field(default_factory=Usage)
     final: Final | None = None
     resets_at: float = 0.0
+    context: ContextCount = field(default_factory=ContextCount)
     _open: dict[str, float] = field(default_factory=dict)
     _retries_at: float = 0.0
 
     def add(self, seen: AgentUpdate, at: float) -> None:
         """Add what one line reported, at a time of any monotonic clock."""
+        before = self.uses
         for tool in seen.begun:
             self.uses += tool not in self._open
             self._open[tool] = at
         for tool in seen.ended:
             # An agent may report a tool only when it ends.
             self.uses += self._open.pop(tool, None) is None
+        if not seen.nested:
+            self.context.add(tools=self.uses - before, reads=seen.reads, results=seen.results)
         self.conversation = seen.conversation or self.conversation
         self.message = seen.message or self.message
         self.resets_at = seen.resets_at or self.resets_at
@@ -84,7 +96,11 @@ class Tally(Struct):
 
     def busy(self, at: float) -> bool:
         """Return whether silence is expected: a tool is open, or the agent waits to retry its service."""
-        return at < self._retries_at or any(at - begun < LONGEST_TOOL for begun in self._open.values())
+        return at < self._retries_at or self.in_tool(at)
+
+    def in_tool(self, at: float) -> bool:
+        """Return whether a tool is open."""
+        return any(at - begun < LONGEST_TOOL for begun in self._open.values())
 
 
 class LineSplitter:

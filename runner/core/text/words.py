@@ -101,7 +101,8 @@ def doing(story: StorySnapshot) -> str:
     match story.status:
         case Status.RUNNING:
             line = neutral(story.last_line)
-            used = f" ({count(story.tools, 'tool')})" if story.tools else ""
+            zone = f", {story.zone}" if story.zone else ""
+            used = f" ({count(story.tools, 'tool')}{zone})" if story.tools else ""
             newest = story.sessions[-1] if story.sessions else None
             by = f" by {neutral(newest.worker)}" if newest and newest.escalated else ""
             return f"{story.step.name}{by}{used}: {line}" if line else f"{story.step.name}{by}{used}"

@@ -1,7 +1,8 @@
 """One session: a program under its keeper, its output on disk, and how the runner judges its end.
 
-A session is atomic: only a stop by the user or its own silence ends it early, and once the runner has ended
-it, nothing that it prints changes that.
+A session that works is not cut off. What ends one early: the user, a time limit of the user, silence, work
+without anything new, and a full context, the last between two pieces of work. Once the runner has ended it,
+nothing that it prints changes that.
 """
 
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from runner.agents.protocol import Agent
 from runner.agents.result import Result, load_result
 from runner.core.events.events import ConversationSeen, OutputSeen, StallSeen
 from runner.core.limits.agent_output import Final, since
+from runner.core.limits.context_zone import Zone
 from runner.core.limits.stall import Signs, announced_wait, sign_of_life
 from runner.core.limits.stuck import Stuck
 from runner.core.model import Outcome, StoryId, Usage
@@ -29,6 +31,7 @@ from runner.records.event_log import EventLog
 from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
+from runner.story.session.context_watch import ContextOrder, ContextWatch
 from runner.story.session.log import SessionLog, read_tail
 from runner.story.session.progress import changed_since
 
@@ -53,7 +56,8 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     `progress` returns from the time now, that of the last output and the places of its work whether the
     session is stuck. Signs of life are checked at least every `look_seconds`, and changed files in `places`,
     else in its folder. A session of the journal has its `session_id`. `agent` parses its output;
-    `conversation` is the one that it is known to use, `used_before` what that had used already.
+    `conversation` is the one that it is known to use, `used_before` what that had used already. `context` is
+    for a session whose context is watched.
     """
 
     story_id: StoryId
@@ -71,6 +75,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     model: str = ""
     conversation: str = ""
     used_before: Usage = field(default_factory=Usage)
+    context: ContextOrder | None = None
     limit: TimeLimit | None = None
 
 
@@ -79,6 +84,7 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
 
     `said` is the agent's own final result, `usage` and `tools` what it reported on the way. `attempts` are
     writes that were refused; None where they were not witnessed. `overdue`: its time limit ended it.
+    `zone` is how full its context was; None if that was not watched.
     """
 
     outcome: Outcome
@@ -93,6 +99,7 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
     tools: int | None = None
     attempts: Attempts | None = None
     overdue: bool = False
+    zone: Zone | None = None
 
 
 class _State(Struct):
@@ -112,6 +119,17 @@ class _Reader(Struct, frozen=True, kw_only=True):
     tail: LineTail
     state: _State
     listener: OutputListener
+    context: ContextWatch | None = None
+
+    @property
+    def zone(self) -> Zone | None:
+        """How full the context of the session is; None if that is not watched."""
+        return self.context.zone if self.context else None
+
+    @property
+    def zone_shown(self) -> str:
+        """The zone if it is worth showing."""
+        return "" if self.zone is None or self.zone is Zone.SAFE else self.zone
 
     @property
     def line(self) -> str:
@@ -123,7 +141,13 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     state, events = _State(), run.log
     with SessionLog(order.log, cap=order.log_cap, redactor=events.redactor) as log:
-        reader = _Reader(log=log, tail=LineTail(), state=state, listener=OutputListener(order.agent))
+        reader = _Reader(
+            log=log,
+            tail=LineTail(),
+            state=state,
+            listener=OutputListener(order.agent),
+            context=ContextWatch(order.context) if order.context else None,
+        )
         try:
             with unwrapped():
                 async with run.keeper.start(order.spec) as session, trio.open_nursery() as nursery:
@@ -163,7 +187,8 @@ async def _drain(order: SessionOrder, session: Session, reader: _Reader, events:
         events.touch()
         if now >= next_show and reader.line != shown:
             shown, next_show = reader.line, now + SHOW_EVERY
-            events.show(OutputSeen(story_id=order.story_id, line=shown, tools=reader.listener.tally.uses))
+            used, zone = reader.listener.tally.uses, reader.zone_shown
+            events.show(OutputSeen(story_id=order.story_id, line=shown, tools=used, zone=zone))
         named = reader.listener.tally.conversation
         if named and named != conversation and order.session_id:
             conversation = named
@@ -172,6 +197,18 @@ async def _drain(order: SessionOrder, session: Session, reader: _Reader, events:
             )
         if reader.listener.hopeless:
             session.stop(grace=order.grace)
+        elif reader.context is not None and reader.state.ended_by is None:
+            await _watch_context(reader.context, order, session, reader)
+
+
+async def _watch_context(
+    context: ContextWatch, order: SessionOrder, session: Session, reader: _Reader
+) -> None:
+    """End the session between two pieces of work when its context is full; a fresh one continues."""
+    why, state = await context.see(reader.listener.tally, trio.current_time()), reader.state
+    if why and state.ended_by is None:
+        state.ended_by, state.why = Outcome.PARTIAL, why
+        session.stop(grace=order.grace)
 
 
 async def _obey(order: SessionOrder, session: Session, control: StopControl, state: _State) -> None:
@@ -292,6 +329,7 @@ def _judge(
         tools=listener.tally.uses if listener.traits.says_end else None,
         attempts=ended.attempts if ended else None,
         overdue=reader.state.overdue,
+        zone=reader.zone,
     )
 
 

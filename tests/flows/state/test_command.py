@@ -293,6 +293,21 @@ def test_a_sub_step_is_written_and_nothing_else(session: Path, capsys: pytest.Ca
     assert "phase: 1\n  name: draft\n" in session.read_text()
 
 
+def test_saving_a_sub_step_shows_what_the_runner_asks_of_the_session(
+    session: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A notice about its context, as soon as there is one."""
+    notice = session.with_name("context.md")
+    monkeypatch.setenv("AUTOPILOT_CONTEXT_FILE", str(notice))
+    assert run("sub-step", "8", "report") == 0
+    assert capsys.readouterr().out.splitlines() == [f"{session}: sub-step 8 — report"]
+    notice.write_text("Context zone: caution.\n")
+    assert run("sub-step", "9", "report") == 0
+    assert capsys.readouterr().out.endswith("sub-step 9 — report\n\nContext zone: caution.\n")
+    assert run("sub-step", "9", "report", as_json=True) == 0
+    assert '"context": "Context zone: caution."' in capsys.readouterr().out
+
+
 def test_the_older_dialects_hold_a_sub_step_as_one_text(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,7 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and value:
         for name, inner in value.items():
             # In files only the names of thresholds have hyphens; the names of hooks and agents are free.
-            spelled = name.replace("_", "-") if key.startswith("tiers") else name
+            spelled = name.replace("_", "-") if key.startswith(("tiers", "context")) else name
             yield from _leaves(f"{key}.{spelled}", inner)
     else:
         yield key, value

@@ -263,9 +263,19 @@ def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> in
     older = state is not None and state.dialect is not Dialect.AUTODEV
     sub_step = Position(text=str(phase)) if older else phase
     saved = save_sub_step(path, sub_step, lock=exchange / LOCK_NAME, vocabulary=vocabulary)
-    output.document({"path": str(path), "sub_step": str(saved.sub_step)})
-    output.answer(f"{path}: sub-step {saved.sub_step}")
+    notice = _context_notice()
+    output.document({"path": str(path), "sub_step": str(saved.sub_step), "context": notice})
+    output.answer(f"{path}: sub-step {saved.sub_step}" + (f"\n\n{notice}" if notice else ""))
     return 0
+
+
+def _context_notice() -> str:
+    """Return what the runner asks of a session whose context fills up: it is read when it saves."""
+    file = os.environ.get("AUTOPILOT_CONTEXT_FILE")
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip() if file else ""
+    except OSError:
+        return ""
 
 
 def _session_paths() -> tuple[Path, Path]:
