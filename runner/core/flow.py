@@ -60,6 +60,16 @@ class Edition(StrEnum):
     AUTODEV = "autodev"
 
 
+class EndReason(StrEnum):
+    """Why a session was the last one of its story for now: the reasons of the format, and that it failed."""
+
+    COMPLETED = "completed step"
+    BOUNDARY = "session boundary"
+    PAUSED = "user paused"
+    CONTEXT_LIMIT = "context limit"
+    FAILED = "failed"
+
+
 class FlowStep(Struct, frozen=True, kw_only=True):
     """One stage of a flow.
 

@@ -134,7 +134,12 @@ def unresolved(markers: tuple[str, ...]) -> tuple[str, str] | None:
     return f"conflict markers were committed: {named(markers)}", f"{words}\n{meant}"
 
 
-def denied_tools(ended: SessionVerdict) -> str:
+def complaints(ended: SessionVerdict) -> tuple[str, ...]:
+    """Return what the user should read about a work session, whatever became of it."""
+    return tuple(filter(None, (ended.result.complaint, _denied_tools(ended), _full_context(ended))))
+
+
+def _denied_tools(ended: SessionVerdict) -> str:
     """Return which tools the agent was not allowed to use: it may have continued without them."""
     denied = ended.said.denied if ended.said else ()
     if not denied:
@@ -142,7 +147,7 @@ def denied_tools(ended: SessionVerdict) -> str:
     return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
 
 
-def full_context(ended: SessionVerdict) -> str:
+def _full_context(ended: SessionVerdict) -> str:
     """Return what to say about a session that ended since its context was full; empty for others."""
     if ended.outcome is not Outcome.PARTIAL or ended.zone is not Zone.DANGER:
         return ""

@@ -27,10 +27,9 @@ from runner.core.model import KillSwitch, Outcome, Status, StoryId, StorySnapsho
 from runner.story import results
 from runner.story.consequences import (
     EndFacts,
+    complaints,
     consequences,
-    denied_tools,
     failed_attempt,
-    full_context,
     said_to_spiral,
     undone_change,
     unresolved,
@@ -243,8 +242,9 @@ class Pipeline:
 
     async def _follow_up(self, ended: SessionVerdict, flow: FlowSteps) -> ev.StoryFinished | None:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
-        for complaint in filter(None, (ended.result.complaint, denied_tools(ended), full_context(ended))):
-            await self._log.record(ev.Noted(story_id=self._story.id, message=complaint))
+        notes = [ev.Noted(story_id=self._story.id, message=complaint) for complaint in complaints(ended)]
+        if notes:
+            await self._log.record(*notes)
         now = self._now
         if now.ending is not None:
             return None  # the loop ends once the work is committed
@@ -261,7 +261,9 @@ class Pipeline:
                     await flow.attempt_failed(now.reason)
             case Outcome.STUCK:
                 await flow.recover(ended.detail, Outcome.STUCK)
-            case Outcome.OK | Outcome.PARTIAL:
+            case Outcome.PARTIAL:
+                await flow.session_partial(now.sessions[-1])
+            case Outcome.OK:
                 pass
         return None
 

@@ -67,6 +67,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "bg-isolation = 'none'\nguard = false\nways-out = 'warn'\n"
         "base = 'main'\ncontinue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
+        "docs-folder = '_docs'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
         "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
         "deconflict-paths = ['packages/{id}/**', 'a=x,y']\nenforce = 'detect'\nshared-writable = ['x/**']\n"

@@ -111,7 +111,7 @@ def stage(repo: Path, tmp_path: Path) -> Stage:
     return Stage(repo, tmp_path / "stage")
 
 
-@pytest.mark.protocol("003.58")
+@pytest.mark.protocol("003.58", "001.9")
 def test_in_danger_a_session_is_ended_where_it_has_saved_and_a_fresh_one_continues(stage: Stage) -> None:
     """Repeated truncation, or far too many tool calls: ended by the next save or commit, or soon after.
 
@@ -138,13 +138,13 @@ def test_in_danger_a_session_is_ended_where_it_has_saved_and_a_fresh_one_continu
     assert {"x.md", "late.md"} <= stage.files("commits"), "the tool call that ran was not cut off"
     assert stage.output("works").count("begun") == stage.output("works").count("ended") < 9
     assert "context limit: 3 truncated results; ended at its next save; a fresh session continues" in ran.err
+    assert re.search(r"session: \S+, Step 1 Build — SubStep 2 — write, context limit", ran.err)
     assert re.search(r"context limit: 2\d tool calls; ended after [2-9] further tool calls", ran.err)
     assert (ran.story("never")["status"], ran.story("never")["sessions"]) == ("stopped", 2)
     assert (ran.story("quick")["status"], ran.story("quick")["sessions"]) == ("done", 1)
 
 
-@pytest.mark.protocol("003.56")
-@pytest.mark.protocol("003.58")
+@pytest.mark.protocol("003.56", "003.58")
 def test_in_caution_a_session_is_asked_to_end_and_a_fresh_one_continues(stage: Stage) -> None:
     """Twenty tool calls, or five artifacts: the notice is in its file and in the answer to a save.
 

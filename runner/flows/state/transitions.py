@@ -10,6 +10,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runner.core.flow import EndReason
 from runner.core.model import DEFAULT_ATTEMPTS, MAX_RETRIES
 from runner.core.text.names import one_line
 from runner.core.text.words import count
@@ -29,13 +30,6 @@ from runner.flows.state.model import (
     SubStep,
 )
 from runner.flows.state.vocabulary import EXISTING_CODE
-
-BOUNDARY = "session boundary"
-COMPLETED = "completed step"
-PAUSED = "user paused"
-CONTEXT_LIMIT = "context limit"
-FAILED = "failed"
-"""Why a session was the last one for now: the reasons of the format, and that it failed."""
 
 
 class Overflow(Struct, frozen=True, kw_only=True):
@@ -78,7 +72,7 @@ def complete_step(state: StateFile, *, at: datetime, outcome: str = "") -> Trans
     row = _row(state, at, outcome)
     cleared = replace(_cleared(state), status=StepStatus.COMPLETED)
     done = _with_row(cleared, row)
-    return _with_session(done, _session(state, at, COMPLETED, outcome))
+    return _with_session(done, _session(state, at, EndReason.COMPLETED, outcome))
 
 
 def boundary(
@@ -90,7 +84,7 @@ def boundary(
         if state.status is StepStatus.COMPLETED
         else complete_step(state, at=at, outcome=outcome)
     )
-    session = _session(state, at, BOUNDARY, notes or f"{to.name} is next")
+    session = _session(state, at, EndReason.BOUNDARY, notes or f"{to.name} is next")
     moved = _moved(done.state, to, StepStatus.NOT_STARTED)
     return _with_session(Transition(state=moved, overflow=done.overflow), session)
 

@@ -17,10 +17,20 @@ from isolation.model import Workspace
 from runner.core import choose
 from runner.core.agent_question import from_result
 from runner.core.events import events as ev
-from runner.core.flow import QUICK, FlowStep, state_paths, step, transition
+from runner.core.flow import QUICK, EndReason, FlowStep, state_paths, step, transition
+from runner.core.limits.context_zone import reached_context_limit
 from runner.core.limits.kill_switches import Switch
 from runner.core.limits.stuck import Recovery, indicates_corruption, question_digest, recovery
-from runner.core.model import FLOW_DONE, Decision, Outcome, SessionKind, Status, Step, StorySnapshot
+from runner.core.model import (
+    FLOW_DONE,
+    Decision,
+    Outcome,
+    SessionKind,
+    SessionRecord,
+    Status,
+    Step,
+    StorySnapshot,
+)
 from runner.core.text.telling import telling_lines
 from runner.core.text.words import count
 from runner.records.history import Past
@@ -36,7 +46,6 @@ if TYPE_CHECKING:
     from runner.story.flow.tracker_gate import TrackerGate
 
 DONE_NUMBER = FLOW_DONE.number
-PAUSED, FAILED = "user paused", "failed"
 
 
 class Brief(Struct, frozen=True, kw_only=True):
@@ -230,6 +239,12 @@ class FlowSteps:
         begun = bool(now.sessions) and now.sessions[-1].step.number == now.place.number
         return state_paths(self._flow.docs) if begun and not parked else (self._flow.docs,)
 
+    async def session_partial(self, session: SessionRecord) -> None:
+        """Record that a session saved its work and ended because its context was full, if that is why."""
+        if self._state is not None and reached_context_limit(session):
+            notes = session.notes or session.detail
+            await self._keep(await to_thread.run_sync(self._state.ended, EndReason.CONTEXT_LIMIT, notes))
+
     async def leave(self, result: ev.StoryFinished) -> None:
         """Record in the state file how the story ended for now."""
         state, now = self._state, self._now
@@ -239,7 +254,7 @@ class FlowSteps:
         if asked == choose.QuestionKind.BOUNDARY:
             return  # the boundary has recorded it
         failed = result.verdict == Status.FAILED or asked == choose.QuestionKind.FAILURE
-        reason = FAILED if failed else PAUSED
+        reason: str = EndReason.FAILED if failed else EndReason.PAUSED
         switch = (result.kill_switch or {}).get("name", "")
         if switch and switch != Switch.USER_ABORT:
             reason = switch
