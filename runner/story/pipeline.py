@@ -194,6 +194,7 @@ class Pipeline:
             await self._hook("after_run", workspace)
             if isinstance(ended, KillSwitch):
                 return self._stopped(ended)
+            await self._note(complaints(ended))
             return await self._follow_up(ended, flow)
         finally:
             self._context.run.budget.give_back(self._story.id)
@@ -240,11 +241,13 @@ class Pipeline:
             await self._log.record(session_ended(order, ended, context.settings), *bodies)
         return ended
 
-    async def _follow_up(self, ended: SessionVerdict, flow: FlowSteps) -> ev.StoryFinished | None:
-        """Do what the end of a work session asks for, beyond what was recorded with it."""
-        notes = [ev.Noted(story_id=self._story.id, message=complaint) for complaint in complaints(ended)]
+    async def _note(self, messages: tuple[str, ...]) -> None:
+        notes = [ev.Noted(story_id=self._story.id, message=message) for message in messages]
         if notes:
             await self._log.record(*notes)
+
+    async def _follow_up(self, ended: SessionVerdict, flow: FlowSteps) -> ev.StoryFinished | None:
+        """Do what the end of a work session asks for, beyond what was recorded with it."""
         now = self._now
         if now.ending is not None:
             return None  # the loop ends once the work is committed
