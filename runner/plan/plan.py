@@ -144,6 +144,7 @@ def load_backlog(request: RunRequest) -> Backlog:
         ownership,
         isolation=settings.bg_isolation,
         folding=folds_case(top),
+        at_once=settings.max_stories,
         docs=settings.docs_folder,
     )
 

@@ -455,22 +455,8 @@ class Pipeline:
             commit=commit,
             commits=commits,
             reason=reason,
-            owned=self._touched(workspace, commit) if shared_tree else (),
+            owned=self._story_workspace.touched(workspace, commit) if shared_tree else (),
         )
-
-    def _touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:
-        """Return the globs of the claim in which something changed, with its exclusions; else all of it."""
-        repository = self._context.repository
-        changed = repository.changed_paths(workspace.base, commit)
-        folding = folds_case(repository.top)
-        idle = {
-            glob
-            for glob in self._story.owns
-            if not glob.startswith("!")
-            and not any(map(claims.compile((glob,), folding=folding).owns, changed))
-        }
-        kept = tuple(glob for glob in self._story.owns if glob not in idle)
-        return kept if any(not glob.startswith("!") for glob in kept) else self._story.owns
 
     def _asked_to_stop(self, ended: SessionVerdict) -> KillSwitch:
         """Return what ended a session: the story's time limit, or what the user did."""
