@@ -64,7 +64,7 @@ AFTER: dict[str, tuple[dict[str, Any], str]] = {
         {"spiral": "the session reported a spiral", "spirals_before": 1},
         "the session reported a spiral; spiral 2 of this run",
     ),
-    "failed-wave": ({"failed_agents": 2}, "2 agents of the session failed"),
+    "failed-wave": ({"failed_agents": 2}, "2 agents of the session failed and did not recover"),
     "carryover-too-high": (
         {"planned": 100, "carryover": 51},
         "51 of 100 planned issues were left over (51%)",

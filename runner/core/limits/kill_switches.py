@@ -138,7 +138,8 @@ class AfterFacts(Struct, frozen=True, kw_only=True):
     """What a session that has ended reports about itself and its story; None is unknown.
 
     `spiral` says what shows that it went in circles; it is empty when nothing does.
-    `spirals_before` counts the spirals of all stories of the run.
+    `spirals_before` counts the spirals of all stories of the run, `failed_agents` the agents of the session
+    that failed and that no retry made up for.
     """
 
     spiral: str = ""
@@ -218,7 +219,7 @@ def _spiral(facts: AfterFacts) -> str | None:
 
 def _failed(facts: AfterFacts) -> str | None:
     failed = facts.failed_agents or 0
-    return f"{failed} agent{'s' * (failed > 1)} of the session failed" if failed > 0 else None
+    return f"{failed} agent{'s' * (failed > 1)} of the session failed and did not recover" if failed else None
 
 
 def _carryover(facts: AfterFacts) -> str | None:
