@@ -202,15 +202,18 @@ class WorkSettings:
         ),
     ] = DEFAULT_ATTEMPTS
     max_sessions: Annotated[
-        int,
+        int | None,
         Setting(
-            help="how many work sessions one step of a story may have",
-            details="The count starts over with each step; the flow `quick` has one step. Verify commands do "
-            "not count.",
+            help="how many work sessions a story may have in a run; auto: 5 for quick, 5 per step for flows",
+            details="At the limit the story is stopped, which is an orderly end; `resume` gives it as many "
+            "sessions again, and so does your answer to a question of the story. Verify commands do not "
+            "count, nor sessions that the agent's service failed.",
             flag="--max-sessions N",
             bounds=Bounds(low=1, high=50),
         ),
-    ] = 5
+            absent="auto",
+            example="20",
+    ] = None
     max_hours: Annotated[
         float,
         Setting(
@@ -219,7 +222,7 @@ class WorkSettings:
             flag="--max-hours H",
             bounds=Bounds(low=0.5, high=24, unit="h"),
         ),
-    ] = 8.0
+    ] = 4.0
     story_minutes: Annotated[
         float | None,
         Setting(

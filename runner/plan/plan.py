@@ -19,6 +19,7 @@ from runner.core.base.check import Mode
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition, docs_folder
+from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
 from runner.core.schedule.exclusivity import classify
 from runner.core.schedule.graph import closure, expected_durations, ordered
@@ -208,9 +209,9 @@ def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
 def _attempt_notes(stories: Sequence[Story], settings: Settings) -> tuple[str, ...]:
     """Say where attempts are allowed that cannot happen, since each of them needs a session."""
     most = max((story.max_attempts or settings.max_attempts for story in stories), default=0)
-    if most <= settings.max_sessions:
+    sessions = settings.max_sessions or STEP_SESSIONS
+    if most <= sessions:
         return ()
-    sessions = settings.max_sessions
     return (f"max-attempts allows {most} attempts at a step, but max-sessions only {sessions} work sessions",)
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from isolation.paths import RepositoryPaths
 from runner.core.errors import SystemFaultError
-from runner.core.events.fold import EXIT_DECISIONS, EXIT_DONE
+from runner.core.events.fold import EXIT_DONE, EXIT_WAITING
 from runner.core.limits.budget import Spending
-from runner.core.limits.kill_switches import Switch
+from runner.core.limits.kill_switches import ORDERLY, STEP_SESSIONS, Switch
 from runner.core.model import (
     KillSwitch,
     Outcome,
@@ -43,7 +43,6 @@ _LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
 _TRIES = 20
 _NEWEST = 500
 """How many session records say what the next session will spend."""
-_VERDICTS = {EXIT_DONE: Status.DONE, EXIT_DECISIONS: Status.PARKED}
 
 
 def loop_id(run: RunSnapshot, story: StorySnapshot) -> str:
@@ -105,9 +104,9 @@ def run_record(run: RunSnapshot) -> dict[str, Any]:
         "spiral_recovery_count": sum(_spirals(story) for story in stories),
         "blocked_by": [],
         "aborted_by_cohort": cohort,
-        "verdict": None if run.exit_code is None else _VERDICTS.get(run.exit_code, Status.FAILED).value,
+        "verdict": _verdict(run),
         "child_run_ids": [loop_id(run, story) for story in stories],
-        "stop_reason": switch.name if switch else BACKLOG_DONE if run.ended else INTERRUPTED,
+        "stop_reason": _stop_reason(run),
         "story_count": len(run.stories),
         "counts": {status.value: counts[status] for status in Status},
         "cohort_aborted": cohort,
@@ -237,7 +236,32 @@ def _times(started: float | None, ended: float | None) -> dict[str, Any]:
 
 
 def _options(run: RunSnapshot) -> dict[str, Any]:
-    return {"dry_run": run.dry_run, **{name: run.options.get(name) for name in _OPTIONS}}
+    options = {name: run.options.get(name) for name in _OPTIONS}
+    return {"dry_run": run.dry_run, **options, "max_sessions": options["max_sessions"] or STEP_SESSIONS}
+
+
+def _stop_reason(run: RunSnapshot) -> str:
+    """Return why the run ended: its kill-switch, or what stopped its stories; an orderly end comes last."""
+    if run.kill_switch is not None:
+        return run.kill_switch.name
+    if not run.ended:
+        return INTERRUPTED
+    stopped = {story.kill_switch.name for story in run.stories.values() if story.kill_switch}
+    ranked = sorted(Switch, key=lambda switch: switch in ORDERLY)
+    return next((str(switch) for switch in ranked if switch in stopped), BACKLOG_DONE)
+
+
+def _verdict(run: RunSnapshot) -> str | None:
+    """Return the verdict on the whole run; nothing failed where it waits for an answer or a resume."""
+    match run.exit_code:
+        case None:
+            return None
+        case code if code == EXIT_DONE:
+            return Status.DONE.value
+        case code if code == EXIT_WAITING:
+            return (Status.PARKED if run.count(Status.PARKED) else Status.STOPPED).value
+        case _:
+            return Status.FAILED.value
 
 
 def _switch(switch: KillSwitch | None) -> dict[str, Any]:

@@ -147,7 +147,8 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
     return LoopFacts(
         aborted=context.aborted,
         cohort=_cohort(run.cohort_spirals),
-        sessions_used=now.step_history.sessions,
+        loop_sessions=now.loop_sessions,
+        step_sessions=now.step_history.sessions,
         max_sessions=settings.max_sessions,
         overdue=trio.current_time() >= context.run.deadline,
         max_hours=settings.max_hours,
@@ -166,5 +167,4 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
         peer_limit=settings.peer_abort,
         confidence=confidence,
         confidence_threshold=settings.confidence_threshold,
-        iteration=now.loop_sessions + 1,
     )

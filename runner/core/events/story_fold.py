@@ -460,6 +460,8 @@ def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnaps
     before, history = story.outage, story.step_history
     return replace(
         waits_for(story, body.agent, body.reason, at),
+        # The session had no chance, so it counts towards no limit.
+        loop_sessions=max(0, story.loop_sessions - 1),
         outage=Outage(
             count=before.count + 1,
             since=at if before.since is None else before.since,
@@ -467,7 +469,6 @@ def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnaps
         ),
         step_history=replace(
             history,
-            # The session had no chance, so it does not count towards the step's limit.
             sessions=max(0, history.sessions - 1),
             conversation=None if body.fresh else history.conversation,
         ),
