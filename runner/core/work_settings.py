@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from runner.core.declaration import Bounds, Setting
+from runner.core.limits.confidence import DEFAULT_THRESHOLD
 from runner.core.model import DEFAULT_ATTEMPTS
 from runner.core.tier_settings import MOST_STORIES
 
@@ -210,9 +211,9 @@ class WorkSettings:
             "count, nor sessions that the agent's service failed.",
             flag="--max-sessions N",
             bounds=Bounds(low=1, high=50),
-        ),
             absent="auto",
             example="20",
+        ),
     ] = None
     max_hours: Annotated[
         float,
@@ -265,15 +266,17 @@ class WorkSettings:
         ),
     ] = 30.0
     confidence_threshold: Annotated[
-        float,
+        float | None,
         Setting(
-            help="how certain the next step must be to continue without asking",
+            help="how certain the next step must be to continue without asking; auto: as past runs show",
             details="Below it you are asked, see [where a story is](flows.md#where-a-story-is); from the "
-            "second session of a loop on, the story is stopped.",
+            "second session of a loop on, the story is stopped. A value below 0.5 is accepted with a "
+            "warning. For `auto` see [how accurate it was](session-contract.md#how-accurate-it-was).",
             flag="--confidence-threshold X",
             bounds=Bounds(low=0, high=1),
+            absent="auto",
         ),
-    ] = 0.85
+    ] = DEFAULT_THRESHOLD
     token_budget: Annotated[
         int | None,
         Setting(
@@ -343,3 +346,8 @@ class WorkSettings:
             empty="built in",
         ),
     ] = ""
+
+    @property
+    def threshold(self) -> float:
+        """The confidence below which a story does not simply continue."""
+        return DEFAULT_THRESHOLD if self.confidence_threshold is None else self.confidence_threshold

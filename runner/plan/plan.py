@@ -28,6 +28,7 @@ from runner.plan.claims import assign_claims, read_ownership, require_ownership
 from runner.plan.earlier_runs import load_earlier, require_failed, still_present
 from runner.plan.settings.load import Loaded, load_settings
 from runner.plan.settings.prompt_template import load_template
+from runner.plan.settings.threshold import with_threshold
 from runner.plan.shared_tree import require_shareable
 from runner.plan.stories.sources import load_stories
 from runner.plan.unseen import require_seen
@@ -125,6 +126,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     top = repository.top
 
     loaded = load_settings(top=top, flags=request.flags, environ=os.environ)
+    loaded = with_threshold(loaded, repository)
     settings = loaded.settings
     require_ownership(settings)
 

@@ -30,6 +30,8 @@ from runner.core.model import (
 )
 from runner.core.past_runs import past_spending
 from runner.core.text.instants import elapsed_seconds, iso, iso_or_none
+from runner.records.learnings import KEY as LEARNING_KEY
+from runner.records.learnings import learnings_file, learnings_of
 
 SCHEMA_VERSION = 1
 LOOP_KEY = ("autopilot_run_id", "kind")
@@ -123,6 +125,7 @@ def session_record(
     return {
         "session_id": session.id,
         "session_type": session.kind.value,
+        "mode": session.mode or None,
         "autopilot_run_id": loop_id(run, story),
         "parent_run_id": run.run_id,
         "agent_identity": session.agent or None,
@@ -169,6 +172,9 @@ def write_run(run: RunSnapshot, checkout: Path) -> None:
     ]
     upsert(_metrics(checkout) / _LOOPS, [*loops, run_record(run)], LOOP_KEY)
     upsert(_metrics(checkout) / _SESSIONS, sessions, SESSION_KEY)
+    learnings = learnings_of(run)
+    if learnings:
+        upsert(learnings_file(checkout), learnings, LEARNING_KEY)
 
 
 def load_loops(checkout: Path) -> list[dict[str, Any]]:

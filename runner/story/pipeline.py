@@ -5,6 +5,8 @@ acknowledged is never repeated. A failure in here fails this story alone.
 """
 
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,6 +26,7 @@ from runner.core.flow import QUICK
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Status, StoryId, StorySnapshot
+from runner.core.schedule.exclusivity import runs_alone
 from runner.story import results
 from runner.story.consequences import (
     EndFacts,
@@ -209,6 +212,12 @@ class Pipeline:
         if found is Others.CLEAR:
             await self._story_workspace.require_there(workspace)
             found = await admit(context, workspace)
+        if isinstance(found, Amount) and context.now.mode:
+            # The mode that the selector has just chosen may tolerate fewer others than the one before.
+            others = await check_others(context)
+            if others is not Others.CLEAR:
+                context.run.budget.give_back(self._story.id)
+                found = others
         if isinstance(found, Question):
             await flow.ask(found)
         if isinstance(found, KillSwitch):
@@ -225,7 +234,7 @@ class Pipeline:
         context, order = self._context, prepared.order
         # Judged once more inside the transaction: what others recorded since it was prepared counts.
         unless = partial(before_verify if verify else before_work, context)
-        async with session_visible(order.session_id, context) as presence:
+        async with self._turn(verify), session_visible(order.session_id, context) as presence:
             refused = await self._log.record_unless(unless, prepared.started)
             if refused is not None:
                 return refused
@@ -240,6 +249,17 @@ class Pipeline:
             )
             await self._log.record(session_ended(order, ended, context.settings), *bodies)
         return ended
+
+    @asynccontextmanager
+    async def _turn(self, verify: str) -> AsyncIterator[None]:
+        """Wait until the session may run beside those of other stories; an abort ends the wait."""
+        context = self._context
+        gate, alone = context.run.gate, not verify and runs_alone(context.mode)
+        if not gate.is_open(alone=alone):
+            who = f"mode {context.mode} runs alone" if alone else "another session runs alone"
+            self._log.show(ev.OutputSeen(story_id=self._story.id, line=f"waits for other sessions: {who}"))
+        async with gate.entered(alone=alone, unless=context.abort):
+            yield
 
     async def _follow_up(self, ended: SessionVerdict, flow: FlowSteps) -> ev.StoryFinished | None:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
