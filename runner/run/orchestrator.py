@@ -20,16 +20,8 @@ from runner.agents.workers import Workers
 from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
-from runner.core.model import (
-    ContinuePolicy,
-    Decision,
-    ResourceSample,
-    RunSnapshot,
-    Status,
-    Story,
-    StoryId,
-    Tier,
-)
+from runner.core.model import ContinuePolicy, Decision, RunSnapshot, Status, Story, StoryId, Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock

@@ -11,7 +11,8 @@ from isolation.keeper.client import Keeper
 from isolation.model import Confinement, Workspace
 from isolation.paths import EXCHANGE, story_dir, worktree_path
 from runner.agents.workers import Worker, Workers
-from runner.core.model import ResourceSample, Story, StoryId, StorySnapshot
+from runner.core.model import Story, StoryId, StorySnapshot
+from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.guard import WriteGuard
