@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from runner.core.declaration import Bounds, Setting
-from runner.core.limits.confidence import DEFAULT_THRESHOLD
 from runner.core.model import DEFAULT_ATTEMPTS
 from runner.core.tier_settings import MOST_STORIES
+
+DEFAULT_THRESHOLD = 0.85
+"""How certain the next step must be, where neither the user nor past runs say otherwise."""
 
 VERIFY_KEEPS = tuple(
     f"**/{name}/**"

@@ -125,8 +125,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     repository = Repository.open(request.directory)
     top = repository.top
 
-    loaded = load_settings(top=top, flags=request.flags, environ=os.environ)
-    loaded = with_threshold(loaded, repository)
+    loaded = with_threshold(load_settings(top=top, flags=request.flags, environ=os.environ), repository)
     settings = loaded.settings
     require_ownership(settings)
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-DEFAULT_THRESHOLD = 0.85
+from runner.core.work_settings import DEFAULT_THRESHOLD
+
 DISCOURAGED_BELOW = 0.5
 """Below this a selector only suggests; to run its choices would be to run anything."""
 
