@@ -130,8 +130,8 @@ def _plain_settings() -> list[list[str]]:
 
 
 def _default(declared: Declared) -> str:
-    value = shown_value(declared.default)
-    if declared.is_optional:
+    value = declared.shown(declared.default)
+    if declared.default is None:
         return value
     empty = f"empty: {declared.setting.empty}" if declared.setting.empty else "empty"
     return f"`{value}`" if value else empty

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runner.core.model import ResourceSample
+from runner.core.schedule.resources import ResourceSample
 from runner.doctor.check import Check, Severity
 from runner.doctor.examination import examine
 from runner.machine import probe

@@ -57,7 +57,10 @@ def lies_in(path: str, folders: Iterable[str]) -> bool:
 
 
 class Owners:
-    """The claims of a run; they are disjoint, so a path has one owner or none."""
+    """The claims of a run; they are disjoint, so a path has one owner or none.
+
+    Only where one story works at a time may they overlap. A path then belongs to the one that works.
+    """
 
     def __init__(self, claims: Mapping[str, Claim]) -> None:
         self._claims: Final = claims
@@ -68,8 +71,10 @@ class Owners:
                 self._rooted.setdefault(root, []).append(story_id)
         self._above: Final = {above for root in self._rooted for above in ancestors(root)}
 
-    def of(self, path: str) -> str | None:
-        """Return the story that owns a path; None if no story does."""
+    def of(self, path: str, *, working: str) -> str | None:
+        """Return the story that owns a path, before others the one that is `working`; None if none does."""
+        if working in self._claims and self._claims[working].owns(path):
+            return working
         rooted = (
             story_id for prefix in (path, *ancestors(path)) for story_id in self._rooted.get(prefix, ())
         )

@@ -102,7 +102,7 @@ class Diversion:
         return self._byproducts is not None and self._byproducts.owns(path)
 
     def _is_own(self, story_id: str, path: str) -> bool:
-        return self._owners.of(path) in {story_id, ANYBODY}
+        return self._owners.of(path, working=story_id) in {story_id, ANYBODY}
 
     def _deleted_paths(self, changes: Sequence[OverlayChange]) -> Iterator[str]:
         """Yield every entry of the tree that the overlay deletes, including all that is in a folder."""

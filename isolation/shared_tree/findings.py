@@ -82,7 +82,8 @@ def judge(repository: Repository, owners: Owners, story_id: str, attempts: Attem
     counted = [
         attempt
         for attempt in attempts.named
-        if ".git" not in attempt.path.split("/") and owners.of(attempt.path) not in {story_id, ANYBODY}
+        if ".git" not in attempt.path.split("/")
+        and owners.of(attempt.path, working=story_id) not in {story_id, ANYBODY}
     ]
     changes = [attempt for attempt in counted if attempt.operation != PROBE]
     # The folder was refused, so git cannot see that it is one: patterns such as `build/` need the slash.

@@ -161,7 +161,7 @@ class TreeWatch:
         running = {each.story_id for each in self._spans if each.ended is None}
         explained = self._explained_by_head()
         found = self._unsettled(differences(self._known, now), now)
-        owners = {each.path: self._owners.of(each.path) for each in found}
+        owners = {each.path: self._owners.of(each.path, working=span.story_id) for each in found}
         carrying = {above for path, owner in owners.items() if owner for above in ancestors(path)}
         fine: list[str] = []
         foreign: dict[tuple[str, ...], list[Difference]] = {}

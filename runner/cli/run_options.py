@@ -83,7 +83,7 @@ def _ending(declared: Declared) -> str:
     """Return what the help adds: bounds, choices and default, or that a flag can be repeated."""
     if declared.is_list:
         return "; repeatable"
-    default = shown_value(declared.default)
+    default = declared.shown(declared.default)
     facts = [f"default: {default}" if default else "", declared.range, declared.alternatives]
     ending = "; ".join(fact for fact in facts if fact)
     return f" ({ending})" if ending else ""

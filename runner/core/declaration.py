@@ -37,6 +37,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     that says the opposite, such as `--no-guard`; `flag_value` is what a flag without a value of its own sets.
     `expects` completes "must be …" where type, bounds and
     choices do not. `empty` says what an empty value means. What is `filled` must not be empty when given.
+    `absent` is the word for a number that is not set, where it can be unset.
 
     A list with a `separator` can also be given as a single text; in an environment variable the separator
     splits it. `inside` means paths within the repository. `table` is the class that declares the keys of a
@@ -53,6 +54,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     expects: str = ""
     example: str = ""
     empty: str = ""
+    absent: str = "off"
     filled: bool = False
     required: bool = False
     separator: str = ""
@@ -106,7 +108,7 @@ class Declared(Struct, frozen=True, kw_only=True):
 
     @property
     def is_optional(self) -> bool:
-        """Whether it can be switched off."""
+        """Whether it can be unset, by its word for that."""
         return NoneType in self._types
 
     @property
@@ -157,10 +159,12 @@ class Declared(Struct, frozen=True, kw_only=True):
             return "a table"
         if self.choices:
             return " or ".join(f'"{choice}"' for choice in self.choices)
-        if self.is_optional:
-            return f"{kind} above 0, or off"
+        unset = f", or {self.setting.absent}" if self.is_optional else ""
         if bounds is not None:
-            return f"{kind}, {bounds.low:g} or more" if bounds.high == inf else f"{kind} from {self.range}"
+            within = f", {bounds.low:g} or more" if bounds.high == inf else f" from {self.range}"
+            return f"{kind}{within}{unset}"
+        if self.is_optional:
+            return f"{kind} above 0{unset}"
         return "text that is not empty" if self.setting.filled else "text"
 
     @property
@@ -178,7 +182,11 @@ class Declared(Struct, frozen=True, kw_only=True):
     @property
     def sample(self) -> str:
         """A value to show to the user: the example, or else the default."""
-        return self.setting.example or shown_value(self.default)
+        return self.setting.example or self.shown(self.default)
+
+    def shown(self, value: object) -> str:
+        """Write a value of this setting as the user would."""
+        return self.setting.absent if value is None else shown_value(value)
 
     @property
     def _types(self) -> set[Any]:
@@ -227,9 +235,7 @@ def find(keys: Iterable[str], declared: Iterable[Declared]) -> tuple[Declared | 
 
 
 def shown_value(value: object) -> str:
-    """Write a value as the user would."""
-    if value is None:
-        return "off"
+    """Write a value as the user would; one that is not set has a word of its own in each setting."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

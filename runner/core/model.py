@@ -168,6 +168,8 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
 
     `model` is what the agent was asked to use. `escalated`: another agent or model than in the first attempt.
     `zone` is how full its context was at the end; empty if that was not watched.
+    `mode` is what it was started as, `selected` how sure the selector was of that mode, None where none chose
+    it. `unserved` means that the agent's service failed it, so that it says nothing about the work.
     """
 
     id: str
@@ -196,6 +198,9 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     tools: int | None = None
     notes: str = ""
     zone: str = ""
+    mode: str = ""
+    selected: float | None = None
+    unserved: bool = False
 
     @property
     def worker(self) -> str:
@@ -312,7 +317,8 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     and `cycle` its feature cycle.
     `decision` is the question that holds the story up, answered or not, until it is acted upon.
 
-    `loop_sessions` counts the work sessions of this loop, `before_loop` all sessions before it. `settled`
+    `loop_sessions` counts the work sessions of this loop, `before_loop` all sessions before it. `mode` is
+    what the selector chose for the session that comes or runs, and `selected` how sure it was. `settled`
     means that the user has said where to continue, `ending` is why the loop ends although the verdict is
     still to come. `refusal` says why the agent is not tried again.
 
@@ -351,6 +357,7 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     spirals: int = 0
     stalls: int = 0
     mode: str = ""
+    selected: float | None = None
     settled: bool = False
     ending: KillSwitch | None = None
     refusal: tuple[str, str] | None = None
@@ -477,22 +484,3 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
             if story.sessions:
                 total += story.usage
         return total
-
-
-class ResourceSample(Struct, frozen=True, kw_only=True):
-    """What the machine had at one instant; None is unknown, which is neither good nor bad.
-
-    The stalls are percentages of the last ten seconds in which some task waited for memory, processor
-    or disk. `peers` are agent sessions that are not ours.
-    """
-
-    memory_available: int | None = None
-    swap_used: int | None = None
-    peers: int | None = None
-    pressure_free_percent: float | None = None
-    disk_free: int | None = None
-    inodes_free: int | None = None
-    memory_stall: float | None = None
-    cpu_stall: float | None = None
-    io_stall: float | None = None
-    load_per_cpu: float | None = None

@@ -7,6 +7,9 @@ from runner.core.declaration import Bounds, Setting
 from runner.core.model import DEFAULT_ATTEMPTS
 from runner.core.tier_settings import MOST_STORIES
 
+DEFAULT_THRESHOLD = 0.85
+"""How certain the next step must be, where neither the user nor past runs say otherwise."""
+
 VERIFY_KEEPS = tuple(
     f"**/{name}/**"
     for name in (
@@ -202,15 +205,18 @@ class WorkSettings:
         ),
     ] = DEFAULT_ATTEMPTS
     max_sessions: Annotated[
-        int,
+        int | None,
         Setting(
-            help="how many work sessions one step of a story may have",
-            details="The count starts over with each step; the flow `quick` has one step. Verify commands do "
-            "not count.",
+            help="how many work sessions a story may have in a run; auto: 5 for quick, 5 per step for flows",
+            details="At the limit the story is stopped, which is an orderly end; `resume` gives it as many "
+            "sessions again, and so does your answer to a question of the story. Verify commands do not "
+            "count, nor sessions that the agent's service failed.",
             flag="--max-sessions N",
             bounds=Bounds(low=1, high=50),
+            absent="auto",
+            example="20",
         ),
-    ] = 5
+    ] = None
     max_hours: Annotated[
         float,
         Setting(
@@ -219,7 +225,7 @@ class WorkSettings:
             flag="--max-hours H",
             bounds=Bounds(low=0.5, high=24, unit="h"),
         ),
-    ] = 8.0
+    ] = 4.0
     story_minutes: Annotated[
         float | None,
         Setting(
@@ -262,15 +268,17 @@ class WorkSettings:
         ),
     ] = 30.0
     confidence_threshold: Annotated[
-        float,
+        float | None,
         Setting(
-            help="how certain the next step must be to continue without asking",
+            help="how certain the next step must be to continue without asking; auto: as past runs show",
             details="Below it you are asked, see [where a story is](flows.md#where-a-story-is); from the "
-            "second session of a loop on, the story is stopped.",
+            "second session of a loop on, the story is stopped. A value below 0.5 is accepted with a "
+            "warning. For `auto` see [how accurate it was](session-contract.md#how-accurate-it-was).",
             flag="--confidence-threshold X",
             bounds=Bounds(low=0, high=1),
+            absent="auto",
         ),
-    ] = 0.85
+    ] = DEFAULT_THRESHOLD
     token_budget: Annotated[
         int | None,
         Setting(
@@ -340,3 +348,8 @@ class WorkSettings:
             empty="built in",
         ),
     ] = ""
+
+    @property
+    def threshold(self) -> float:
+        """The confidence below which a story does not simply continue."""
+        return DEFAULT_THRESHOLD if self.confidence_threshold is None else self.confidence_threshold

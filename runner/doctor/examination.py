@@ -20,8 +20,9 @@ from runner.agents.catalog import KNOWN, PROGRAMS
 from runner.agents.installed import find_installed
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import NotFoundError, RunnerError
-from runner.core.model import ResourceSample, Tier
+from runner.core.model import Tier
 from runner.core.schedule.exclusivity import runs_alone
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.window import at_start
 from runner.core.settings import Settings
 from runner.core.text.instants import clock, span

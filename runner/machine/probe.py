@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from runner.core.limits.agent_sessions import AgentProgram
-from runner.core.model import ResourceSample
+from runner.core.schedule.resources import ResourceSample
 from runner.machine.control_groups import ControlGroups, load_control_groups, stall_of
 from runner.machine.peers import find_peers
 

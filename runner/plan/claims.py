@@ -3,6 +3,9 @@
 The first source that gives a story globs decides: `ID=GLOB,GLOB` for this story, its `owns`, a pattern with
 `{id}`. A glob alone is a boundary that every claim must lie within. In a shared tree all claims are proven
 disjoint, or the plan is refused; in worktrees an overlap only causes a note.
+
+A shared tree in which one story works at a time needs no claims: a story without one owns everything, or all
+within the boundary.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +29,7 @@ from runner.plan.settings.load import Loaded
 KEY = "deconflict-paths"
 ID = "{id}"
 SHARED = "none"
+EVERYTHING = "**"
 _NOT_IN_IDS = frozenset("/*?[]!{}")
 _NOTES = 3
 _STEPS_FOR_NOTES = 500_000
@@ -98,12 +102,18 @@ def read_ownership(loaded: Loaded, stories: Iterable[Story], *, complete: bool) 
 
 
 def assign_claims(
-    stories: Sequence[Story], ownership: Ownership, *, isolation: str, folding: bool, docs: str = DEFAULT_DOCS
+    stories: Sequence[Story],
+    ownership: Ownership,
+    *,
+    isolation: str,
+    folding: bool,
+    at_once: int,
+    docs: str = DEFAULT_DOCS,
 ) -> ClaimedStories:
     """Assign every story its claim, and prove what must be true of the claims.
 
-    `folding` means that `README` and `readme` are one file here. `docs` is the setting `docs-folder`: what a
-    story that follows a flow writes there is its own.
+    `folding` means that `README` and `readme` are one file here, `at_once` how many stories may run. `docs`
+    is the setting `docs-folder`: what a story that follows a flow writes there is its own.
     """
     _require_own_docs(stories, docs)
     owners = tuple(replace(story, owns=ownership.globs_of(story)) for story in stories)
@@ -112,12 +122,13 @@ def assign_claims(
         for story in owners
         if story.owns
     }
-    # A story without globs is not among the compiled claims, so that no later proof would notice it.
-    if isolation == SHARED:
-        _require_claims(owners)
     _require_within(compiled, ownership.boundary, folding=folding)
     owners = tuple(_with_docs(story, docs) for story in owners)
     if isolation == SHARED:
+        if len(compiled) < len(owners) and 1 in {at_once, len(owners)}:
+            return _one_at_a_time(owners, ownership.boundary, docs)
+        # A story without globs is not among the compiled claims, so that no proof would notice it.
+        _require_claims(owners)
         _require_disjoint({story.id: claims.compile(story.owns, folding=folding) for story in owners})
         return ClaimedStories(stories=owners, disjoint=True if len(owners) > 1 else None)
     disjoint, notes = _compared(compiled, owners)
@@ -148,6 +159,18 @@ def _require_own_docs(stories: Sequence[Story], docs: str) -> None:
                     f"stories {one.id} and {another.id} would both keep their state file in {docs}/",
                     hint=f'set docs-folder = "{DEFAULT_DOCS}", or let one depend on the other.',
                 )
+
+
+def _one_at_a_time(stories: Sequence[Story], boundary: tuple[str, ...], docs: str) -> ClaimedStories:
+    """Let stories without a claim have the whole tree, or all within the boundary, one after the other."""
+    without = [story.id for story in stories if not story.owns]
+    what = ", ".join(boundary) or "the whole tree"
+    note = f"no claim for {', '.join(without)}: with one story at a time it has {what}"
+    if len(stories) > 1:
+        note += "; a story builds on what those before it have changed there"
+    claim = boundary or (EVERYTHING,)
+    owners = tuple(story if story.owns else _with_docs(replace(story, owns=claim), docs) for story in stories)
+    return ClaimedStories(stories=owners, notes=(note,))
 
 
 def _source(origin: str) -> tuple[str, bool]:

@@ -19,6 +19,7 @@ from runner.core.base.check import Mode
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition, docs_folder
+from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
 from runner.core.schedule.exclusivity import classify
 from runner.core.schedule.graph import closure, expected_durations, ordered
@@ -27,6 +28,7 @@ from runner.plan.claims import assign_claims, read_ownership, require_ownership
 from runner.plan.earlier_runs import load_earlier, require_failed, still_present
 from runner.plan.settings.load import Loaded, load_settings
 from runner.plan.settings.prompt_template import load_template
+from runner.plan.settings.threshold import with_threshold
 from runner.plan.shared_tree import require_shareable
 from runner.plan.stories.sources import load_stories
 from runner.plan.unseen import require_seen
@@ -123,7 +125,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     repository = Repository.open(request.directory)
     top = repository.top
 
-    loaded = load_settings(top=top, flags=request.flags, environ=os.environ)
+    loaded = with_threshold(load_settings(top=top, flags=request.flags, environ=os.environ), repository)
     settings = loaded.settings
     require_ownership(settings)
 
@@ -144,6 +146,7 @@ def load_backlog(request: RunRequest) -> Backlog:
         ownership,
         isolation=settings.bg_isolation,
         folding=folds_case(top),
+        at_once=settings.max_stories,
         docs=settings.docs_folder,
     )
 
@@ -207,9 +210,9 @@ def _with_flow(story: Story, top: Path, settings: Settings) -> Story:
 def _attempt_notes(stories: Sequence[Story], settings: Settings) -> tuple[str, ...]:
     """Say where attempts are allowed that cannot happen, since each of them needs a session."""
     most = max((story.max_attempts or settings.max_attempts for story in stories), default=0)
-    if most <= settings.max_sessions:
+    sessions = settings.max_sessions or STEP_SESSIONS
+    if most <= sessions:
         return ()
-    sessions = settings.max_sessions
     return (f"max-attempts allows {most} attempts at a step, but max-sessions only {sessions} work sessions",)
 
 

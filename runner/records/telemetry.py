@@ -15,9 +15,9 @@ from typing import Any
 
 from isolation.paths import RepositoryPaths
 from runner.core.errors import SystemFaultError
-from runner.core.events.fold import EXIT_DECISIONS, EXIT_DONE
+from runner.core.events.fold import EXIT_DONE, EXIT_WAITING
 from runner.core.limits.budget import Spending
-from runner.core.limits.kill_switches import Switch
+from runner.core.limits.kill_switches import ORDERLY, STEP_SESSIONS, Switch
 from runner.core.model import (
     KillSwitch,
     Outcome,
@@ -30,6 +30,8 @@ from runner.core.model import (
 )
 from runner.core.past_runs import past_spending
 from runner.core.text.instants import elapsed_seconds, iso, iso_or_none
+from runner.records.learnings import KEY as LEARNING_KEY
+from runner.records.learnings import learnings_file, learnings_of
 
 SCHEMA_VERSION = 1
 LOOP_KEY = ("autopilot_run_id", "kind")
@@ -43,7 +45,6 @@ _LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
 _TRIES = 20
 _NEWEST = 500
 """How many session records say what the next session will spend."""
-_VERDICTS = {EXIT_DONE: Status.DONE, EXIT_DECISIONS: Status.PARKED}
 
 
 def loop_id(run: RunSnapshot, story: StorySnapshot) -> str:
@@ -105,9 +106,9 @@ def run_record(run: RunSnapshot) -> dict[str, Any]:
         "spiral_recovery_count": sum(_spirals(story) for story in stories),
         "blocked_by": [],
         "aborted_by_cohort": cohort,
-        "verdict": None if run.exit_code is None else _VERDICTS.get(run.exit_code, Status.FAILED).value,
+        "verdict": _verdict(run),
         "child_run_ids": [loop_id(run, story) for story in stories],
-        "stop_reason": switch.name if switch else BACKLOG_DONE if run.ended else INTERRUPTED,
+        "stop_reason": _stop_reason(run),
         "story_count": len(run.stories),
         "counts": {status.value: counts[status] for status in Status},
         "cohort_aborted": cohort,
@@ -124,6 +125,7 @@ def session_record(
     return {
         "session_id": session.id,
         "session_type": session.kind.value,
+        "mode": session.mode or None,
         "autopilot_run_id": loop_id(run, story),
         "parent_run_id": run.run_id,
         "agent_identity": session.agent or None,
@@ -170,6 +172,9 @@ def write_run(run: RunSnapshot, checkout: Path) -> None:
     ]
     upsert(_metrics(checkout) / _LOOPS, [*loops, run_record(run)], LOOP_KEY)
     upsert(_metrics(checkout) / _SESSIONS, sessions, SESSION_KEY)
+    learnings = learnings_of(run)
+    if learnings:
+        upsert(learnings_file(checkout), learnings, LEARNING_KEY)
 
 
 def load_loops(checkout: Path) -> list[dict[str, Any]]:
@@ -237,7 +242,32 @@ def _times(started: float | None, ended: float | None) -> dict[str, Any]:
 
 
 def _options(run: RunSnapshot) -> dict[str, Any]:
-    return {"dry_run": run.dry_run, **{name: run.options.get(name) for name in _OPTIONS}}
+    options = {name: run.options.get(name) for name in _OPTIONS}
+    return {"dry_run": run.dry_run, **options, "max_sessions": options["max_sessions"] or STEP_SESSIONS}
+
+
+def _stop_reason(run: RunSnapshot) -> str:
+    """Return why the run ended: its kill-switch, or what stopped its stories; an orderly end comes last."""
+    if run.kill_switch is not None:
+        return run.kill_switch.name
+    if not run.ended:
+        return INTERRUPTED
+    stopped = {story.kill_switch.name for story in run.stories.values() if story.kill_switch}
+    ranked = sorted(Switch, key=lambda switch: switch in ORDERLY)
+    return next((str(switch) for switch in ranked if switch in stopped), BACKLOG_DONE)
+
+
+def _verdict(run: RunSnapshot) -> str | None:
+    """Return the verdict on the whole run; nothing failed where it waits for an answer or a resume."""
+    match run.exit_code:
+        case None:
+            return None
+        case code if code == EXIT_DONE:
+            return Status.DONE.value
+        case code if code == EXIT_WAITING:
+            return (Status.PARKED if run.count(Status.PARKED) else Status.STOPPED).value
+        case _:
+            return Status.FAILED.value
 
 
 def _switch(switch: KillSwitch | None) -> dict[str, Any]:

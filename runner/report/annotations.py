@@ -7,9 +7,10 @@ import hashlib
 import json
 from collections.abc import Iterator
 
+from runner.core.limits.kill_switches import ORDERLY
 from runner.core.model import Status, StorySnapshot
 from runner.core.text.screen import neutral, shorten
-from runner.core.text.words import count, label
+from runner.core.text.words import because, count, label, recovery
 from runner.report.report_data import BAD, ReportData
 
 MOST = 10
@@ -63,13 +64,15 @@ def gitlab(data: ReportData) -> str:
 
 def _noted(data: ReportData) -> Iterator[tuple[StorySnapshot, str]]:
     for story in data.run.stories.values():
+        orderly = story.kill_switch is not None and story.kill_switch.name in ORDERLY
         if story.status in BAD or story.status is Status.SKIPPED:
-            yield story, _KINDS[story.status]
+            yield story, "warning" if orderly else _KINDS[story.status]
 
 
 def _reason(story: StorySnapshot) -> str:
-    following = f"; next: {neutral(story.next)}" if story.next else ""
-    return shorten(neutral(story.reason), _LONGEST) + following
+    hint = recovery(story.kill_switch).rstrip(".")
+    following = [f"; {hint}"] * bool(hint) + [f"; next: {neutral(story.next)}"] * bool(story.next)
+    return shorten(because(story), _LONGEST) + "".join(following)
 
 
 def _command(kind: str, title: str, file: str, message: str) -> str:

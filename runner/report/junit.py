@@ -7,9 +7,11 @@ output says so.
 import re
 from xml.etree import ElementTree as ET
 
+from runner.core.limits.kill_switches import ORDERLY
 from runner.core.model import Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.text.instants import iso
 from runner.core.text.screen import neutral
+from runner.core.text.words import because, recovery
 from runner.report.report_data import ReportData, seconds
 
 TAIL = 2000
@@ -72,7 +74,8 @@ def _session(data: ReportData, story: StorySnapshot, number: int, session: Sessi
 
 def _verdict(data: ReportData, story: StorySnapshot) -> ET.Element:
     case = _case(story, VERDICT, 0.0)
-    message, kind = _clean(story.reason), story.status.value
+    message, kind = _clean(because(story)), story.status.value
+    hint = _clean(recovery(story.kill_switch))
     match story.status:
         case Status.DONE:
             pass
@@ -82,8 +85,10 @@ def _verdict(data: ReportData, story: StorySnapshot) -> ET.Element:
             ET.SubElement(case, "skipped", message=message)
         case Status.RUNNING | Status.WAITING | Status.QUEUED if data.in_progress:
             ET.SubElement(case, "skipped", message=f"{kind}; the run is still in progress")
+        case Status.STOPPED if story.kill_switch is not None and story.kill_switch.name in ORDERLY:
+            ET.SubElement(case, "skipped", message=message).text = hint
         case Status.STOPPED | Status.RUNNING | Status.WAITING | Status.QUEUED:
-            ET.SubElement(case, "error", message=message or kind, type=kind)
+            ET.SubElement(case, "error", message=message or kind, type=kind).text = hint or None
     return case
 
 

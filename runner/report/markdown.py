@@ -9,7 +9,17 @@ import re
 from runner.core.model import BUDGET, RunSnapshot, StorySnapshot
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
-from runner.core.text.words import SYMBOLS, awaited, count, label, phase, state, tally
+from runner.core.text.words import (
+    SYMBOLS,
+    awaited,
+    because,
+    count,
+    label,
+    phase,
+    recovery,
+    state,
+    tally,
+)
 from runner.report.report_data import (
     BAD,
     ReportData,
@@ -40,6 +50,7 @@ def markdown(data: ReportData) -> str:
     lines += [" · ".join(fact for fact in facts if fact), ""]
     if run.kill_switch:
         lines += [f"**Ended by {escaped(run.kill_switch.name)}**: {escaped(run.kill_switch.detail)}", ""]
+        lines += [f"Hint: {escaped(recovery(run.kill_switch))}", ""]
     lines += [f"> {escaped(problem)}" for problem in data.problems]
     lines += ["", "| | story | result | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
     lines += [_row(data, story) for story in run.stories.values()]
@@ -57,7 +68,7 @@ def escaped(text: str) -> str:
 
 
 def _row(data: ReportData, story: StorySnapshot) -> str:
-    reason = f": {escaped(shorten(story.reason, _REASON))}" if story.reason else ""
+    reason = f": {escaped(shorten(because(story), _REASON))}" if story.reason else ""
     cells = (
         SYMBOLS[phase(story)],
         f"**{escaped(story.id)}** {escaped(story.title)}",
@@ -100,7 +111,9 @@ def _sessions(story: StorySnapshot) -> str:
 def _part(data: ReportData, story: StorySnapshot) -> str:
     """Explain one story that needs attention."""
     lines = ["", f"### {SYMBOLS[story.status]} {escaped(story.id)}: {label(story.status)}", ""]
-    lines += [escaped(story.reason), ""]
+    lines += [escaped(because(story)), ""]
+    if story.kill_switch:
+        lines += [f"Hint: {escaped(recovery(story.kill_switch))}", ""]
     if story.next:
         lines += [f"Next: {_code(story.next)}", ""]
     session = decisive_session(story)

@@ -30,7 +30,8 @@ from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
 from runner.core.events.fold import exit_code, fold
 from runner.core.events.story_json import from_json
-from runner.core.model import ResourceSample, RunId, RunSnapshot, Status, StoryId, Tier
+from runner.core.model import RunId, RunSnapshot, Status, StoryId, Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import evaluate
 from runner.machine.probe import Probe
 from runner.plan.guard import WriteGuard

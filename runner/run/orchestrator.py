@@ -20,16 +20,8 @@ from runner.agents.workers import Workers
 from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
-from runner.core.model import (
-    ContinuePolicy,
-    Decision,
-    ResourceSample,
-    RunSnapshot,
-    Status,
-    Story,
-    StoryId,
-    Tier,
-)
+from runner.core.model import ContinuePolicy, Decision, RunSnapshot, Status, Story, StoryId, Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.instants import clock
@@ -39,7 +31,8 @@ from runner.story import results
 from runner.story.context.context import RunContext, story_context
 from runner.story.context.stop import STOP_COMMAND, STOP_COMMAND_NOW, Level
 from runner.story.flow.decisions import answer_event
-from runner.story.pipeline import Pipeline, Slot
+from runner.story.pipeline import Pipeline
+from runner.story.slot import Slot
 from runner.story.workspace import intent
 
 REQUEST_SECONDS = 0.3

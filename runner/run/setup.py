@@ -13,7 +13,8 @@ from isolation.keeper.client import Keeper
 from isolation.paths import run_dir
 from runner.agents.workers import Workers, agents_of
 from runner.core.events import events as ev
-from runner.core.model import ResourceSample, Story, StoryId
+from runner.core.model import Story, StoryId
+from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts

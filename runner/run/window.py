@@ -8,7 +8,8 @@ from collections.abc import Callable
 import trio
 
 from runner.core.events import events as ev
-from runner.core.model import ResourceSample, Status
+from runner.core.model import Status
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.window import FIXED, Limit, Needs, Window, first, follow, least_need, limit
 from runner.story.context.context import RunContext
 

@@ -15,6 +15,7 @@ from runner.core.limits.context_zone import Zone
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
+from runner.core.limits.waves import unrecovered_failures
 from runner.core.model import Outcome, Story, StorySnapshot
 from runner.story.session.session import SessionVerdict
 
@@ -164,7 +165,7 @@ def _judged(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
         AfterFacts(
             spiral="the session reported a spiral" if said_to_spiral(ended) else "",
             spirals_before=facts.cohort_spirals,
-            failed_agents=ended.result.summary.get("failed"),
+            failed_agents=unrecovered_failures(ended.result.summary, ended.result.waves),
             planned=effect.get("planned_issues"),
             carryover=effect.get("carryover"),
             aborted="" if ended.outcome is Outcome.OK else facts.aborted,

@@ -81,7 +81,7 @@ async def _doubt(context: StoryContext, workspace: Workspace) -> KillSwitch | ch
     settings, now = context.settings, context.now
     if settings.selector:
         selection = await ask_selector(settings.selector, context, workspace)
-    elif now.confidence >= settings.confidence_threshold:
+    elif now.confidence >= settings.threshold:
         return None
     else:
         selection = Selection(confidence=now.confidence)
@@ -91,7 +91,7 @@ async def _doubt(context: StoryContext, workspace: Workspace) -> KillSwitch | ch
         return found
     return choose.low_confidence(
         confidence=selection.confidence,
-        threshold=settings.confidence_threshold,
+        threshold=settings.threshold,
         candidates=[now.place],
         rationale=[selection.rationale],
         why="the selector points there" if settings.selector else "the folders point there",
@@ -147,7 +147,8 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
     return LoopFacts(
         aborted=context.aborted,
         cohort=_cohort(run.cohort_spirals),
-        sessions_used=now.step_history.sessions,
+        loop_sessions=now.loop_sessions,
+        step_sessions=now.step_history.sessions,
         max_sessions=settings.max_sessions,
         overdue=trio.current_time() >= context.run.deadline,
         max_hours=settings.max_hours,
@@ -165,6 +166,5 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
         peers=context.run.latest.sample.peers,
         peer_limit=settings.peer_abort,
         confidence=confidence,
-        confidence_threshold=settings.confidence_threshold,
-        iteration=now.loop_sessions + 1,
+        confidence_threshold=settings.threshold,
     )

@@ -16,7 +16,7 @@ from isolation.model import IsolationMode
 from isolation.paths import current_branch
 from runner.core import choose
 from runner.core.events import events as ev
-from runner.core.model import MULTI_STORY, Story, StoryId, StorySnapshot
+from runner.core.model import MULTI_STORY, StoryId, StorySnapshot
 from runner.core.schedule.exclusivity import (
     ActiveSession,
     Admission,
@@ -72,7 +72,7 @@ def session_visible(session_id: str, context: StoryContext) -> AbstractAsyncCont
     registry, log, story = context.run.registry, context.log, context.story
     entry = registry.entry(
         session_id,
-        mode=context.now.mode or story.mode,
+        mode=context.mode,
         run_id=log.snapshot.run_id,
         story_id=story.id,
         branch=branch_of(story.id),
@@ -90,7 +90,7 @@ async def check_others(context: StoryContext) -> Others | choose.Question:
     if found.verdict is Admission.PASS:
         return Others.CLEAR
     story, log = context.story, context.log
-    question = _question(story, found)
+    question = _question(context.mode, found)
     kind, letter = _chosen(context.now)
     if letter == choose.CONTINUE_ANYWAY and kind is question.kind is choose.QuestionKind.PROMOTION:
         return Others.CLEAR
@@ -118,17 +118,17 @@ async def _admission(context: StoryContext) -> AdmissionResult:
         if warning:
             _note(log, warning if entry.flaw else f"{entry.description}: {warning}")
     return admission(
-        context.story.mode,
+        context.mode,
         [ActiveSession(description=entry.description, mode=entry.mode) for entry in others],
         own_workspace=context.settings.bg_isolation == IsolationMode.WORKTREE,
     )
 
 
-def _question(story: Story, found: AdmissionResult) -> choose.Question:
+def _question(mode: str, found: AdmissionResult) -> choose.Question:
     who = [other.description for other in found.by]
     if found.verdict is Admission.PROMOTION_OFFER:
         return choose.promotion_offer(others=who)
-    return choose.blocked(others=who, mode=story.mode if runs_alone(story.mode) else "")
+    return choose.blocked(others=who, mode=mode if runs_alone(mode) else "")
 
 
 def _chosen(now: StorySnapshot) -> tuple[choose.QuestionKind | None, str]:

@@ -5,10 +5,10 @@ acknowledged is never repeated. A failure in here fails this story alone.
 """
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
-import trio
 from trio import to_thread
 
 from isolation.claims import globs as claims
@@ -23,7 +23,8 @@ from runner.core.events import events as ev
 from runner.core.flow import QUICK
 from runner.core.limits.budget import Amount
 from runner.core.limits.kill_switches import Switch
-from runner.core.model import KillSwitch, Outcome, Status, StoryId, StorySnapshot
+from runner.core.model import KillSwitch, Outcome, Status, StorySnapshot
+from runner.core.schedule.exclusivity import runs_alone
 from runner.story import results
 from runner.story.consequences import (
     EndFacts,
@@ -44,6 +45,7 @@ from runner.story.session.session import SessionVerdict
 from runner.story.session.shared_tree import run_watched
 from runner.story.session.verify_place import VerifyPlace, verify_place
 from runner.story.sessions import PreparedSession, prepare_verify, prepare_work, session_ended
+from runner.story.slot import Slot
 from runner.story.workspace import StoryWorkspace
 
 MOST_TRASH = 8
@@ -51,18 +53,6 @@ MOST_TRASH = 8
 
 CHECKED_COMMITS = 2
 """A change that was undone and made again takes more commits of one step than this."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Slot:
-    """A story's place among those that run: it works once the slot is granted, or is cancelled before that.
-
-    Its id is sent to `left` when its pipeline has ended, however it ended.
-    """
-
-    left: trio.MemorySendChannel[StoryId]
-    granted: trio.Event = field(default_factory=trio.Event)
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
 
 class Pipeline:
@@ -209,6 +199,12 @@ class Pipeline:
         if found is Others.CLEAR:
             await self._story_workspace.require_there(workspace)
             found = await admit(context, workspace)
+        if isinstance(found, Amount) and context.now.mode:
+            # The mode that the selector has just chosen may tolerate fewer others than the one before.
+            others = await check_others(context)
+            if others is not Others.CLEAR:
+                context.run.budget.give_back(self._story.id)
+                found = others
         if isinstance(found, Question):
             await flow.ask(found)
         if isinstance(found, KillSwitch):
@@ -225,7 +221,7 @@ class Pipeline:
         context, order = self._context, prepared.order
         # Judged once more inside the transaction: what others recorded since it was prepared counts.
         unless = partial(before_verify if verify else before_work, context)
-        async with session_visible(order.session_id, context) as presence:
+        async with self._turn(verify), session_visible(order.session_id, context) as presence:
             refused = await self._log.record_unless(unless, prepared.started)
             if refused is not None:
                 return refused
@@ -245,6 +241,17 @@ class Pipeline:
         notes = [ev.Noted(story_id=self._story.id, message=message) for message in messages]
         if notes:
             await self._log.record(*notes)
+
+    @asynccontextmanager
+    async def _turn(self, verify: str) -> AsyncIterator[None]:
+        """Wait until the session may run beside those of other stories; an abort ends the wait."""
+        context = self._context
+        gate, alone = context.run.gate, not verify and runs_alone(context.mode)
+        if not gate.is_open(alone=alone):
+            who = f"mode {context.mode} runs alone" if alone else "another session runs alone"
+            self._log.show(ev.OutputSeen(story_id=self._story.id, line=f"waits for other sessions: {who}"))
+        async with gate.entered(alone=alone, unless=context.abort):
+            yield
 
     async def _follow_up(self, ended: SessionVerdict, flow: FlowSteps) -> ev.StoryFinished | None:
         """Do what the end of a work session asks for, beyond what was recorded with it."""
@@ -460,22 +467,8 @@ class Pipeline:
             commit=commit,
             commits=commits,
             reason=reason,
-            owned=self._touched(workspace, commit) if shared_tree else (),
+            owned=self._story_workspace.touched(workspace, commit) if shared_tree else (),
         )
-
-    def _touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:
-        """Return the globs of the claim in which something changed, with its exclusions; else all of it."""
-        repository = self._context.repository
-        changed = repository.changed_paths(workspace.base, commit)
-        folding = folds_case(repository.top)
-        idle = {
-            glob
-            for glob in self._story.owns
-            if not glob.startswith("!")
-            and not any(map(claims.compile((glob,), folding=folding).owns, changed))
-        }
-        kept = tuple(glob for glob in self._story.owns if glob not in idle)
-        return kept if any(not glob.startswith("!") for glob in kept) else self._story.owns
 
     def _asked_to_stop(self, ended: SessionVerdict) -> KillSwitch:
         """Return what ended a session: the story's time limit, or what the user did."""

@@ -77,7 +77,7 @@ async def prepare_work(
         "AUTOPILOT_RESULT_FILE": str(seen.result),
         "AUTOPILOT_CONTEXT_FILE": str(seen.notice) if watches else "",
         "AUTOPILOT_PROMPT_FILE": str(seen.prompt),
-        "AUTOPILOT_MODE": now.mode or story.mode,
+        "AUTOPILOT_MODE": context.mode,
         **_spending(allowance),
         **launch.env,
     }
@@ -265,6 +265,7 @@ def _order(context: StoryContext, name: str, spec: SessionSpec, workspace: Works
 
 def _started(context: StoryContext, order: SessionOrder, step: Step, kind: SessionKind) -> ev.SessionStarted:
     records = autopilot_dir(context.repository.common_dir)
+    works = kind is SessionKind.WORK
     return ev.SessionStarted(
         story_id=order.story_id,
         session_id=order.session_id,
@@ -276,6 +277,8 @@ def _started(context: StoryContext, order: SessionOrder, step: Step, kind: Sessi
         log=order.log.relative_to(records).as_posix(),
         agents_per_wave=agents_per_wave(context.log.snapshot.tier, context.settings),
         conversation=order.conversation,
+        mode=context.mode if works else "",
+        selected=context.now.selected if works else None,
     )
 
 

@@ -1,6 +1,7 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -17,10 +18,16 @@ from isolation.workspace import OpenWorkspace, open_workspace
 from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
 from runner.core.events import events as ev
-from runner.core.model import Story
+from runner.core.model import Status, Story, StoryId
 from runner.core.text.names import branch_of
+from runner.plan.claims import EVERYTHING
 from runner.story.context.context import RunContext, StoryContext
 from runner.story.session.verify_place import bring_back
+
+MOST_NAMED = 20
+"""Up to how many files are named one by one, where a story owns the whole tree."""
+
+_WILDCARD = re.compile(r"[*?\[]")
 
 JUST_OPENED = 0.05
 """For how many seconds a workspace that was just opened need not be checked again."""
@@ -55,7 +62,8 @@ class StoryWorkspace:
         """Return the block in which the story's workspace is open; `begin` makes it ready for work."""
         context, story = self._context, self._context.story
         run = context.log.snapshot
-        needed = await to_thread.run_sync(self._dependencies) if story.depends_on else ()
+        builds_on_others = story.depends_on or self._follows
+        needed = await to_thread.run_sync(self._dependencies) if builds_on_others else ()
         request = WorkspaceRequest(
             run_id=run.run_id,
             story_id=story.id,
@@ -150,11 +158,50 @@ class StoryWorkspace:
             keep_as=f"{run_id}/{workspace.branch}",
         )
 
+    def touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:
+        """Return the globs of the claim in which something changed, with its exclusions; else all of it.
+
+        Of the whole tree, the files themselves if they are few: the rest may be the work of other stories.
+        """
+        repository, owns = self._repository, self._context.story.owns
+        changed = repository.changed_paths(workspace.base, commit)
+        if EVERYTHING in owns and 0 < len(changed) <= MOST_NAMED:
+            return tuple(_WILDCARD.sub(r"[\g<0>]", path) for path in changed)
+        folding = folds_case(repository.top)
+        idle = {
+            glob
+            for glob in owns
+            if not glob.startswith("!")
+            and not any(map(claims.compile((glob,), folding=folding).owns, changed))
+        }
+        kept = tuple(glob for glob in owns if glob not in idle)
+        return kept if any(not glob.startswith("!") for glob in kept) else owns
+
+    @property
+    def _follows(self) -> bool:
+        """Whether the story may find what others of this run have changed in what it owns."""
+        return self._claim is not None and self._context.settings.max_stories == 1
+
+    def _before(self) -> tuple[StoryId, ...]:
+        """Return the stories that were done in this run and have changed what this one owns."""
+        run, repository = self._context.log.snapshot, self._repository
+        claim = self._claim if self._follows else None
+        if claim is None:
+            return ()
+        return tuple(
+            story.id
+            for story in run.stories.values()
+            if story.status is Status.DONE
+            and story.sessions
+            and (tip := story.workspace.commit) is not None
+            and any(map(claim.owns, repository.changed_paths(story.workspace.base or run.base, tip)))
+        )
+
     def _dependencies(self) -> tuple[str, ...]:
-        """Return the tips of the branches that the story depends on."""
+        """Return the tips of the branches that the story starts from."""
         snapshot = self._context.log.snapshot
         tips = []
-        for dependency in self._context.story.depends_on:
+        for dependency in dict.fromkeys((*self._context.story.depends_on, *self._before())):
             tip = self._repository.branch_tip(branch_of(dependency))
             tip = tip or snapshot.stories[dependency].workspace.commit
             if tip is not None and tip not in tips:

@@ -57,7 +57,7 @@ def test_named_settings_only(repo: Path) -> None:
     """One value stands alone, for scripts; several are a table; a wrong key gets the nearest."""
     (repo / "autopilot-multi.toml").write_text("max-stories = 7\n[tiers.warn]\nmemory-gb = 5\n")
     assert autopilot(repo, "config", "max-stories").stdout == "7\n"
-    assert autopilot(repo, "config", "max_hours").stdout == "8\n"
+    assert autopilot(repo, "config", "max_hours").stdout == "4\n"
     alone = document(repo, "config", "max-stories")["data"]["settings"]
     assert alone == {"max-stories": {"value": 7, "origin": "autopilot-multi.toml"}}
     tiers = autopilot(repo, "config", "tiers.warn", "agent").stdout.splitlines()

@@ -114,7 +114,7 @@ def test_a_kill_counts_and_a_limit_does_not(repo: Path) -> None:
     """`max-sessions-reached` is graceful; a budget that was crossed is not."""
     partial = '{"status": "partial", "usage": {"input_tokens": 9}}'
     write_story(repo, "a", command=f"echo x >> x; echo '{partial}' > $AUTOPILOT_RESULT_FILE")
-    assert run(repo, "--max-sessions=2").code == 2
+    assert run(repo, "--max-sessions=2").code == 5
     assert run(repo, "history", "--json").data["summary"]["kill_switches"] == {}
     assert run(repo, "--token-budget=5").code == 2
     data = run(repo, "history", "--json").data

@@ -81,7 +81,7 @@ def test_help_shows_defaults_and_bounds() -> None:
     """The help of every number has its default and its range."""
     text = " ".join(parser().format_help().split())
     assert "how many stories may run in parallel (default: 3; 1 to 50)" in text
-    assert "(default: 8; 0.5 to 24)" in text
+    assert "(default: 4; 0.5 to 24)" in text
     assert "(default: off)" in text
 
 

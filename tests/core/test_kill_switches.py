@@ -24,10 +24,11 @@ HINTS = {str(switch): switch.hint for switch in Switch}
 
 CALM = LoopFacts(
     aborted="",
-    sessions_used=1,
+    loop_sessions=1,
+    step_sessions=1,
     max_sessions=5,
     overdue=False,
-    max_hours=8,
+    max_hours=4,
     tokens_used=10,
     token_budget=100,
     cost_used=0.5,
@@ -36,14 +37,13 @@ CALM = LoopFacts(
     peers=0,
     confidence=1.0,
     confidence_threshold=0.85,
-    iteration=2,
 )
 
 SWITCHES: dict[str, tuple[dict[str, Any], str]] = {
     "user-abort": ({"aborted": "stopped by you (Ctrl-C)"}, "stopped by you (Ctrl-C)"),
     "cohort-aborted": ({"cohort": "ended with its cohort"}, "ended with its cohort"),
-    "max-sessions-reached": ({"sessions_used": 5}, "5 of 5 sessions used"),
-    "max-hours-exceeded": ({"overdue": True}, "8 h have passed"),
+    "max-sessions-reached": ({"loop_sessions": 5}, "5 of 5 sessions used"),
+    "max-hours-exceeded": ({"overdue": True}, "4 h have passed"),
     "story-time-exceeded": (
         {"story_minutes_used": 30.04, "story_minutes": 30.0},
         "30 of 30 minutes of work used",
@@ -64,7 +64,7 @@ AFTER: dict[str, tuple[dict[str, Any], str]] = {
         {"spiral": "the session reported a spiral", "spirals_before": 1},
         "the session reported a spiral; spiral 2 of this run",
     ),
-    "failed-wave": ({"failed_agents": 2}, "2 agents of the session failed"),
+    "failed-wave": ({"failed_agents": 2}, "2 agents of the session failed and did not recover"),
     "carryover-too-high": (
         {"planned": 100, "carryover": 51},
         "51 of 100 planned issues were left over (51%)",
@@ -102,7 +102,7 @@ def test_the_documented_order_decides_between_several(on: set[str]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"sessions_used": 4},
+        {"loop_sessions": 4},
         {"tokens_used": 99},
         {"tokens_used": None},
         {"tokens_used": 10**9, "token_budget": None},
@@ -128,10 +128,26 @@ def test_a_budget_that_is_just_used_up_starts_no_further_session() -> None:
     assert switch.name == "token-budget-exceeded"
 
 
-@pytest.mark.parametrize(("iteration", "parked"), [(1, True), (2, False), (3, False)])
-def test_low_confidence_parks_first_and_kills_later(iteration: int, parked: bool) -> None:  # noqa: FBT001  a table
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"step_sessions": 9}, None),
+        ({"max_sessions": None, "loop_sessions": 40, "step_sessions": 4}, None),
+        ({"max_sessions": None, "step_sessions": 5}, "5 of 5 sessions of this step used"),
+    ],
+)
+def test_a_limit_that_was_given_is_the_loops_and_the_default_is_the_steps(
+    changes: dict[str, Any], detail: str | None
+) -> None:
+    """A flow has many steps: the number that the user gave must hold for all of them together."""
+    switch = before_session(replace(CALM, **changes))
+    assert (switch.detail if switch else None) == detail
+
+
+@pytest.mark.parametrize(("sessions", "parked"), [(0, True), (1, False), (2, False)])
+def test_low_confidence_parks_first_and_kills_later(sessions: int, parked: bool) -> None:  # noqa: FBT001  a table
     """Acceptance 32: on iteration 1 the story is parked for the user, on 2 and later it is killed."""
-    facts = replace(CALM, confidence=0.2, iteration=iteration)
+    facts = replace(CALM, confidence=0.2, loop_sessions=sessions)
     switch = before_session(facts)
     assert switch is not None
     assert switch.name == "low-confidence-fallback"
@@ -140,7 +156,7 @@ def test_low_confidence_parks_first_and_kills_later(iteration: int, parked: bool
 
 def test_no_other_switch_parks() -> None:
     """On iteration 1 an abort is still an abort."""
-    facts = replace(CALM, aborted="Ctrl-C", confidence=0.2, iteration=1)
+    facts = replace(CALM, aborted="Ctrl-C", confidence=0.2, loop_sessions=0)
     switch = before_session(facts)
     assert switch is not None
     assert not parks(switch, facts)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.model import ResourceSample, Tier
+from runner.core.model import Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import GB, agents_per_wave, ceiling, evaluate, severity
 from runner.core.settings import Settings
 from runner.core.tier_settings import TierRow, TierSettings, TierThresholds

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.core.model import ResourceSample, Tier
+from runner.core.model import Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import GB, ceiling, evaluate, severity
 from runner.core.schedule.window import HOLD, Limit, Needs, Window, at_start, first, follow, limit
 from runner.core.settings import Settings

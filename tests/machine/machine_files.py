@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from runner.agents.catalog import PROGRAMS
-from runner.core.model import ResourceSample
+from runner.core.schedule.resources import ResourceSample
 from runner.machine.probe import Probe
 
 GB = 1024**3

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from runner.agents.catalog import PROGRAMS
 from runner.core.limits.agent_sessions import AgentProgram
-from runner.core.model import ResourceSample
+from runner.core.schedule.resources import ResourceSample
 from runner.machine import probe
 from tests.machine.machine_files import MachineFiles, deny_psutil, stalled
 

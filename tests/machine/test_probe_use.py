@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from runner.core.limits.agent_sessions import AgentProgram
-from runner.core.model import ResourceSample
+from runner.core.schedule.resources import ResourceSample
 from runner.machine import probe
 from runner.plan.plan import RunRequest, make_plan
 from runner.plan.shared_tree import EnforcementPlan

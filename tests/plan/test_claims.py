@@ -95,29 +95,46 @@ def test_in_one_tree_every_story_needs_a_claim() -> None:
         ([story("a"), story("b")], "stories a, b own"),
     ):
         with pytest.raises(BacklogError, match=named):
-            assign_claims(stories, Ownership(), isolation="none", folding=False)
+            assign_claims(stories, Ownership(), isolation="none", folding=False, at_once=3)
+
+
+def test_one_story_at_a_time_needs_no_claim() -> None:
+    """It owns everything, or what the boundary holds; the others keep what they own."""
+    stories, alone = [story("a", "x"), story("b")], [story("b")]
+    claimed = assign_claims(stories, Ownership(), isolation="none", folding=False, at_once=1)
+    assert [one.owns for one in claimed.stories] == [("x",), ("**",)]
+    (note,) = claimed.notes
+    assert note.startswith(
+        "no claim for b: with one story at a time it has the whole tree; a story builds on"
+    )
+    bounded = Ownership(boundary=("src/**",))
+    claimed = assign_claims(alone, bounded, isolation="none", folding=False, at_once=3)
+    assert claimed.stories[0].owns == ("src/**",)
+    assert claimed.notes == ("no claim for b: with one story at a time it has src/**",)
+    with pytest.raises(ClaimError, match="outside of src"):
+        assign_claims(stories, bounded, isolation="none", folding=False, at_once=1)
 
 
 def test_in_one_tree_an_overlap_is_refused_with_its_witness() -> None:
     """Acceptance 17: the path, both stories, both globs, and what to do, even if one waits for the other."""
     stories = [story("a", "src/**"), story("b", "lib/**"), story("c", "src/*/x", "!src/a/x", after="a")]
     with pytest.raises(ClaimError) as caught:
-        assign_claims(stories, Ownership(), isolation="none", folding=False)
+        assign_claims(stories, Ownership(), isolation="none", folding=False, at_once=3)
     assert caught.value.message == "stories a and c both own src/b/x: a by 'src/**', c by 'src/*/x'"
     assert "narrow" in caught.value.hint
     apart = [story("a", "src/**", "!src/*/x"), *stories[1:]]
-    claimed = assign_claims(apart, Ownership(), isolation="none", folding=False)
+    claimed = assign_claims(apart, Ownership(), isolation="none", folding=False, at_once=3)
     assert claimed.disjoint
     assert claimed.stories == tuple(apart)
-    assert assign_claims(apart[:1], Ownership(), isolation="none", folding=False).disjoint is None
+    assert assign_claims(apart[:1], Ownership(), isolation="none", folding=False, at_once=3).disjoint is None
 
 
 def test_case_counts_only_where_the_file_system_says_so() -> None:
     """Two spellings of one file are an overlap on a file system that folds case."""
     stories = [story("a", "README.md"), story("b", "readme.md")]
-    assert assign_claims(stories, Ownership(), isolation="none", folding=False).disjoint
+    assert assign_claims(stories, Ownership(), isolation="none", folding=False, at_once=3).disjoint
     with pytest.raises(ClaimError, match=r"both own readme\.md: a by 'README\.md', b by 'readme\.md'"):
-        assign_claims(stories, Ownership(), isolation="none", folding=True)
+        assign_claims(stories, Ownership(), isolation="none", folding=True, at_once=3)
 
 
 HOSTILE = (f"lib/{'?' * 25}*", f"!lib/*a{'?' * 20}*")
@@ -131,6 +148,7 @@ def test_what_cannot_be_proven_is_refused_in_one_tree() -> None:
             Ownership(),
             isolation="none",
             folding=False,
+            at_once=3,
         )
     assert caught.value.message.startswith(
         "whether stories a and b share a path cannot be proven: too complex"
@@ -144,30 +162,33 @@ def test_every_claim_must_lie_within_the_boundary(isolation: str) -> None:
     """What lies outside of all the globs of a boundary is shown, with the story and its glob."""
     inside = [story("a", "packages/a/**"), story("b", "ci/b.yml")]
     boundary = Ownership(boundary=("packages/**", "ci/*.yml"))
-    assert assign_claims(inside, boundary, isolation=isolation, folding=False).disjoint
+    assert assign_claims(inside, boundary, isolation=isolation, folding=False, at_once=3).disjoint
     with pytest.raises(ClaimError) as caught:
-        assign_claims([*inside, story("c", "ci/*")], boundary, isolation=isolation, folding=False)
+        assign_claims([*inside, story("c", "ci/*")], boundary, isolation=isolation, folding=False, at_once=3)
     assert caught.value.message == "story c owns ci/a by 'ci/*', outside of packages/**, ci/*.yml"
     hostile = Ownership(boundary=(HOSTILE[1].removeprefix("!"),))
     with pytest.raises(ClaimError, match="story a and the boundary: too complex"):
-        assign_claims([story("a", HOSTILE[0])], hostile, isolation=isolation, folding=False)
+        assign_claims([story("a", HOSTILE[0])], hostile, isolation=isolation, folding=False, at_once=3)
 
 
 def test_in_worktrees_an_overlap_is_a_note() -> None:
     """Branches that touch the same paths may conflict; those that build on each other do not."""
     stories = [story("a", "src/**"), story("b", "src/x"), story("c", "src/y", after="a"), story("d")]
-    claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False)
+    claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False, at_once=3)
     assert claimed.disjoint is False
     (note,) = claimed.notes
     assert note.startswith("stories a and b both own src/x: a by 'src/**', b by 'src/x'")
     assert "conflict when merged" in note
-    assert assign_claims(stories[2:], Ownership(), isolation="worktree", folding=False).disjoint is None
+    assert (
+        assign_claims(stories[2:], Ownership(), isolation="worktree", folding=False, at_once=3).disjoint
+        is None
+    )
 
 
 def test_many_overlaps_are_a_few_notes() -> None:
     """Nobody reads a thousand warnings."""
     stories = [story(f"s{number}", "src/**") for number in range(10)]
-    notes = assign_claims(stories, Ownership(), isolation="worktree", folding=False).notes
+    notes = assign_claims(stories, Ownership(), isolation="worktree", folding=False, at_once=3).notes
     assert len(notes) == 4
     assert "more stories own the same paths" in notes[-1]
 
@@ -175,7 +196,7 @@ def test_many_overlaps_are_a_few_notes() -> None:
 def test_in_worktrees_what_cannot_be_proven_is_a_note_too() -> None:
     """A plan for worktrees does not fail on claims that cannot be compared."""
     stories = [story("a", *HOSTILE), story("b", "lib/*z")]
-    claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False)
+    claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False, at_once=3)
     assert claimed.disjoint is None
     assert "stories a and b share a path cannot be proven" in claimed.notes[0]
 
@@ -187,6 +208,7 @@ def test_in_worktrees_the_boundary_holds_stories_without_a_claim() -> None:
         Ownership(boundary=("src/**",)),
         isolation="worktree",
         folding=False,
+        at_once=3,
     )
     assert [one.owns for one in claimed.stories] == [("src/**",), ("src/**",), ("src/c",)]
     assert claimed.notes == ()

@@ -75,9 +75,9 @@ def test_the_bounds_themselves_are_allowed(sources: Sources, key: str) -> None:
         ({"max_stories": "3.9x"}, "must be a whole number from 1 to 50, not '3.9x'", "--max-stories 3"),
         ({"max_stories": "3.5"}, "must be a whole number from 1 to 50, not '3.5'", "--max-stories 3"),
         ({"max_stories": ""}, "--max-stories must be a whole number from 1 to 50, not ''", "--max-stories 3"),
-        ({"max_hours": "nan"}, "--max-hours must be a number from 0.5 to 24, not 'nan'", "--max-hours 8"),
-        ({"max_hours": "1e999"}, "--max-hours must be a number", "--max-hours 8"),
-        ({"max_sessions": "1_0"}, "--max-sessions must be a whole number", "--max-sessions 5"),
+        ({"max_hours": "nan"}, "--max-hours must be a number from 0.5 to 24, not 'nan'", "--max-hours 4"),
+        ({"max_hours": "1e999"}, "--max-hours must be a number", "--max-hours 4"),
+        ({"max_sessions": "1_0"}, "--max-sessions must be a whole number", "--max-sessions 20"),
         (
             {"continue_": "alway"},
             '"never" or "dependencies-successful" or "always"',
@@ -118,7 +118,7 @@ def test_a_wrong_flag_is_a_usage_error(
             "max-stories must be a whole number from 1 to 50, not true",
             "max-stories = 3",
         ),
-        ("max-hours = inf", "max-hours must be a number from 0.5 to 24, not inf", "max-hours = 8"),
+        ("max-hours = inf", "max-hours must be a number from 0.5 to 24, not inf", "max-hours = 4"),
         ("agent = 3", "agent must be text that is not empty, not 3", 'agent = "auto"'),
         ("verify = [3]", "verify must be a command or a list of commands, not 3", 'verify = "make test"'),
         (

@@ -56,7 +56,7 @@ SETTING = """    greeting: Annotated[
 """
 SWITCH = """    SECOND_SESSION = ("second-session", "give the story a better prompt, then resume.")
 """
-CONDITION = """            Switch.SECOND_SESSION: "one is enough" if facts.iteration > 1 else None,
+CONDITION = """            Switch.SECOND_SESSION: "one is enough" if facts.loop_sessions else None,
 """
 LEVEL = '''class Watch(Detect):
     """The same as detect, under another name."""

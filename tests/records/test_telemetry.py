@@ -47,7 +47,7 @@ RUN_FIELDS = STORY_FIELDS | {
     *("child_run_ids", "stop_reason", "story_count", "counts", "cohort_aborted", "kill_detail"),
 }
 SESSION_FIELDS = {
-    *("session_id", "session_type", "autopilot_run_id", "parent_run_id", "agent_identity"),
+    *("session_id", "session_type", "mode", "autopilot_run_id", "parent_run_id", "agent_identity"),
     *("worktree_path", "started_at", "completed_at", "status", "total_waves", "waves", "agent_summary"),
     *("total_agents", "total_files_changed", "effectiveness", "input_tokens", "output_tokens"),
     *(

@@ -105,9 +105,10 @@ def test_hostile_output_is_only_text() -> None:
 def test_kill_switch_and_decisions_are_told() -> None:
     """What ends the run, and how many people are waited for, stands in the footer."""
     parked = ev.StoryFinished(story_id=StoryId("a"), verdict="parked", reason="which colour?")
-    switch = ev.AdmissionEnded(name="user-abort", detail="stopped by you (Ctrl-C or `stop`)", hint="")
+    switch = ev.AdmissionEnded(name="user-abort", detail="stopped by you (Ctrl-C)", hint="resume later.")
     lines = drawn(snapshot([started("a"), event(1, parked), event(2, switch)]))
-    assert "stopping: user-abort: stopped by you (Ctrl-C or `stop`)" in lines[-2]
+    assert "stopping: user-abort: stopped by you (Ctrl-C)" in lines[-3]
+    assert "resume later." in lines[-2]
     assert lines[-1].rstrip().endswith("· 1 open decision")
 
 

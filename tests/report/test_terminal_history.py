@@ -2,6 +2,7 @@
 
 import pytest
 
+from runner.core.limits.kill_switches import Switch
 from runner.core.past_runs import PastRun, PastStory, of_story, summary, summary_of_story
 from runner.core.text.screen import cells
 from runner.report.terminal.history import runs_text, story_text
@@ -52,5 +53,6 @@ def test_everything_is_there_off_a_terminal() -> None:
         "1 run: 1 of 1 story done (100 %)",
         "median time per story 10 h 00 min · 123,456,789 tokens · $1,234.50",
         "kill-switches: stall-timeout",
+        f"hint: stall-timeout: {Switch.STALL.hint}",
         "3 older runs not shown; use --limit to show more.",
     ]

@@ -10,7 +10,8 @@ import pytest
 import trio
 
 from runner.core.events import events as ev
-from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId, Tier
+from runner.core.model import RunSnapshot, Status, StoryId, Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.plan.plan import RunRequest, make_plan
 from runner.run import window as window_keeper
 from runner.run.coordinator import Ended, start_run

@@ -16,7 +16,8 @@ from runner.core.events import events as ev
 from runner.core.events.fold import exit_code
 from runner.core.events.story_json import to_json
 from runner.core.limits.agent_output import AgentUpdate
-from runner.core.model import ResourceSample, RunId, RunSnapshot, Story, StoryId
+from runner.core.model import RunId, RunSnapshot, Story, StoryId
+from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.settings.json_form import to_json as settings_to_json

@@ -10,7 +10,8 @@ import trio
 from runner.core import settings
 from runner.core.declaration import Bounds
 from runner.core.events import events as ev
-from runner.core.model import ResourceSample, RunSnapshot, Status, StoryId, StorySnapshot
+from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
+from runner.core.schedule.resources import ResourceSample
 from runner.plan.plan import RunRequest, make_plan
 from runner.run.coordinator import Ended, start_run
 from tests.acceptance.program import processes_with, write_story

@@ -114,7 +114,10 @@ class WorkspaceClosed(Struct, frozen=True, kw_only=True):
 
 
 class SessionStarted(Struct, frozen=True, kw_only=True):
-    """Intent: a session is about to run; `escalated`: not by whom the story began with."""
+    """Intent: a session is about to run; `escalated`: not by whom the story began with.
+
+    `selected` is how sure the selector was of the mode; None if none was asked.
+    """
 
     story_id: StoryId
     session_id: str
@@ -128,6 +131,8 @@ class SessionStarted(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     model: str = ""
     escalated: bool = False
+    mode: str = ""
+    selected: float | None = None
 
 
 class SessionEnded(Struct, frozen=True, kw_only=True):

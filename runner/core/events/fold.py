@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
-from runner.core.limits.kill_switches import Switch
+from runner.core.limits.kill_switches import ORDERLY, Switch
 from runner.core.model import (
     DEFAULT_ATTEMPTS,
     BaseCheck,
@@ -23,7 +23,7 @@ from runner.core.model import (
     Tier,
 )
 
-EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_DECISIONS = range(6)
+EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EXIT_WAITING = range(6)
 
 _OF_THE_RUN = (
     *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
@@ -118,12 +118,18 @@ def exit_code(run: RunSnapshot) -> int:
     if any(status in {Status.FAILED, Status.SKIPPED} for status in statuses):
         return EXIT_SOME_FAILED if Status.DONE in statuses else EXIT_UNPRODUCTIVE
     if Status.PARKED in statuses:
-        return EXIT_DECISIONS
+        return EXIT_WAITING
     if Status.STOPPED in statuses:
-        return EXIT_SYSTEM
+        return EXIT_WAITING if _ended_orderly(run) else EXIT_SYSTEM
     if statuses and Status.DONE not in statuses:
         return EXIT_UNPRODUCTIVE
     return EXIT_SOME_FAILED if Status.NO_WORK in statuses else EXIT_DONE
+
+
+def _ended_orderly(run: RunSnapshot) -> bool:
+    """Whether every stopped story reached a limit that is no error, so that it only waits for a resume."""
+    stopped = (story for story in run.stories.values() if story.status is Status.STOPPED)
+    return all(story.kill_switch is not None and story.kill_switch.name in ORDERLY for story in stopped)
 
 
 def _counted(story: StorySnapshot) -> Status:

@@ -160,7 +160,7 @@ def _looped(
         case ev.StallSeen():
             return replace(story, stalls=story.stalls + 1)
         case ev.SelectionMade():
-            return replace(story, mode=body.mode, confidence=body.confidence)
+            return replace(story, mode=body.mode, confidence=body.confidence, selected=body.confidence)
         case ev.LoopEnded():
             ending = KillSwitch(name=body.name, detail=body.detail, hint=body.hint)
             return replace(story, ending=ending, progress=replace(story.progress, implemented=False))
@@ -237,6 +237,8 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         escalated=body.escalated,
         agents_per_wave=body.agents_per_wave,
         conversation=body.conversation,
+        mode=body.mode,
+        selected=body.selected,
     )
     story = replace(
         after_wait(story, at), step=step, sessions=(*story.sessions, session), last_line="", tools=0, zone=""
@@ -302,6 +304,9 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
         ),
         outage=Outage() if served else story.outage,
         loop_sessions=story.loop_sessions + 1,
+        # A choice holds for one session.
+        mode="",
+        selected=None,
     )
 
 
@@ -440,7 +445,7 @@ def _with_agent(
         case ev.AgentPaused():
             return _paused(story, body, at)
         case ev.AgentRefused():
-            return replace(story, refusal=(f"{body.agent}: {body.reason}", body.hint))
+            return replace(_unserved(story), refusal=(f"{body.agent}: {body.reason}", body.hint))
         case ev.BudgetAwaited():
             return waits_for(story, BUDGET, body.reason, at)
 
@@ -459,7 +464,9 @@ def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
 def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnapshot:
     before, history = story.outage, story.step_history
     return replace(
-        waits_for(story, body.agent, body.reason, at),
+        waits_for(_unserved(story), body.agent, body.reason, at),
+        # The session had no chance, so it counts towards no limit.
+        loop_sessions=max(0, story.loop_sessions - 1),
         outage=Outage(
             count=before.count + 1,
             since=at if before.since is None else before.since,
@@ -467,10 +474,15 @@ def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnaps
         ),
         step_history=replace(
             history,
-            # The session had no chance, so it does not count towards the step's limit.
             sessions=max(0, history.sessions - 1),
             conversation=None if body.fresh else history.conversation,
         ),
         reason=body.reason,
         last_line=f"waits for {body.agent} until {clock(body.until)}: {body.reason}",
     )
+
+
+def _unserved(story: StorySnapshot) -> StorySnapshot:
+    """Return the story with its newest session marked: it says nothing about the work."""
+    *before, newest = story.sessions or (None,)
+    return story if newest is None else replace(story, sessions=(*before, replace(newest, unserved=True)))

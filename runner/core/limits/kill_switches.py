@@ -14,6 +14,8 @@ from runner.core.model import KillSwitch, Tier
 
 PEER_LIMIT = 6
 CARRYOVER_LIMIT = 0.5
+STEP_SESSIONS = 5
+"""How many work sessions a step has in one loop, unless `max-sessions` limits the loop itself."""
 
 
 class Switch(StrEnum):
@@ -105,14 +107,16 @@ ORDERLY = frozenset({Switch.MAX_SESSIONS})
 class LoopFacts(Struct, frozen=True, kw_only=True):
     """What is known about a story and its run just before a session; None is unknown and stops nothing.
 
+    `max_sessions` limits the sessions of the loop; without it, each step has a limit of its own.
     `story_minutes_used` is the time of the story's sessions, without what it waited for.
-    `iteration` counts the sessions of the story's loop from 1, the coming one included. `aborted` says what
-    stopped the story, `cohort` why the stories of this run start nothing more; both are empty while they do.
+    `aborted` says what stopped the story, `cohort` why the stories of this run start nothing more; both are
+    empty while they do.
     """
 
     aborted: str
-    sessions_used: int
-    max_sessions: int
+    loop_sessions: int
+    step_sessions: int
+    max_sessions: int | None
     overdue: bool
     max_hours: float
     tokens_used: int | None
@@ -131,14 +135,14 @@ class LoopFacts(Struct, frozen=True, kw_only=True):
     peer_limit: int = PEER_LIMIT
     confidence: float | None = None
     confidence_threshold: float = 0.0
-    iteration: int = 1
 
 
 class AfterFacts(Struct, frozen=True, kw_only=True):
     """What a session that has ended reports about itself and its story; None is unknown.
 
     `spiral` says what shows that it went in circles; it is empty when nothing does.
-    `spirals_before` counts the spirals of all stories of the run.
+    `spirals_before` counts the spirals of all stories of the run, `failed_agents` the agents of the session
+    that failed and that no retry made up for.
     """
 
     spiral: str = ""
@@ -201,7 +205,7 @@ def story_time(used: float, limit: float | None) -> str | None:
 
 def parks(found: KillSwitch, facts: LoopFacts) -> bool:
     """Whether the story waits for a decision instead of ending, since nothing has run that could be lost."""
-    return found.name == Switch.LOW_CONFIDENCE and facts.iteration == 1
+    return found.name == Switch.LOW_CONFIDENCE and not facts.loop_sessions
 
 
 def _first(details: Mapping[Switch, str | None]) -> KillSwitch | None:
@@ -218,7 +222,7 @@ def _spiral(facts: AfterFacts) -> str | None:
 
 def _failed(facts: AfterFacts) -> str | None:
     failed = facts.failed_agents or 0
-    return f"{failed} agent{'s' * (failed > 1)} of the session failed" if failed > 0 else None
+    return f"{failed} agent{'s' * (failed > 1)} of the session failed and did not recover" if failed else None
 
 
 def _carryover(facts: AfterFacts) -> str | None:
@@ -231,9 +235,9 @@ def _carryover(facts: AfterFacts) -> str | None:
 
 
 def _sessions(facts: LoopFacts) -> str | None:
-    if facts.sessions_used < facts.max_sessions:
-        return None
-    return f"{facts.sessions_used} of {facts.max_sessions} sessions used"
+    if facts.max_sessions is None:
+        return _spent(facts.step_sessions, STEP_SESSIONS, "{} of {} sessions of this step used")
+    return _spent(facts.loop_sessions, facts.max_sessions, "{} of {} sessions used")
 
 
 def _spent(used: float | None, budget: float | None, words: str) -> str | None:

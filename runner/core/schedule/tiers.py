@@ -12,7 +12,8 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from runner.core.model import ResourceSample, Tier
+from runner.core.model import Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.core.tier_settings import LITTLE_IS_GOOD, TierSettings
 

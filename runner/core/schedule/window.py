@@ -11,7 +11,8 @@
 
 from msgspec import Struct
 
-from runner.core.model import ResourceSample, Tier
+from runner.core.model import Tier
+from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import GB, ceiling, evaluate, gigabytes, severity
 from runner.core.settings import Settings
 

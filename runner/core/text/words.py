@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from runner.core.model import BUDGET, RunSnapshot, Status, StorySnapshot, Tier, Wait
+from runner.core.model import BUDGET, KillSwitch, RunSnapshot, Status, StorySnapshot, Tier, Wait
 from runner.core.text.instants import elapsed_seconds
 from runner.core.text.screen import neutral
 
@@ -119,6 +119,17 @@ def doing(story: StorySnapshot) -> str:
                 if story.workspace.commits and story.workspace.branch
                 else ""
             )
+
+
+def because(story: StorySnapshot) -> str:
+    """Return why a story is where it is, with the name of the kill-switch that ended it."""
+    switch, reason = story.kill_switch, neutral(story.reason)
+    return reason if switch is None else f"{neutral(switch.name)}: {reason}"
+
+
+def recovery(switch: KillSwitch | None) -> str:
+    """Return the hint of a kill-switch as a sentence of its own; empty without one."""
+    return "" if switch is None else neutral(switch.hint)
 
 
 def worked(story: StorySnapshot, now: float) -> float | None:

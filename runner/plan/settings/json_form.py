@@ -15,12 +15,15 @@ from runner.core.settings import Settings
 from runner.core.text.redaction import REDACTED, Redactor, is_secret
 from runner.core.tier_settings import TierSettings
 
+_COUNTS, _LOOP = "max_sessions_counts", "loop"
+_OLD_DEFAULT = 5
+"""What an earlier version wrote for `max_sessions` if it was not set: it counted those of a step."""
+
 
 def to_json(settings: Settings) -> dict[str, Any]:
     """Turn settings into JSON values."""
-    return asdict(
-        replace(settings, agents={name: _redacted(agent) for name, agent in settings.agents.items()})
-    )
+    agents = {name: _redacted(agent) for name, agent in settings.agents.items()}
+    return asdict(replace(settings, agents=agents)) | {_COUNTS: _LOOP}
 
 
 def redactor_for(settings: Settings, environ: Mapping[str, str]) -> Redactor:
@@ -43,6 +46,8 @@ def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings
 
     # A setting that a later version dropped is no reason to refuse the run.
     known = {name: value for name, value in values.items() if name in Settings.__dataclass_fields__}
+    if values.get(_COUNTS) != _LOOP and known.get("max_sessions") == _OLD_DEFAULT:
+        del known["max_sessions"]
     if isinstance(known.get("tiers"), Mapping):
         known["tiers"] = _completed(known["tiers"])
     try:

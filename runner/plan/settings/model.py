@@ -65,9 +65,11 @@ def _list(declared: Declared) -> Any:
 
 def _number(declared: Declared) -> Any:
     number: Any = int if declared.is_whole else Annotated[float, Field(allow_inf_nan=False)]
-    bounds = declared.setting.bounds
+    bounds, unset = declared.setting.bounds, BeforeValidator(partial(_unset, word=declared.setting.absent))
     if bounds is None:
-        return Annotated[number | None, BeforeValidator(_off), AfterValidator(_positive)]
+        return Annotated[number | None, unset, AfterValidator(_positive)]
+    if declared.is_optional:
+        return Annotated[number | None, unset]
     return number if bounds.clamped else Annotated[number, AfterValidator(partial(_within, bounds=bounds))]
 
 
@@ -115,9 +117,9 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _off(value: Any) -> Any:
+def _unset(value: Any, *, word: str) -> Any:
     # YAML reads the word off as false.
-    return None if value is False or value == "off" else value
+    return None if value == word or (value is False and word == "off") else value
 
 
 def _switch(value: Any) -> Any:

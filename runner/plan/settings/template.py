@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from runner.core.declaration import Declared, shown_value
+from runner.core.declaration import Declared
 from runner.core.settings import SETTINGS
 
 _HEAD = """\
@@ -79,7 +79,7 @@ def _remarks(declared: Declared) -> Iterator[str]:
     if declared.is_table:
         return
     if not declared.default and declared.setting.example:
-        yield f"{shown_value(declared.default) or declared.setting.empty or 'empty'} by default"
+        yield f"{declared.shown(declared.default) or declared.setting.empty or 'empty'} by default"
 
 
 def _lines(declared: Declared) -> list[str]:
@@ -94,5 +94,5 @@ def _toml(declared: Declared, value: Any) -> str:
     if declared.is_list:
         return json.dumps([value] if isinstance(value, str) else list(value))
     if declared.is_number or declared.is_switch:
-        return value if isinstance(value, str) else shown_value(value)
+        return value if isinstance(value, str) else declared.shown(value)
     return json.dumps(str(value))

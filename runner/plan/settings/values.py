@@ -94,7 +94,7 @@ def checked(values: Mapping[str, Any], source: Source) -> dict[str, Any]:
 def clamped(key: str, value: Any, source: Source) -> tuple[Any, str | None]:
     """Bring a number into its bounds; if it was outside, also return a note."""
     bounds = BOUNDS.get(key)
-    if bounds is None or bounds.low <= value <= bounds.high:
+    if bounds is None or value is None or bounds.low <= value <= bounds.high:
         return value, None
     limit, side = (bounds.low, "below") if value < bounds.low else (bounds.high, "above")
     unit = f" {bounds.unit}" if bounds.unit else ""

@@ -21,16 +21,19 @@ from runner.core.text.words import (
     SYMBOLS,
     at_work,
     attempt,
+    because,
     count,
     doing,
     label,
     machine,
     phase,
+    recovery,
     worked,
 )
 from runner.report.terminal.live_frame import LiveFrame
 
 _FRAME_LINES = 7  # head, bar, machine, blank, "more", blank, foot
+_SWITCH_LINES = 2
 _TITLES_FROM = 100
 _ORDER = {Status.RUNNING: 0, Status.QUEUED: 2, Status.WAITING: 3}
 
@@ -38,7 +41,7 @@ _ORDER = {Status.RUNNING: 0, Status.QUEUED: 2, Status.WAITING: 3}
 def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) -> RenderableType:
     """Draw a run. `hint` says what Ctrl-C does now."""
     stories = list(run.stories.values())
-    room = max(1, height - _FRAME_LINES - (1 if run.kill_switch else 0))
+    room = max(1, height - _FRAME_LINES - (_SWITCH_LINES if run.kill_switch else 0))
     shown = stories if len(stories) <= room else sorted(stories, key=_urgency)[:room]
     visible = {story.id for story in shown}
     hidden = [story for story in stories if story.id not in visible]
@@ -49,6 +52,7 @@ def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) 
     parts.append(Text())
     if run.kill_switch:
         parts.append(_line(f"stopping: {run.kill_switch.name}: {neutral(run.kill_switch.detail)}", "yellow"))
+        parts.append(_line(recovery(run.kill_switch), "dim"))
     parked = run.count(Status.PARKED)
     open_ones = count(parked, "open decision") if parked else "no open decisions"
     parts.append(_line(f"{hint} · {open_ones}", "dim"))
@@ -166,7 +170,7 @@ def _table(stories: Sequence[StorySnapshot], now: float, width: int) -> Table:
 
 def _detail(story: StorySnapshot) -> str:
     if story.status.final and story.status is not Status.DONE and story.reason:
-        return neutral(story.reason)
+        return f"{because(story)}; {recovery(story.kill_switch)}".removesuffix("; ")
     return doing(story)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runner.core.limits.kill_switches import Switch
 from runner.core.model import Status
 from runner.core.past_runs import PastRun, PastStory, Summary
 from runner.core.text.instants import date_and_time, iso_or_none, span
@@ -69,7 +70,8 @@ def runs_text(runs: Sequence[PastRun], total: Summary, *, left_out: int, look: L
         ]
         for run in runs
     ]
-    return _text(columns, rows, total, left_out=left_out, look=look)
+    newest = [_ending(run) for run in runs[:1]]
+    return _text(columns, rows, total, left_out=left_out, look=look, ended_by=newest)
 
 
 def story_text(parts: Sequence[PastStory], total: Summary, *, left_out: int, look: Look) -> str:
@@ -91,17 +93,33 @@ def story_text(parts: Sequence[PastStory], total: Summary, *, left_out: int, loo
         ]
         for part in parts
     ]
-    return _text(columns, rows, total, left_out=left_out, look=look)
+    newest = [part.kill_switch or "" for part in parts[:1]]
+    return _text(columns, rows, total, left_out=left_out, look=look, ended_by=newest)
 
 
 def _text(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], total: Summary, *, left_out: int, look: Look
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    total: Summary,
+    *,
+    left_out: int,
+    look: Look,
+    ended_by: Sequence[str],
 ) -> str:
-    """Lay out the table, without columns that a narrow terminal has no room for, and add the totals."""
+    """Lay out the table, without columns that a narrow terminal has no room for, and add the totals.
+
+    `ended_by` is what the newest row says: what to do about it is said below, since that may still be open.
+    """
     narrow = look.width is not None and look.width < _WIDE_FROM
     kept = [place for place, column in enumerate(columns) if not (narrow and column.title in _WIDE_ONLY)]
     table = layout([columns[place] for place in kept], [[row[place] for place in kept] for row in rows], look)
-    return "\n".join([*table, "", *_summary_lines(total, look), *_older(left_out)]) + "\n"
+    hints = [
+        line
+        for switch in Switch
+        if any(switch in words.replace(",", " ").split() for words in ended_by)
+        for line in look.wrapped(f"hint: {switch}: {switch.hint}")
+    ]
+    return "\n".join([*table, "", *_summary_lines(total, look), *hints, *_older(left_out)]) + "\n"
 
 
 def _times(one: PastRun | PastStory) -> dict[str, Any]:

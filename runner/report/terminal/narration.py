@@ -55,7 +55,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         case ev.RunEnded():
             return f"run {run.run_id} ended: {tally(run)} in {span(event.at - run.started_at)}"
         case ev.AdmissionEnded():
-            return f"no new stories will start: {body.name}: {body.detail}"
+            return f"no new stories will start: {body.name}: {body.detail}; {body.hint}".rstrip("; .")
         case ev.WindowChanged():
             return window(body.window, run.max_stories, body.tier, body.reason)
         case ev.BaseCheckStarted() | ev.BaseChecked():
@@ -77,8 +77,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         case ev.SpiralSeen() | ev.StallSeen() | ev.SelectionMade() | ev.LoopEnded():
             return _loop(body)
         case ev.StoryFinished():
-            next_ = f"; next: {body.next}" if body.next else ""
-            return f"{label(Status(body.verdict))}: {body.reason}{next_}"
+            return _finished(body)
         case ev.Noted():
             return f"note: {body.message}"
         case ev.PlaceFound() | ev.StepFinished():
@@ -104,6 +103,13 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return None
         case _:
             assert_never(body)
+
+
+def _finished(body: ev.StoryFinished) -> str:
+    switch = body.kill_switch or {}
+    name = f"{switch['name']}: " if switch else ""
+    parts = (body.reason, switch.get("hint", "").rstrip("."), f"next: {body.next}" if body.next else "")
+    return f"{label(Status(body.verdict))}: {name}{'; '.join(part for part in parts if part)}"
 
 
 def _attempt(run: RunSnapshot, story_id: StoryId, number: int) -> str:

@@ -15,8 +15,10 @@ from runner.core.text.words import (
     SYMBOLS,
     at_work,
     attempt,
+    because,
     doing,
     machine,
+    recovery,
     state,
     tally,
     waited,
@@ -104,7 +106,7 @@ def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
         if story.status is Status.DONE:
             lines += [*_taken(story, inside.get(story.id), look, brief=many)]
         else:
-            lines += [*_explained(story, look)]
+            lines += [*_explained(story, run, look)]
     return lines
 
 
@@ -143,15 +145,20 @@ def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[
     ]
 
 
-def _explained(story: StorySnapshot, look: Look) -> list[str]:
-    """Return why a story is where it is; one that failed has a block of its own at the bottom."""
+def _explained(story: StorySnapshot, run: RunSnapshot, look: Look) -> list[str]:
+    """Return why a story is where it is; one that failed has a block of its own at the bottom.
+
+    A kill-switch of the whole run is named with its hint below the table, once for all stories.
+    """
     lines: list[str] = []
     if story.status is Status.FAILED:
         return lines
+    own = story.kill_switch if story.kill_switch != run.kill_switch else None
     if story.reason and story.status is Status.RUNNING:
         lines += look.wrapped(f"last attempt: {neutral(story.reason)}", _INDENT, "yellow")
     elif story.reason:
-        lines += look.wrapped(neutral(story.reason), _INDENT)
+        lines += look.wrapped(because(story) if own else neutral(story.reason), _INDENT)
+    lines += look.wrapped(f"hint: {recovery(own)}", _INDENT) if own else []
     if story.status.final and story.next:
         lines += look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
     return lines
@@ -172,7 +179,7 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
     if run.kill_switch:
         switch = run.kill_switch
         lines += look.wrapped(f"ended by {switch.name}: {neutral(switch.detail)}", color="yellow")
-        lines += look.wrapped(f"hint: {neutral(switch.hint)}") if switch.hint else []
+        lines += look.wrapped(f"hint: {recovery(switch)}") if switch.hint else []
     offered = _offered(run, contained(run))
     if len(offered) > _FEW:
         lines.append(f"next: {_all_of(offered)}")  # not wrapped, so that it can be copied

@@ -11,7 +11,8 @@ from isolation.keeper.client import Keeper
 from isolation.model import Confinement, Workspace
 from isolation.paths import EXCHANGE, story_dir, worktree_path
 from runner.agents.workers import Worker, Workers
-from runner.core.model import ResourceSample, Story, StoryId, StorySnapshot
+from runner.core.model import Story, StoryId, StorySnapshot
+from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.guard import WriteGuard
@@ -19,6 +20,7 @@ from runner.plan.shared_tree import OpenSharedTree
 from runner.records.event_log import EventLog
 from runner.records.history import Past
 from runner.story.context.budget import BudgetLedger
+from runner.story.context.exclusive import SessionGate
 from runner.story.context.memory import MemoryMeter
 from runner.story.context.stop import Level, StopControl
 
@@ -38,7 +40,8 @@ class RunContext(Struct, frozen=True, kw_only=True):
     `populate` limits simultaneous checkouts; `deadline` is on trio's clock. `retry_failed` says that the user
     allows another try of failed steps; `past` is what earlier runs recorded about stories that follow a flow.
     `shared_tree` is None unless all stories work in one tree. `write_crash` keeps what is known of a bug, and
-    returns where; it blocks. `proof` is what passed verify commands mean in this run.
+    returns where; it blocks. `proof` is what passed verify commands mean in this run. Every session goes
+    through the `gate`, so that one that must be alone is.
     """
 
     repository: Repository
@@ -59,6 +62,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     write_guard: WriteGuard = field(default_factory=WriteGuard)
     shared_tree: OpenSharedTree | None = None
     proof: str = VERIFIED
+    gate: SessionGate = field(default_factory=SessionGate)
 
     def workspace_path(self, story_id: StoryId) -> Path:
         """Return where a story works: in a worktree of its own, or in the shared tree."""
@@ -90,6 +94,11 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     def worker(self) -> Worker:
         """Who does the current attempt."""
         return self.workers.at(self.now.progress.attempt)
+
+    @property
+    def mode(self) -> str:
+        """The mode of the next session, or of the one that runs: the selector's choice, else the story's."""
+        return self.now.mode or self.story.mode
 
     @property
     def verify(self) -> tuple[str, ...]:

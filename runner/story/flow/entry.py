@@ -24,7 +24,7 @@ CIRCUIT = 3
 async def enter(context: StoryContext, state: StoryState, past: Past) -> choose.Question | None:
     """Find the story's step and record it; return what the user must decide before it begins."""
     before, story_id = context.now, context.story.id
-    threshold = context.settings.confidence_threshold
+    threshold = context.settings.threshold
     found = await to_thread.run_sync(partial(state.find, journaled(before, past), threshold=threshold))
     place = ev.PlaceFound(
         story_id=story_id,

@@ -14,7 +14,9 @@ from trio import to_thread
 
 from isolation.model import Workspace
 from runner.core.events import events as ev
-from runner.core.model import Outcome, StorySnapshot
+from runner.core.model import Outcome
+from runner.records.signals import signals
+from runner.records.telemetry import records_checkout
 from runner.story.context.context import StoryContext
 from runner.story.session.environment import environment_of
 from runner.story.session.log import read_tail
@@ -34,7 +36,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 async def ask_selector(command: str, context: StoryContext, workspace: Workspace) -> Selection:
-    """Run the command on the story's position as JSON; it prints `{"mode", "confidence", "rationale"}`.
+    """Run the command on the story's position and signals; it prints `{"mode", "confidence", "rationale"}`.
 
     What it said, or that it said nothing, is recorded. Raises nothing for a choice that could not be made.
     """
@@ -59,7 +61,7 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
     number = len(story.sessions) + 1
     log = context.folder / f"selector-{number:02}.log"
     position = context.exchange(workspace) / f"{number:02}-position.json"
-    await to_thread.run_sync(_write_position, position, story, log)
+    await to_thread.run_sync(_write_position, position, context, log)
     order = await to_thread.run_sync(
         lambda: side_order(
             command,
@@ -111,8 +113,9 @@ def _nothing(why: str) -> Selection:
     return Selection(mode="", confidence=0.0, rationale=why)
 
 
-def _write_position(path: Path, story: StorySnapshot, log: Path) -> None:
-    """Write the position of the story; an earlier answer of the same number must not be read again."""
+def _write_position(path: Path, context: StoryContext, log: Path) -> None:
+    """Write what the selector gets; an earlier answer of the same number must not be read again."""
+    story = context.now
     log.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     position = {
@@ -125,5 +128,6 @@ def _write_position(path: Path, story: StorySnapshot, log: Path) -> None:
         "commits": story.workspace.commits,
         "confidence": story.confidence,
         "last_failure": story.step_history.last_failure,
+        "signals": signals(context.log.snapshot, records_checkout(context.repository.paths)),
     }
     path.write_text(json.dumps(position) + "\n", encoding="utf-8", errors="replace")

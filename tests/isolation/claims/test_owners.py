@@ -15,7 +15,7 @@ _PATHS = st.lists(st.sampled_from(["a", "b", "c", "x.py"]), min_size=1, max_size
 def test_the_owner_is_one_whose_claim_holds_the_path(globs: list[list[str]], path: str) -> None:
     """The index of beginnings loses no owner and invents none."""
     owners = {str(number): claims.compile(each) for number, each in enumerate(globs)}
-    found = Owners(owners).of(path)
+    found = Owners(owners).of(path, working="")
     holding = {name for name, claim in owners.items() if claim.owns(path)}
     assert found in holding if holding else found is None
 
@@ -41,4 +41,11 @@ def test_a_claim_that_folds_case_is_looked_for_everywhere() -> None:
     """Folded beginnings name no place on disk."""
     folding = claims.compile(["Src/**"], folding=True)
     assert roots(folding) == ()
-    assert Owners({"a": folding}).of("src/X") == "a"
+    assert Owners({"a": folding}).of("src/X", working="a") == "a"
+
+
+def test_where_claims_overlap_a_path_belongs_to_whoever_works() -> None:
+    """One story at a time may own what another one owns as well."""
+    owners = Owners({"a": claims.compile(["**"]), "b": claims.compile(["src/**"])})
+    assert [owners.of("src/x", working=name) for name in ("a", "b")] == ["a", "b"]
+    assert owners.of("x", working="b") == "a"

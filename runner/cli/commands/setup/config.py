@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     settings = {key: {"value": value, "origin": origin} for key, value, origin in rows}
     output.document({"settings": settings, "notes": list(loaded.notes)})
     if len(arguments.keys) == 1 and list(settings) == [_spelled(arguments.keys[0])]:
-        output.answer(_shown(rows[0][1], empty=""))
+        output.answer(_shown(rows[0][0], rows[0][1], empty=""))
     elif rows and not output.as_json:
         _print_table(rows, output, no_color=arguments.no_color)
     elif not rows:
@@ -72,7 +72,7 @@ def _print_table(rows: Rows, output: Output, *, no_color: bool) -> None:
     table = [
         [
             Cell(text=key),
-            Cell(text=neutral(_shown(value)), color="dim" if origin == "default" else "bold"),
+            Cell(text=neutral(_shown(key, value)), color="dim" if origin == "default" else "bold"),
             Cell(text=neutral(origin), color="dim" if origin == "default" else ""),
         ]
         for key, value, origin in rows
@@ -141,9 +141,11 @@ def _origin(loaded: "Loaded", path: str) -> str:
     return loaded.origins[table]
 
 
-def _shown(value: Any, *, empty: str = '""') -> str:
+def _shown(key: str, value: Any, *, empty: str = '""') -> str:
+    from runner.core.settings import SETTINGS
+
     if value is None:
-        return "off"
+        return SETTINGS[key].shown(None) if key in SETTINGS else "off"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, str):
