@@ -168,6 +168,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
 
     `model` is what the agent was asked to use. `escalated`: another agent or model than in the first attempt.
     `zone` is how full its context was at the end; empty if that was not watched.
+    `mode` is empty in journals of older versions.
     """
 
     id: str
@@ -178,6 +179,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     log: str
     agent: str = ""
     model: str = ""
+    mode: str = ""
     escalated: bool = False
     ended_at: float | None = None
     outcome: Outcome | None = None

@@ -1,8 +1,8 @@
 """Past runs as their records describe them: the result of each, and their totals.
 
 Other programs write to the same file, and newer versions write more. A field that is unknown or has the wrong
-type counts as missing; a record is a run if it has an id and a start, no matter which program wrote it. Runs of
-other programs have no stories: one loop of sessions is one run, and several loops have a record in common.
+type counts as missing; a record is a run if it has an id and a start, no matter which program wrote it. Other
+programs know no stories: one loop of sessions is one run, and several loops have a record in common.
 """
 
 import math

@@ -128,6 +128,7 @@ class SessionStarted(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     model: str = ""
     escalated: bool = False
+    mode: str = ""
 
 
 class SessionEnded(Struct, frozen=True, kw_only=True):

@@ -234,6 +234,7 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         log=body.log,
         agent=body.agent,
         model=body.model,
+        mode=body.mode,
         escalated=body.escalated,
         agents_per_wave=body.agents_per_wave,
         conversation=body.conversation,

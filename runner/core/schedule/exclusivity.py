@@ -80,6 +80,13 @@ def runs_alone(mode: str) -> bool:
     return MODES.get(mode) is Exclusivity.EXCLUSIVE
 
 
+def session_type(mode: str) -> str:
+    """Return the coarse type by which other programs tell sessions apart: feature, deep or housekeeping."""
+    if runs_alone(mode):
+        return "housekeeping"
+    return mode if mode == "deep" else "feature"
+
+
 def admission(caller: str, active: Sequence[ActiveSession], *, own_workspace: bool) -> AdmissionResult:
     """Return whether a session of mode `caller` may start beside those that are active.
 
