@@ -41,6 +41,8 @@ MODES: Mapping[str, Exclusivity] = {
     "discovery": Exclusivity.ALWAYS,
     "evolve": Exclusivity.ALWAYS,
     "plan": Exclusivity.ALWAYS,
+    "portfolio": Exclusivity.ALWAYS,
+    "repo-audit": Exclusivity.ALWAYS,
     "status": Exclusivity.ALWAYS,
 }
 
