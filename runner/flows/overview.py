@@ -131,7 +131,8 @@ def docs_of(run: RunSnapshot, story: StorySnapshot) -> str:
     if story.docs:
         return story.docs
     # A run of an earlier version, or a story whose position is not known yet.
-    return f"{STORY_DOCS}/{story.id}" if run.isolation == SHARED else PROJECT_DOCS
+    shared = run.isolation == SHARED and not story.workspace.apart
+    return f"{STORY_DOCS}/{story.id}" if shared else PROJECT_DOCS
 
 
 def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:

@@ -30,6 +30,7 @@ from runner.core.schedule.exclusivity import (
 from runner.core.text.names import branch_of
 from runner.machine.registry import SessionEntry
 from runner.machine.session_lock import SessionLock, locked
+from runner.records.deviations import append_deviation
 from runner.records.event_log import EventLog
 from runner.records.telemetry import records_checkout
 from runner.story.context.context import RunContext, StoryContext
@@ -38,6 +39,7 @@ from runner.story.presence import Presence, Unlisted, present
 LOOK_SECONDS = 2.0
 """How often a story that waits for another session checks whether it has ended."""
 
+_BESIDE, _APART = "continues in the same tree", "continues in a worktree of its own"
 _KINDS = frozenset({choose.QuestionKind.BLOCKED, choose.QuestionKind.PROMOTION})
 
 
@@ -118,6 +120,26 @@ async def check_others(context: StoryContext) -> Others | choose.Question:
     with trio.move_on_after(LOOK_SECONDS):
         await context.abort()
     return Others.WAITED
+
+
+async def note_deviation(context: StoryContext) -> None:
+    """Append to the state file of other session managers that the story works beside a session of theirs.
+
+    Only once for one answer, and only where the user, or the unattended default, has chosen so.
+    """
+    decision, run_id = context.now.decision, context.log.snapshot.run_id
+    if decision is None or not decision.letter:
+        return
+    question = choose.from_json(decision.question)
+    done = {choose.CONTINUE_ANYWAY: _BESIDE, choose.MOVE_APART: _APART}.get(decision.letter)
+    if question.kind is not choose.QuestionKind.PROMOTION or done is None:
+        return
+    others = "; ".join(question.details)
+    line = f"autopilot-multi run {run_id}: story {context.story.id} {done} beside {others}"
+    try:
+        await to_thread.run_sync(append_deviation, context.repository.top, line, context.log.now())
+    except OSError as error:
+        _note(context.log, f"the deviation could not be written: {error}", context.story.id)
 
 
 async def _admission(context: StoryContext) -> AdmissionResult:

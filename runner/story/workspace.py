@@ -150,6 +150,23 @@ class StoryWorkspace:
             keep_as=f"{run_id}/{workspace.branch}",
         )
 
+    def touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:
+        """Return the globs of the claim in which something changed, with its exclusions; else all of it.
+
+        Blocking.
+        """
+        repository, owns = self._repository, self._context.story.owns
+        changed = repository.changed_paths(workspace.base, commit)
+        folding = folds_case(repository.top)
+        idle = {
+            glob
+            for glob in owns
+            if not glob.startswith("!")
+            and not any(map(claims.compile((glob,), folding=folding).owns, changed))
+        }
+        kept = tuple(glob for glob in owns if glob not in idle)
+        return kept if any(not glob.startswith("!") for glob in kept) else owns
+
     def _dependencies(self) -> tuple[str, ...]:
         """Return the tips of the branches that the story depends on."""
         snapshot = self._context.log.snapshot

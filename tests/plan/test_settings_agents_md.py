@@ -99,7 +99,7 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     ids=["plain", "bold list", "fenced", "last counts"],
 )
 def test_the_common_keys_are_found_in_their_section_only(tmp_path: Path, lines: str) -> None:
-    """Under their heading, in any of the usual forms; elsewhere, and deeper, the words mean something else."""
+    """Under their heading, in any of the usual forms; elsewhere, and deeper, they mean something else."""
     nested = "autopilot:\n  agents-per-wave: 7\n"
     text = f"agents-per-wave: 8\n\n## Session Config\n\n{lines}{nested}\n## Next\n\npersistence: true\n"
     (tmp_path / "CLAUDE.md").write_text(text)

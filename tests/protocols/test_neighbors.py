@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,91 @@ def test_others_see_that_a_run_is_active(repo: Path, tmp_path: Path) -> None:
     before = theirs.read_bytes()
     assert run(repo, "--again").code == 0
     assert theirs.read_bytes() == before
+
+
+SHARED = (
+    "run",
+    "--json",
+    "--bg-isolation",
+    "none",
+    "--deconflict-paths",
+    "packages/{id}/**",
+    "--enforce",
+    "detect",
+)
+STATE = (
+    "---\nschema-version: 1\n---\r\n\n## Current Wave\n\nnone\n\n## Deviations\n\n(none yet)\n\n## Tail\nend"
+)
+
+
+@pytest.fixture
+def packages(make_repository: Callable[..., Path]) -> Path:
+    """Return a repository of packages in which somebody else has a session open."""
+    root = make_repository(files={f"packages/{name}/x": "old\n" for name in "abc"})
+    lock(root, "deep")
+    return root
+
+
+@pytest.mark.protocol("004.6")
+@pytest.mark.protocol("004.7")
+def test_a_promotion_moves_the_story_into_a_worktree(packages: Path, tmp_path: Path) -> None:
+    """It continues there by itself, also after a kill; who stays is noted, too, and nothing else changes."""
+    repo, here, go = packages, tmp_path / "here", tmp_path / "go"
+    (repo / "flows").mkdir()
+    (repo / "flows" / "one.toml").write_text('[[steps]]\nnumber = "1"\nname = "Tag"\nprompt = "tag"\n')
+    wait = f"touch {here}; until test -f {go}; do sleep 0.02; done"
+    write_story(repo, "a", command=f"echo new > packages/a/x; {wait}")
+    write_story(repo, "b", command="echo new > packages/b/x")
+    write_story(repo, "c", command="echo new > packages/c/x", flow="one")
+    state = repo / ".claude" / "STATE.md"
+    state.parent.mkdir()
+    state.write_bytes(STATE.encode())
+    ran = run(repo, *SHARED)
+    assert ran.code == 5, ran.err
+    assert {story["status"] for story in ran.data["stories"]} == {"parked"}
+    assert "D) Move this story into a worktree of its own" in run(repo, "decide", "a").out
+    assert state.read_bytes() == STATE.encode()
+
+    for name, letter in (("a", "D"), ("b", "B"), ("c", "D")):
+        assert run(repo, "decide", name, letter).code == 0
+    with started(repo, "resume", "--json") as program:
+        wait_until(here.exists, what="the story works in its worktree")
+        done: Callable[[], int] = lambda: run(repo, "status", "--json").data["counts"]["done"]  # noqa: E731
+        wait_until(lambda: done() == 2, what="the others are done")
+        assert (repo.parent / "repo.worktrees" / "a" / "packages" / "a" / "x").read_text() == "new\n"
+        program.send(signal.SIGKILL)
+        program.finish()
+    go.touch()
+    ran = run(repo, "resume", "--json")
+    assert ran.code == 0, ran.err
+    tree = {name: (repo / "packages" / name / "x").read_text() for name in "abc"}
+    assert tree == {"a": "old\n", "b": "new\n", "c": "old\n"}, "only the story that stayed worked here"
+    for name in "abc":
+        assert git(repo, "show", f"autopilot/{name}:packages/{name}/x") == "new\n"
+    assert not (repo.parent / "repo.worktrees" / "a").exists(), "a finished story leaves no worktree"
+
+    before, after = STATE.split("(none yet)\n")
+    content = state.read_bytes().decode()
+    assert content.startswith(before)
+    assert content.endswith(after)
+    added = content[len(before) : len(content) - len(after)].splitlines()
+    assert len(added) == 3, "one line for each answer, also after a kill"
+    assert sorted(line.partition("Z] ")[2].split(": ", 1)[1].split(" beside ")[0] for line in added) == [
+        "story a continues in a worktree of its own",
+        "story b continues in the same tree",
+        "story c continues in a worktree of its own",
+    ]
+    assert all("deep session main-2026-03-01-deep-1" in line for line in added)
+
+
+@pytest.mark.protocol("004.6")
+def test_unattended_a_story_moves_by_itself(packages: Path) -> None:
+    """The recommended answer is the worktree, in which a failure is kept; no STATE.md is made."""
+    write_story(packages, "a", command="echo new > packages/a/x")
+    write_story(packages, "b", command="echo new > packages/b/x; exit 1", max_attempts=1)
+    ran = run(packages, *SHARED, "--decide-default", "recommended")
+    assert (ran.code, ran.story("a")["status"], ran.story("b")["status"]) == (4, "done", "failed"), ran.err
+    assert ran.story("b")["workspace"] == str(packages.parent / "repo.worktrees" / "b")
+    assert f"kept: {ran.story('b')['workspace']} (b)" in run(packages, "status").out
+    assert {(packages / "packages" / name / "x").read_text() for name in "ab"} == {"old\n"}
+    assert not (packages / ".claude").exists()

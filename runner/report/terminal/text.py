@@ -177,7 +177,8 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
     if len(offered) > _FEW:
         lines.append(f"next: {_all_of(offered)}")  # not wrapped, so that it can be copied
     for story in run.stories.values():
-        if story.status.final and story.workspace.path and run.isolation != SHARED:
+        own = run.isolation != SHARED or story.workspace.apart
+        if story.status.final and story.workspace.path and own:
             lines.append(f"kept: {neutral(story.workspace.path)} ({story.id})")
     notes: dict[str, list[str]] = {}
     for note in run.notes:
