@@ -72,6 +72,12 @@ def linked_paths(repository: Repository) -> tuple[Path, ...]:
     return tuple(path for folder in folders if (path := worktree_of(folder)) is not None)
 
 
+def checkouts(repository: Repository) -> tuple[Path, ...]:
+    """Return the paths of all checkouts: the main one, if there is one, and the linked worktrees."""
+    main = repository.main_checkout
+    return (*(() if main is None else (main,)), *linked_paths(repository))
+
+
 def clear_missing(repository: Repository, path: Path) -> None:
     """Remove the entry of a worktree whose folder is gone from git's list; the branch stays.
 

@@ -26,6 +26,7 @@ from runner.core.model import RunSnapshot, Story, StoryId, StorySnapshot
 from runner.core.text.names import branch_of
 from runner.core.text.redaction import Redactor
 from runner.records import telemetry
+from runner.records.session_record import session_record
 from runner.records.shards import (
     BACKLOG,
     BUNDLE,
@@ -93,7 +94,7 @@ def _fill(draft: Path, content: ShardContent) -> None:
     loops = [telemetry.story_record(run, story, top=repository.top) for story in own]
     files.write(LOOPS, _lines([*loops, telemetry.run_record(run)], redactor))
     sessions = [(story, session) for story in own for session in story.sessions]
-    records = [telemetry.session_record(run, story, one, top=repository.top) for story, one in sessions]
+    records = [session_record(run, story, one, top=repository.top) for story, one in sessions]
     files.write(SESSIONS, _lines(records, redactor))
     backlog = [
         {"id": story.id, "title": story.title, "depends_on": list(story.depends_on)}

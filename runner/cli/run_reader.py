@@ -14,6 +14,7 @@ from isolation.files.disk import read_tail
 from isolation.files.lease import holder_is_alive, read_holder
 from isolation.paths import autopilot_dir, find_repository, journal_path, story_dir
 from runner.core.events.fold import apply
+from runner.core.flow import QUICK
 from runner.core.model import BaseCheck, RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
 from runner.core.text.screen import TAIL_BYTES, LineTail
 from runner.records.journal import Journal
@@ -29,6 +30,11 @@ class CurrentRun(Struct, frozen=True, kw_only=True):
     def over(self) -> bool:
         """Whether the run will not change any more unless it is resumed."""
         return self.run.ended or not self.alive
+
+
+def has_more(story: StorySnapshot) -> bool:
+    """Return whether a state file, or the journal's memory, knows more of a story than its status."""
+    return story.flow != QUICK.name or bool(story.memories)
 
 
 class RunReader:

@@ -22,8 +22,8 @@ from runner.core.text.screen import neutral
 RULE = "═" * 38
 LETTERS = "ABCD"
 FEWEST = 2
-WAIT_FOR_OTHERS, CONTINUE_ANYWAY = "A", "B"
-"""Answers about other sessions; the second is one only where they may run in parallel."""
+WAIT_FOR_OTHERS, CONTINUE_ANYWAY, LEAVE_UNDONE, MOVE_APART = "ABCD"
+"""Answers about other sessions; the second and the last only where they may run in parallel."""
 
 LAST_FAILURE = "Last failure reason: "
 ABORT = "Abort — investigate and fix manually"
@@ -440,10 +440,11 @@ def promotion_offer(*, others: Sequence[str]) -> Question:
             [
                 "Wait until it has ended, then continue automatically",
                 "Continue anyway, in the same tree",
-                "Abort — start again with `--bg-isolation worktree`, in a separate tree",
+                "Abort — leave this story undone",
+                "Move this story into a worktree of its own, and continue there",
             ]
         ),
-        recommendation=WAIT_FOR_OTHERS,
+        recommendation=MOVE_APART,
         why="two sessions in one tree overwrite each other's files",
     )
 

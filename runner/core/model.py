@@ -180,6 +180,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     log: str
     agent: str = ""
     model: str = ""
+    mode: str = ""
     escalated: bool = False
     ended_at: float | None = None
     outcome: Outcome | None = None
@@ -198,7 +199,6 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     tools: int | None = None
     notes: str = ""
     zone: str = ""
-    mode: str = ""
     selected: float | None = None
     unserved: bool = False
 
@@ -293,8 +293,8 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     `head` is where the branch pointed when this run first opened it, `commit` is its newest commit.
     `unchanged` means that this commit has the same files as the base, whatever happened in between, `markers`
     are the files to which it adds conflict markers. `opening` means that a workspace was begun and not yet
-    recorded as open. `merged` is the branch that contains the work by now; it is not recorded, but found out
-    when a run is shown.
+    recorded as open, `apart` that it is a worktree although the run shares one tree. `merged` is the branch
+    that contains the work by now; it is not recorded, but found out when a run is shown.
     """
 
     path: str | None = None
@@ -306,6 +306,7 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     unchanged: bool = False
     markers: tuple[str, ...] = ()
     opening: bool = False
+    apart: bool = False
     merged: str = ""
 
 

@@ -1,7 +1,8 @@
 """Past runs as their records describe them: the result of each, and their totals.
 
-Other programs write to the same file: a line or a field that is not ours, or has the wrong type, counts as
-missing.
+Other programs write to the same file, and newer versions write more. A field that is unknown or has the wrong
+type counts as missing; a record is a run if it has an id and a start, no matter which program wrote it. Other
+programs know no stories: one loop of sessions is one run, and several loops have a record in common.
 """
 
 import math
@@ -11,11 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from runner.core.limits.budget import Amount, Kind, Spending
 from runner.core.limits.kill_switches import ORDERLY
 from runner.core.model import SessionKind, Status
-from runner.core.text.instants import from_iso
+from runner.core.text.instants import elapsed_seconds, from_iso
+
+COORDINATOR = "multi-story-coordinator"
+"""The kind of a record in which another program sums up several loops."""
 
 
 class PastStory(Struct, frozen=True, kw_only=True):
@@ -39,7 +44,7 @@ class PastStory(Struct, frozen=True, kw_only=True):
 
 
 class PastRun(Struct, frozen=True, kw_only=True):
-    """One run and its stories; None is unknown."""
+    """One run and its stories; None is unknown. `sessions` is only known of a run without stories."""
 
     id: str
     started_at: float | None = None
@@ -50,6 +55,7 @@ class PastRun(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     stop_reason: str | None = None
     kill_switch: str | None = None
+    sessions: int | None = None
     stories: tuple[PastStory, ...] = ()
 
     @property
@@ -81,14 +87,20 @@ class Summary(Struct, frozen=True, kw_only=True):
 def past_runs(records: Iterable[Mapping[str, Any]]) -> tuple[PastRun, ...]:
     """Return the runs in the records, newest first."""
     runs: dict[str, Mapping[str, Any]] = {}
+    loops: dict[str, Mapping[str, Any]] = {}
     stories: dict[str, dict[str, PastStory]] = {}
     for record in records:
-        kind, run_id, parent = (record.get(name) for name in ("kind", "autopilot_run_id", "parent_run_id"))
-        if kind == "run" and isinstance(run_id, str):
-            runs[run_id] = record
-        elif kind == "story" and isinstance(parent, str) and isinstance(record.get("story_id"), str):
-            stories.setdefault(parent, {})[record["story_id"]] = _story(record, parent)
+        kind, parent = _text(record, "kind"), _text(record, "parent_run_id")
+        run_id = _text(record, "run_id" if kind == COORDINATOR else "autopilot_run_id")
+        if kind == "story":
+            if parent is not None and isinstance(record.get("story_id"), str):
+                stories.setdefault(parent, {})[record["story_id"]] = _story(record, parent)
+        elif run_id is not None and _instant(record, "started_at") is not None:
+            (runs if kind in {"run", COORDINATOR} else loops)[run_id] = record
+    # A loop that a listed run has started is a part of that run.
+    alone = {name: loop for name, loop in loops.items() if _text(loop, "parent_run_id") not in runs}
     found = [_run(run_id, record, stories.get(run_id, {})) for run_id, record in runs.items()]
+    found += [_loop(run_id, record) for run_id, record in alone.items() if run_id not in runs]
     return tuple(sorted(found, key=lambda run: (run.started_at or 0.0, run.id), reverse=True))
 
 
@@ -104,8 +116,15 @@ def past_spending(records: Iterable[Mapping[str, Any]]) -> list[Spending]:
             amount=Amount(tokens=_number(record, "total_tokens"), cost=_number(record, "cost_usd")),
         )
         for record in records
-        if record.get("session_type") == SessionKind.WORK and record.get("completed_at") is not None
+        if _is_work(record)
     ]
+
+
+def _is_work(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is of a work session that has ended."""
+    if "session_kind" not in record:  # written by an older version, or by another program
+        return record.get("session_type") == SessionKind.WORK and record.get("completed_at") is not None
+    return record["session_kind"] == SessionKind.WORK and record.get("outcome") != "running"
 
 
 def of_story(runs: Iterable[PastRun], story_id: str) -> tuple[PastStory, ...]:
@@ -153,17 +172,31 @@ def _kills(names: Iterable[str | None]) -> Counter[str]:
 def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, PastStory]) -> PastRun:
     counts = record.get("counts")
     known = counts if isinstance(counts, dict) else {}
+    if record.get("kind") == COORDINATOR:
+        known = {Status.DONE: record.get("completed_count"), Status.FAILED: record.get("failed_count")}
+    ended = _instant(record, "completed_at") or _instant(record, "ended_at")
+    seconds = _number(record, "duration_seconds")
     return PastRun(
         id=run_id,
         started_at=_instant(record, "started_at"),
-        ended_at=_instant(record, "completed_at"),
-        seconds=_number(record, "duration_seconds"),
+        ended_at=ended,
+        seconds=elapsed_seconds(_instant(record, "started_at"), ended) if seconds is None else seconds,
         counts={name: known[name] for name in Status if isinstance(known.get(name), int)},
         tokens=_whole(record, "total_tokens_used"),
         cost_usd=_number(record, "total_cost_usd"),
         stop_reason=_text(record, "stop_reason"),
         kill_switch=_text(record, "kill_switch"),
         stories=tuple(stories.values()),
+    )
+
+
+def _loop(run_id: str, record: Mapping[str, Any]) -> PastRun:
+    """Return the one loop of sessions that another program has recorded."""
+    manual = "fallback-to-manual" if record.get("fallback_to_manual") is True else None
+    return replace(
+        _run(run_id, record, {}),
+        stop_reason=_text(record, "stop_reason") or _text(record, "kill_switch") or manual,
+        sessions=_whole(record, "iterations_completed"),
     )
 
 

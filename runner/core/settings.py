@@ -186,10 +186,18 @@ class Settings(WorkSettings):
         int,
         Setting(
             help="how many agents a session may use in parallel",
-            details="Passed to sessions as `AUTOPILOT_AGENTS_PER_WAVE`, lowered by the tier.",
+            details="Passed to sessions as `AUTOPILOT_AGENTS_PER_WAVE`, lowered by the [tier](#tiers).",
             bounds=Bounds(low=1, high=50),
         ),
     ] = 6
+    persistence: Annotated[
+        bool,
+        Setting(
+            help="whether a run sees other sessions in this repository, and is seen by them",
+            details="`false`: a run neither looks for [other sessions](registry.md) nor is listed for them, "
+            "and its stories ask nothing about them. The journal and the records are kept.",
+        ),
+    ] = True
     window: Annotated[
         str,
         Setting(

@@ -31,6 +31,7 @@ from runner.doctor.check import Check, Severity
 from runner.doctor.repository import readiness
 from runner.machine import probe
 from runner.machine.registry import Registry
+from runner.machine.session_lock import locked
 from runner.plan.agent_conflicts import agent_conflicts
 from runner.plan.guard import WriteGuard, write_guard_of
 from runner.plan.settings.load import load_settings
@@ -83,7 +84,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
         yield from _agent_conflicts(start, settings, root, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
-        yield from _sessions(paths.common_dir)
+        yield from _sessions(paths)
 
 
 def _git(start: Path) -> Iterator[Check]:
@@ -360,16 +361,28 @@ def _coordinator(common_dir: Path) -> Iterator[Check]:
         )
 
 
-def _sessions(common_dir: Path) -> Iterator[Check]:
+def _sessions(paths: RepositoryPaths) -> Iterator[Check]:
     """List the other sessions in this repository, in any of its worktrees."""
+    from isolation.git.registrations import checkouts
+    from isolation.git.repository import Repository
+
     now = time.time()
+    locks = locked(checkouts(Repository(paths=paths, version=())), now)
+    for session in locks:
+        alone = runs_alone(session.mode)
+        yield Check(
+            name="session",
+            level=Severity.WARN if alone else Severity.OK,
+            detail=session.description,
+            hint="until it has ended, stories ask or wait; if it is over, remove its lock." if alone else "",
+        )
     try:
-        active = Registry(common_dir).active(now)
+        active = Registry(paths.common_dir).active(now)
     except OSError as error:
         hint = "make the folder readable, or remove it while nothing runs."
         yield Check(name="sessions", level=Severity.WARN, detail=f"the registry: {error}", hint=hint)
         return
-    if not active:
+    if not active and not locks:
         yield Check(name="sessions", level=Severity.OK, detail="none")
     for entry in active:
         detail = f"{entry.description}, last heartbeat {span(now - entry.heartbeat)} ago"

@@ -12,12 +12,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from isolation.files.disk import replace_file
 from isolation.git.repository import Repository, failure
 from isolation.paths import find_repository
 from runner.core import choose
 from runner.core.flow import PROJECT_DOCS, QUICK, STORY_DOCS, USER_FOLDER, state_paths
-from runner.core.model import Decision, Memory, RunSnapshot, Status, StorySnapshot
+from runner.core.model import Decision, Memory, RunSnapshot, Status, Story, StorySnapshot
 from runner.core.text.instants import iso
 from runner.core.text.names import one_line
 from runner.core.text.words import awaited
@@ -37,7 +39,10 @@ NO_FILE: Final = Path("journal")
 """What is shown instead of a path for a story without a state file."""
 
 _PAUSE = 0.005
-_RETRY = re.compile(r"(?P<step>\S+) (?P<name>.+?), attempt (?P<attempt>\d+): (?P<reason>.*)", re.DOTALL)
+_RETRY = re.compile(
+    r"(?P<step>\S+) (?P<name>.+?)(?:, sub-step (?P<sub_step>.+?))?, attempt (?P<attempt>\d+): (?P<reason>.*)",
+    re.DOTALL,
+)
 _STATUSES: Final[Mapping[Status, StepStatus]] = {
     Status.WAITING: StepStatus.NOT_STARTED,
     Status.QUEUED: StepStatus.NOT_STARTED,
@@ -51,6 +56,10 @@ _STATUSES: Final[Mapping[Status, StepStatus]] = {
 }
 
 
+ClosedFiles = dict[tuple[str, str], Found | None]
+"""State files on branches, by branch and commit; None where the commit holds none."""
+
+
 class _Keeper(StrEnum):
     """Shown instead of a dialect for a story without a state file: the journal keeps its position."""
 
@@ -58,11 +67,16 @@ class _Keeper(StrEnum):
 
 
 def rows_of(
-    run: RunSnapshot, *, vocabulary: Vocabulary = STANDARD, repository: Repository | None = None
+    run: RunSnapshot,
+    *,
+    vocabulary: Vocabulary = STANDARD,
+    repository: Repository | None = None,
+    closed: ClosedFiles | None = None,
 ) -> list[Row]:
     """Return one row per story, in the order of the run.
 
-    With `repository`, the file of a story whose workspace was removed is read from its branch.
+    With `repository`, the file of a story whose workspace was removed is read from its branch; `closed` keeps
+    such files by their commits, since they no longer change.
     """
     paths = {
         story.id: state_file_in(Path(story.workspace.path, docs_of(run, story)))
@@ -71,36 +85,61 @@ def rows_of(
     }
     there = [path for path in paths.values() if path is not None]
     read = {found.path: found for found in _read(there, vocabulary)}
-    closed = [
-        story
-        for story in run.stories.values()
-        if story.workspace.commit and not story.workspace.path and story.flow != QUICK.name
-    ]
-    gone = {story.workspace.branch: docs_of(run, story) for story in closed if story.workspace.branch}
-    kept = _on_branches(repository, gone, vocabulary) if repository is not None and gone else {}
+    kept = {} if closed is None else closed
+    if repository is not None:
+        _read_closed(run, repository, vocabulary, kept)
     rows = []
     for story in run.stories.values():
-        path = paths.get(story.id)
-        found = read[path] if path is not None else kept.get(story.workspace.branch or "")
+        path, place = paths.get(story.id), story.workspace
+        found = read[path] if path is not None else None
+        if not place.path:
+            found = kept.get((place.branch or "", place.commit or ""))
         rows.append(_row(story, found or _from_journal(story)))
     return rows
 
 
-def write_aggregate(run: RunSnapshot, top: Path) -> None:
-    """Write the page into `.orchestrator/`, and next to the documents if git ignores it there.
+def _read_closed(run: RunSnapshot, repository: Repository, vocabulary: Vocabulary, kept: ClosedFiles) -> None:
+    """Add the files of stories whose workspace was removed, unless they are known; with one command."""
+    gone = {
+        (story.workspace.branch, story.workspace.commit): docs_of(run, story)
+        for story in run.stories.values()
+        if story.flow != QUICK.name
+        and not story.workspace.path
+        and story.workspace.branch
+        and story.workspace.commit
+    }
+    new = {key: docs for key, docs in gone.items() if key not in kept}
+    if new:
+        found = _on_branches(repository, {branch: docs for (branch, _), docs in new.items()}, vocabulary)
+        kept.update({key: found.get(key[0]) for key in new})
 
-    Blocking: reads the files and runs at most two git commands.
-    """
-    repository = Repository(paths=find_repository(top), version=())
-    rows = rows_of(run, vocabulary=vocabulary_of(top), repository=repository)
-    newest = _newest(run)
-    page = aggregate_markdown(rows, updated=f"{iso(newest)}, run {run.run_id}").encode()
-    places = [top / PAGE]
-    if (top / "_docs").is_dir() and is_ignored(repository, top, DOCS_PAGE):
-        places.append(top / DOCS_PAGE)
-    for place in places:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(place, page)
+
+class AggregatePage:
+    """The page of one run, written when it has changed; its methods block, and are called one at a time."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self._repository = Repository(paths=find_repository(top), version=())
+        self._vocabulary = vocabulary_of(top)
+        self._closed: ClosedFiles = {}
+        self._written = b""
+
+    def write(self, run: RunSnapshot) -> None:
+        """Write the page into `.orchestrator/`, and next to the documents if git ignores it there.
+
+        Reads the files of stories at work, and runs at most two git commands.
+        """
+        rows = rows_of(run, vocabulary=self._vocabulary, repository=self._repository, closed=self._closed)
+        page = aggregate_markdown(rows, updated=f"{iso(_newest(run))}, run {run.run_id}").encode()
+        if page == self._written and (self._top / PAGE).exists():
+            return
+        places = [self._top / PAGE]
+        if (self._top / "_docs").is_dir() and is_ignored(self._repository, self._top, DOCS_PAGE):
+            places.append(self._top / DOCS_PAGE)
+        for place in places:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(place, page, durable=False)  # the journal can always make it again
+        self._written = page
 
 
 def vocabulary_of(top: Path) -> Vocabulary:
@@ -131,7 +170,8 @@ def docs_of(run: RunSnapshot, story: StorySnapshot) -> str:
     if story.docs:
         return story.docs
     # A run of an earlier version, or a story whose position is not known yet.
-    return f"{STORY_DOCS}/{story.id}" if run.isolation == SHARED else PROJECT_DOCS
+    shared = run.isolation == SHARED and not story.workspace.apart
+    return f"{STORY_DOCS}/{story.id}" if shared else PROJECT_DOCS
 
 
 def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:
@@ -190,15 +230,30 @@ def _parsed(path: Path, data: bytes, vocabulary: Vocabulary) -> Found:
         return Found(path=path, problem=error.message)
 
 
+def unbegun(story: Story, dialect: str) -> Row:
+    """Return the row of a story of the backlog that has neither a state file nor a run."""
+    keeper = _Keeper.JOURNAL if story.flow == QUICK.name else Dialect(story.dialect or dialect)
+    state = StateFile(
+        # As below: the state is only displayed.
+        dialect=cast("Dialect", keeper),
+        flow=story.flow,
+        step="",
+        name="",
+        status=StepStatus.NOT_STARTED,
+    )
+    return Row(story=story.id, found=Found(path=NO_FILE, state=state))
+
+
 def _from_journal(story: StorySnapshot) -> Found:
     """Build the state that a story without a file would have in one."""
     over = story.status in {Status.DONE, Status.NO_WORK}
+    found = story.placed or story.flow == QUICK.name  # before that, its step in the flow is not known
     state = StateFile(
         # The dialect of this state is only displayed; the state is never written.
         dialect=cast("Dialect", _Keeper.JOURNAL),
         flow=story.flow,
-        step=DONE if over else story.place.number,
-        name="Done" if over else story.place.name,
+        step=DONE if over else story.place.number if found else "",
+        name="Done" if over else story.place.name if found else "",
         status=_STATUSES[story.status],
         retry_count=story.retry_count,
     )
@@ -206,6 +261,8 @@ def _from_journal(story: StorySnapshot) -> Found:
 
 
 def _row(story: StorySnapshot, found: Found) -> Row:
+    if found.state is not None and found.state.flow is None:  # the rich dialect does not name it
+        found = replace(found, state=replace(found.state, flow=story.flow))
     state, over = found.state, story.status in {Status.DONE, Status.NO_WORK}
     acted = max((decision.asked_at for decision in story.decided), default=float("-inf"))
     blockers = tuple(
@@ -253,7 +310,7 @@ def _retry(story: StorySnapshot, memory: Memory) -> RetryRow:
         attempt=read["attempt"] if read else "",
         step=read["step"] if read else story.place.number,
         name=one_line(read["name"]) if read else one_line(story.place.name),
-        sub_step="",
+        sub_step=one_line(read["sub_step"] or "") if read else "",
         reason=one_line(read["reason"] if read else memory.text),
         timestamp=iso(memory.at),
     )

@@ -30,12 +30,13 @@ from runner.core.flow import STATE_NAMES, docs_folder
 from runner.core.model import RunId, Story
 from runner.core.settings import Settings
 from runner.plan.guard import WriteGuard, write_guard_of
+from runner.records.deviations import STATE_FILES
 
 if TYPE_CHECKING:
     from runner.plan.ways_out.way_out import WayOut
 
 AUTO = "auto"
-_OWN_FILES = ("_docs/_autopilot_multi_state.md",)
+_OWN_FILES = ("_docs/_autopilot_multi_state.md", *STATE_FILES)
 """Files that this program itself writes into the tree while stories run, besides their state files."""
 
 _MOST_SHARED = 500

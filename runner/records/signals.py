@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.core.model import RunSnapshot
 from runner.records.learnings import learnings_file, learnings_of, load_tail
-from runner.records.telemetry import session_record
+from runner.records.session_record import session_record
 
 STATE_FILES = (".claude/STATE.md", ".codex/STATE.md", ".cursor/STATE.md")
 MOST_SESSIONS = 20

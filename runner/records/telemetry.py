@@ -23,15 +23,15 @@ from runner.core.model import (
     Outcome,
     RunSnapshot,
     SessionKind,
-    SessionRecord,
     Status,
     StorySnapshot,
     Usage,
 )
 from runner.core.past_runs import past_spending
-from runner.core.text.instants import elapsed_seconds, iso, iso_or_none
+from runner.core.text.instants import elapsed_seconds, iso_or_none
 from runner.records.learnings import KEY as LEARNING_KEY
 from runner.records.learnings import learnings_file, learnings_of
+from runner.records.session_record import loop_id, relative_path, session_record
 
 SCHEMA_VERSION = 1
 LOOP_KEY = ("autopilot_run_id", "kind")
@@ -39,17 +39,11 @@ SESSION_KEY = ("session_id",)
 BACKLOG_DONE = "backlog-done"
 INTERRUPTED = "interrupted"
 
-_AGENT_OUTCOMES = ("complete", "partial", "failed", "spiral")
 _OPTIONS = ("max_sessions", "max_hours", "confidence_threshold", "host_class", "resource_verdict_at_start")
 _LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
 _TRIES = 20
 _NEWEST = 500
 """How many session records say what the next session will spend."""
-
-
-def loop_id(run: RunSnapshot, story: StorySnapshot) -> str:
-    """Name one story's loop in one run; unique because run ids and the ids of a backlog are."""
-    return f"{run.run_id}/{story.id}"
 
 
 def story_record(run: RunSnapshot, story: StorySnapshot, *, top: Path) -> dict[str, Any]:
@@ -69,7 +63,7 @@ def story_record(run: RunSnapshot, story: StorySnapshot, *, top: Path) -> dict[s
         "sessions": [session.id for session in story.sessions],
         "fallback_to_manual": story.status is Status.PARKED,
         **_spent(story.usage),
-        "worktree_path": _relative(story.workspace.path, top),
+        "worktree_path": relative_path(story.workspace.path, top),
         "branch": story.workspace.branch,
         "commit": story.workspace.commit,
         "stall_recovery_count": _stalls(story),
@@ -113,48 +107,6 @@ def run_record(run: RunSnapshot) -> dict[str, Any]:
         "counts": {status.value: counts[status] for status in Status},
         "cohort_aborted": cohort,
         "kill_detail": switch.detail if switch else None,
-    }
-
-
-def session_record(
-    run: RunSnapshot, story: StorySnapshot, session: SessionRecord, *, top: Path
-) -> dict[str, Any]:
-    """Build the line of one session."""
-    summary = {name: session.summary.get(name, 0) for name in _AGENT_OUTCOMES} if session.summary else None
-    effect = session.effectiveness
-    return {
-        "session_id": session.id,
-        "session_type": session.kind.value,
-        "mode": session.mode or None,
-        "autopilot_run_id": loop_id(run, story),
-        "parent_run_id": run.run_id,
-        "agent_identity": session.agent or None,
-        "model": session.model or None,
-        "escalated": session.escalated,
-        "step": session.step.name,
-        "attempt": session.attempt,
-        "worktree_path": _relative(story.workspace.path, top),
-        "started_at": iso(session.started_at),
-        "completed_at": iso_or_none(session.ended_at),
-        "status": session.outcome.value if session.outcome else "running",
-        "total_waves": session.total_waves,
-        "waves": None if session.waves is None else list(session.waves),
-        "agent_summary": summary,
-        "total_agents": sum(summary.values()) if summary else None,
-        "total_files_changed": session.files_changed,
-        "effectiveness": {
-            "planned_issues": effect.get("planned_issues"),
-            "carryover": effect.get("carryover"),
-            "completion_rate": _completion(effect),
-        },
-        "input_tokens": session.usage.input_tokens,
-        "output_tokens": session.usage.output_tokens,
-        "total_tokens": session.usage.tokens,
-        "cost_usd": session.usage.cost_usd,
-        "cost_estimated": session.usage.estimated,
-        "tool_uses": session.tools,
-        "conversation": session.conversation or None,
-        "agents_per_wave": session.agents_per_wave,
     }
 
 
@@ -302,24 +254,6 @@ def _spirals(story: StorySnapshot) -> int:
     """Count the spirals that the story survived."""
     ended = story.kill_switch is not None and story.kill_switch.name == Switch.SPIRAL
     return max(0, story.spirals - ended)
-
-
-def _completion(effect: Mapping[str, float]) -> float | None:
-    """Return the completed share of what was planned, from whatever the session reported of it."""
-    if "completion_rate" in effect:
-        return effect["completion_rate"]
-    planned, completed, carryover = (
-        effect.get(name) for name in ("planned_issues", "completed", "carryover")
-    )
-    if not planned:
-        return None
-    if completed is None and carryover is not None:
-        completed = planned - carryover
-    return None if completed is None else round(completed / planned, 4)
-
-
-def _relative(workspace: str | None, top: Path) -> str | None:
-    return None if workspace is None else os.path.relpath(top / workspace, top)
 
 
 @contextlib.contextmanager

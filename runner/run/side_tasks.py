@@ -3,28 +3,29 @@
 Each is a block around the orchestrator; when the block is left, what it started has ended.
 """
 
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 from trio import to_thread
 
 from runner.core.events import events as ev
-from runner.core.model import RunSnapshot, StoryId
+from runner.core.flow import QUICK
+from runner.core.model import RunSnapshot, Status, StoryId
 from runner.run.interaction import View
 from runner.story.context.context import RunContext
 from runner.story.flow.decisions import attention, open_questions
 
+if TYPE_CHECKING:
+    from runner.flows.overview import AggregatePage
+
 AGGREGATE_SECONDS = 1.0
+MOST_LOAD = 0.05
+"""Which share of one processor the aggregated state may take."""
+
 _MOST_NOTICES = 1000
-_CHANGES_THE_AGGREGATE = (
-    ev.StoryFinished,
-    ev.DecisionAsked,
-    ev.DecisionAnswered,
-    ev.StepFinished,
-    ev.AttemptFailed,
-    ev.BudgetAwaited,
-)
 
 
 @asynccontextmanager
@@ -67,27 +68,48 @@ async def notifying(context: RunContext, *, quiet: bool) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def aggregating(context: RunContext) -> AsyncIterator[None]:
-    """Keep the aggregated state file current: after every event that changes it, and once more at the end."""
-    send, receive = trio.open_memory_channel[None](1)
+    """Keep the aggregated state current to the second, from the start of the block to its end.
 
-    def notice(_event: ev.Event, _run: RunSnapshot) -> None:
-        with suppress(trio.WouldBlock):  # one is due already, and will include this too
-            send.send_nowait(None)
+    It is written after every event that it may show, and once a second while agents may change state files;
+    if that takes long, less often.
+    """
+    happened = trio.Event()
+    page: AggregatePage | None = None
+
+    def notice(event: ev.Event, _run: RunSnapshot) -> None:
+        if not isinstance(event.body, ev.OutputSeen):
+            happened.set()
+
+    def write() -> float:
+        nonlocal page
+        started = time.perf_counter()
+        page = page or _page(context)
+        page.write(context.log.snapshot)
+        return time.perf_counter() - started
 
     async def keep() -> None:
-        async for _ in receive:
-            await trio.sleep(AGGREGATE_SECONDS)  # what else happens in this time is written along with it
-            await to_thread.run_sync(_aggregate, context)
+        nonlocal happened
+        while True:
+            happened = trio.Event()
+            took = await to_thread.run_sync(write)
+            await trio.sleep(max(AGGREGATE_SECONDS, took / MOST_LOAD))
+            if not _agents_write(context.log.snapshot):
+                await happened.wait()
 
-    context.log.subscribe(notice, *_CHANGES_THE_AGGREGATE)
+    context.log.subscribe(notice)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep)
         yield
         nursery.cancel_scope.cancel()
-    await to_thread.run_sync(_aggregate, context)
+    await to_thread.run_sync(write)
 
 
-def _aggregate(context: RunContext) -> None:
-    from runner.flows.overview import write_aggregate
+def _agents_write(run: RunSnapshot) -> bool:
+    """Return whether an agent at work may change a state file; `quick` has none."""
+    return any(story.status is Status.RUNNING and story.flow != QUICK.name for story in run.stories.values())
 
-    write_aggregate(context.log.snapshot, context.repository.top)
+
+def _page(context: RunContext) -> "AggregatePage":
+    from runner.flows.overview import AggregatePage
+
+    return AggregatePage(context.repository.top)

@@ -4,14 +4,16 @@ Sessions of this run never block it. No other session is ever ended from here: t
 wait. A story whose user has chosen to wait does not ask again.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum, auto
 from functools import partial
+from pathlib import Path
 
 import trio
 from trio import to_thread
 
+from isolation.git.registrations import checkouts
 from isolation.model import IsolationMode
 from isolation.paths import current_branch
 from runner.core import choose
@@ -26,13 +28,18 @@ from runner.core.schedule.exclusivity import (
     runs_alone,
 )
 from runner.core.text.names import branch_of
+from runner.machine.registry import SessionEntry
+from runner.machine.session_lock import SessionLock, locked
+from runner.records.deviations import append_deviation
 from runner.records.event_log import EventLog
+from runner.records.telemetry import records_checkout
 from runner.story.context.context import RunContext, StoryContext
-from runner.story.presence import Presence, present
+from runner.story.presence import Presence, Unlisted, present
 
 LOOK_SECONDS = 2.0
 """How often a story that waits for another session checks whether it has ended."""
 
+_BESIDE, _APART = "continues in the same tree", "continues in a worktree of its own"
 _KINDS = frozenset({choose.QuestionKind.BLOCKED, choose.QuestionKind.PROMOTION})
 
 
@@ -46,6 +53,9 @@ class Others(Enum):
 @asynccontextmanager
 async def visible(run: RunContext) -> AsyncIterator[None]:
     """List the run for others while the block runs; dead entries of the registry are removed first."""
+    if not run.settings.persistence:
+        yield
+        return
     registry, log = run.registry, run.log
     run_id = log.snapshot.run_id
     now = log.now()
@@ -62,8 +72,13 @@ async def visible(run: RunContext) -> AsyncIterator[None]:
     if complaint:
         _note(log, complaint)
     entry = registry.entry(run_id, mode=MULTI_STORY, run_id=run_id, branch=branch, now=now)
-    async with present(registry, entry, note=partial(_note, log), clock=log.now) as presence:
-        await presence.seen()
+    note, lock = partial(_note, log), SessionLock(records_checkout(run.repository.paths))
+    async with (
+        present(registry, entry, note=note, clock=log.now) as listed,
+        present(lock, entry, note=note, clock=log.now) as locked_,
+    ):
+        await listed.seen()
+        await locked_.seen()
         yield
 
 
@@ -78,7 +93,8 @@ def session_visible(session_id: str, context: StoryContext) -> AbstractAsyncCont
         branch=branch_of(story.id),
         now=log.now(),
     )
-    return present(registry, entry, note=partial(_note, log), clock=log.now)
+    listing = registry if context.settings.persistence else Unlisted()
+    return present(listing, entry, note=partial(_note, log), clock=log.now)
 
 
 async def check_others(context: StoryContext) -> Others | choose.Question:
@@ -86,6 +102,8 @@ async def check_others(context: StoryContext) -> Others | choose.Question:
 
     After a wait the caller starts over: an answer, a stop or a kill-switch may have come.
     """
+    if not context.settings.persistence:
+        return Others.CLEAR
     found = await _admission(context)
     if found.verdict is Admission.PASS:
         return Others.CLEAR
@@ -104,24 +122,69 @@ async def check_others(context: StoryContext) -> Others | choose.Question:
     return Others.WAITED
 
 
-async def _admission(context: StoryContext) -> AdmissionResult:
-    """Read the registry; one that cannot be read is noted, and blocks nothing."""
-    log, run_id = context.log, context.log.snapshot.run_id
+async def note_deviation(context: StoryContext) -> None:
+    """Append to the state file of other session managers that the story works beside a session of theirs.
+
+    Only once for one answer, and only where the user, or the unattended default, has chosen so.
+    """
+    decision, run_id = context.now.decision, context.log.snapshot.run_id
+    if decision is None or not decision.letter:
+        return
+    question = choose.from_json(decision.question)
+    done = {choose.CONTINUE_ANYWAY: _BESIDE, choose.MOVE_APART: _APART}.get(decision.letter)
+    if question.kind is not choose.QuestionKind.PROMOTION or done is None:
+        return
+    others = "; ".join(question.details)
+    line = f"autopilot-multi run {run_id}: story {context.story.id} {done} beside {others}"
     try:
-        active = await to_thread.run_sync(partial(context.run.registry.active, log.now(), but=run_id))
+        await to_thread.run_sync(append_deviation, context.repository.top, line, context.log.now())
     except OSError as error:
-        _note(log, f"the registry of sessions cannot be read: {error}")
-        return AdmissionResult(verdict=Admission.PASS)
-    others = [entry for entry in active if entry.run_id != run_id]
-    for entry in others:
-        warning = entry.flaw or classify(entry.mode).warning
-        if warning:
-            _note(log, warning if entry.flaw else f"{entry.description}: {warning}")
+        _note(context.log, f"the deviation could not be written: {error}", context.story.id)
+
+
+async def _admission(context: StoryContext) -> AdmissionResult:
+    """Return whether the story may work beside the other sessions; what is odd about them is noted."""
+    others, notes = await to_thread.run_sync(_others, context)
+    for note in notes:
+        _note(context.log, note)
     return admission(
         context.mode,
-        [ActiveSession(description=entry.description, mode=entry.mode) for entry in others],
+        others,
         own_workspace=context.settings.bg_isolation == IsolationMode.WORKTREE,
     )
+
+
+def _others(context: StoryContext) -> tuple[tuple[ActiveSession, ...], tuple[str, ...]]:
+    """Return the other active sessions, by the registry and by locks, and notes about them. Blocking.
+
+    A registry that cannot be read is noted, and blocks nothing.
+    """
+    run_id, now, notes = context.log.snapshot.run_id, context.log.now(), []
+    entries: tuple[SessionEntry, ...] = ()
+    try:
+        entries = context.run.registry.active(now, but=run_id)
+    except OSError as error:
+        notes.append(f"the registry of sessions cannot be read: {error}")
+    listed = [entry for entry in entries if entry.run_id != run_id]
+    notes += [entry.flaw for entry in listed if entry.flaw]
+    found = (
+        *(ActiveSession(description=one.description, mode=one.mode) for one in listed if not one.flaw),
+        *locked(_checkouts(context), now),
+    )
+    notes += [f"{one.description}: {warning}" for one in found if (warning := classify(one.mode).warning)]
+    flawed = (ActiveSession(description=one.description, mode=one.mode) for one in listed if one.flaw)
+    return (*found, *flawed), tuple(notes)
+
+
+def _checkouts(context: StoryContext) -> Iterator[Path]:
+    """Return the checkouts of the repository, except the worktrees of this run's stories.
+
+    A lock that an agent of a story leaves there belongs to the run.
+    """
+    run = context.log.snapshot
+    shared = str(context.repository.top)
+    own = {story.workspace.path for story in run.stories.values()} - {shared}
+    return (path for path in checkouts(context.repository) if str(path) not in own)
 
 
 def _question(mode: str, found: AdmissionResult) -> choose.Question:

@@ -36,17 +36,17 @@ from runner.story.consequences import (
     unresolved,
     verify_consequences,
 )
-from runner.story.context.context import StoryContext
+from runner.story.context.context import StoryContext, apart
 from runner.story.flow.steps import DONE_NUMBER, FlowSteps, open_flow
 from runner.story.kill_switches import admit, before_verify, before_work
-from runner.story.other_sessions import Others, check_others, session_visible
-from runner.story.session.hooks import run_aside, side_log
+from runner.story.other_sessions import Others, check_others, note_deviation, session_visible
+from runner.story.session.hooks import hook_failed, run_hook
 from runner.story.session.session import SessionVerdict
 from runner.story.session.shared_tree import run_watched
 from runner.story.session.verify_place import VerifyPlace, verify_place
 from runner.story.sessions import PreparedSession, prepare_verify, prepare_work, session_ended
 from runner.story.slot import Slot
-from runner.story.workspace import StoryWorkspace
+from runner.story.workspace import StoryWorkspace, intent
 
 MOST_TRASH = 8
 """How many finished worktrees may wait for their deletion; each may be large."""
@@ -67,6 +67,7 @@ class Pipeline:
         self._story = context.story
         self._log = context.log
         self._slot = slot
+        self._interrupted = interrupted
         self._story_workspace = StoryWorkspace(context, interrupted=interrupted)
 
     @property
@@ -78,7 +79,9 @@ class Pipeline:
         """Carry the story to its result; a bug in here becomes its result and cancels no other story."""
         try:
             with self._slot.scope:
-                await self._carry()
+                await self._go_apart()
+                while await self._carry():
+                    await self._go_apart()
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  one story's bug must not cancel its siblings
@@ -98,18 +101,31 @@ class Pipeline:
         else:
             await self._log.record(results.failed(self._story.id, reason, next_=f"see {report}"))
 
-    async def _carry(self) -> None:
-        """Open the workspace, do the work, record the result, and close what may be closed."""
+    async def _go_apart(self) -> None:
+        """Prepare a worktree for a story that is to leave the shared tree."""
+        if not self._now.workspace.apart or self._context.run.shared_tree is None:
+            return
+        self._context = await to_thread.run_sync(apart, self._context)
+        self._story_workspace = StoryWorkspace(self._context, interrupted=self._interrupted)
+        await self._log.record(intent(self._story, self._context.run))
+
+    async def _carry(self) -> bool:
+        """Open the workspace, do the work, record the result, and close what may be closed.
+
+        Return whether the story continues in another workspace.
+        """
         context, story_id = self._context, self._story.id
         try:
             async with await self._story_workspace.open() as opened:
                 await self._slot.granted.wait()
                 workspace = await self._story_workspace.begin(opened)
                 result = await self._walk(workspace, await open_flow(context, workspace))
+                if result is None:
+                    return True
                 await self._finish(result)
                 opened.finished = result.verdict in {Status.DONE, Status.NO_WORK}
                 if opened.finished and not context.run.shared_tree:
-                    await self._hook("before_remove", workspace)
+                    await run_hook("before_remove", self._context, workspace)
         except JournalError:
             raise
         except (IsolationError, RunnerError) as error:
@@ -119,11 +135,12 @@ class Pipeline:
             if not context.run.shared_tree and not context.run.workspace_path(story_id).exists():
                 reason = "its folder is gone"
                 await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=True, reason=reason))
-            return
+            return False
         if opened.closing is not None:
             removed, reason = opened.closing.removed, opened.closing.reason
             await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=removed, reason=reason))
             await to_thread.run_sync(partial(thin_trash, most=MOST_TRASH), context.run.worktree_root)
+        return False
 
     async def _finish(self, result: ev.StoryFinished) -> None:
         """Publish the result, and continue once it is durable.
@@ -133,19 +150,20 @@ class Pipeline:
         self._log.defer(result)
         await self._log.record()
 
-    async def _walk(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished:
-        """Go from wherever the story is to its result."""
-        if not self._now.sessions and not await self._hook("after_create", workspace):
-            return self._hook_failed("hook after_create")
+    async def _walk(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
+        """Go from wherever the story is to its result; None once it leaves the shared tree."""
+        if not self._now.sessions and not await run_hook("after_create", self._context, workspace):
+            return hook_failed("after_create", self._context)
         progress = self._now.progress
         if not progress.implemented and progress.checkpoint_planned_at is None:
             await flow.find_step()  # what was begun is completed first
-        while True:
+        while self._context.run.shared_tree is None or not self._now.workspace.apart:
             result = await self._advance(workspace, flow)
             if result is not None:
                 await flow.leave(result)
                 await self._commit_own_edits(workspace, flow, result)
                 return result
+        return None
 
     async def _advance(  # noqa: PLR0911  one return per thing to do
         self, workspace: Workspace, flow: FlowSteps
@@ -156,6 +174,7 @@ class Pipeline:
             await self._checkpoint(workspace, flow, now.progress.checkpoint_planned_at)
             return None
         if now.decision is not None:
+            await note_deviation(self._context)
             return await flow.act_on_answer()
         if now.ending is not None:
             return self._stopped(now.ending)
@@ -175,13 +194,13 @@ class Pipeline:
         if not isinstance(allowance, Amount):
             return allowance
         try:
-            if not await self._hook("before_run", workspace):
-                return self._hook_failed("hook before_run")
+            if not await run_hook("before_run", self._context, workspace):
+                return hook_failed("before_run", self._context)
             if not await flow.begin():
                 return None
             prepared = await prepare_work(self._context, workspace, flow.brief(), allowance)
             ended = await self._run_session(prepared)
-            await self._hook("after_run", workspace)
+            await run_hook("after_run", self._context, workspace)
             if isinstance(ended, KillSwitch):
                 return self._stopped(ended)
             await self._note(complaints(ended))
@@ -478,12 +497,3 @@ class Pipeline:
 
     def _stopped(self, found: KillSwitch) -> ev.StoryFinished:
         return results.stopped(self._story.id, self._log.snapshot.run_id, found)
-
-    async def _hook(self, name: str, workspace: Workspace) -> bool:
-        """Run one of the user's hooks, if it is set; False when it failed."""
-        command: str = getattr(self._context.settings.hooks, name)
-        return not command or await run_aside(f"hook {name}", command, self._context, workspace)
-
-    def _hook_failed(self, name: str) -> ev.StoryFinished:
-        log = side_log(name, self._context)
-        return results.failed(self._story.id, f"{name} failed", next_=f"see {log}")

@@ -1,25 +1,46 @@
-"""A session's entry in the registry, for exactly as long as its block runs.
+"""How a session is listed for others, for exactly as long as its block runs: in the registry, or by a lock.
 
-The registry is a courtesy to other sessions. A disk that refuses it is noted, and never fails a story.
+That is a courtesy to other sessions. A disk that refuses it is noted, and never fails a story.
 """
 
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 import trio
 from msgspec.structs import replace
 
-from runner.machine.registry import Registry, SessionEntry
+from runner.machine.registry import SessionEntry
 
 BEAT_SECONDS = 60.0
 WITHDRAW_SECONDS = 5.0
 """How long the end of a session waits for a disk that hangs; after that, the entry expires."""
 
 
+class Listing(Protocol):
+    """Where a session is listed; both methods may be repeated, and block."""
+
+    def write(self, entry: SessionEntry) -> None:
+        """Write or renew what is listed of a session."""
+
+    def withdraw(self, entry: SessionEntry) -> None:
+        """Remove it."""
+
+
+class Unlisted:
+    """Nowhere: for sessions that others are not meant to see."""
+
+    def write(self, entry: SessionEntry) -> None:
+        """List nothing."""
+
+    def withdraw(self, entry: SessionEntry) -> None:
+        """Have nothing to remove."""
+
+
 @asynccontextmanager
 async def present(
-    registry: Registry,
+    listing: Listing,
     entry: SessionEntry,
     *,
     note: Callable[[str], None],
@@ -29,7 +50,7 @@ async def present(
 
     The entry is written and withdrawn concurrently with the block, which need not wait for the disk.
     """
-    presence = Presence(registry, entry, note=note, clock=clock)
+    presence = Presence(listing, entry, note=note, clock=clock)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(presence.keep)
@@ -50,13 +71,13 @@ class Presence:
 
     def __init__(
         self,
-        registry: Registry,
+        listing: Listing,
         entry: SessionEntry,
         *,
         note: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
-        self._registry = registry
+        self._listing = listing
         self._entry = entry
         self._note = note
         self._clock = clock
@@ -87,7 +108,7 @@ class Presence:
     async def _beat(self) -> None:
         entry = replace(self._entry, heartbeat=self._clock())
         try:
-            await trio.to_thread.run_sync(self._registry.write, entry)
+            await trio.to_thread.run_sync(self._listing.write, entry)
         except OSError as error:
             if not self._complained:
                 self._note(f"other sessions cannot see {entry.session_id}: {error}")
@@ -95,6 +116,6 @@ class Presence:
 
     async def _withdraw(self) -> None:
         try:
-            await trio.to_thread.run_sync(self._registry.withdraw, self._entry, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(self._listing.withdraw, self._entry, abandon_on_cancel=True)
         except OSError as error:
-            self._note(f"{self._entry.session_id} has ended, but its entry in the registry stays: {error}")
+            self._note(f"{self._entry.session_id} has ended, but its entry stays: {error}")

@@ -162,6 +162,7 @@ class StoryWorkspace:
         """Return the globs of the claim in which something changed, with its exclusions; else all of it.
 
         Of the whole tree, the files themselves if they are few: the rest may be the work of other stories.
+        Blocking.
         """
         repository, owns = self._repository, self._context.story.owns
         changed = repository.changed_paths(workspace.base, commit)

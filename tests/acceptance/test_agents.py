@@ -79,7 +79,7 @@ class Actors:
         """Read the records of work sessions."""
         path = self.repo / ".orchestrator" / "metrics" / "sessions.jsonl"
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        return [record for record in records if record["session_type"] == "work"]
+        return [record for record in records if record["session_kind"] == "work"]
 
 
 @pytest.fixture

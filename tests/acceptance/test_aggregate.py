@@ -38,7 +38,8 @@ def test_60_three_dialects_are_one_table(found: Path, tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     head, table = ran.out.split("\n\n")
     assert head.startswith("blocker: shop: Step 2b (Blackbox Test Spec) failed")
-    assert "retry: shop: attempt 4 at step 2b failed: no test cases" in head
+    tried = "attempt 4 at step 2b, sub-step 1b — Test Case Generation, failed: no test cases"
+    assert f"retry: shop: {tried}" in head
     rows = {line.split()[0]: line for line in table.splitlines()}
     assert list(rows) == ["STORY", "api", "shop", "checkout-17"]
     assert "autodev" in rows["api"]

@@ -114,7 +114,7 @@ def test_a_failed_attempt_is_escalated_to_another_model_and_another_agent(repo: 
     assert (failed["agent"], failed["model"], failed["escalated"]) == ("big", "m2", True)
     assert "(Implement, attempt 2 of 4, escalated to small:m2)" in ran.err
     records = (repo / ".orchestrator/metrics/sessions.jsonl").read_text().splitlines()
-    work = [one for one in map(json.loads, records) if one["session_type"] == "work"]
+    work = [one for one in map(json.loads, records) if one["session_kind"] == "work"]
     assert [(one["agent_identity"], one["model"], one["escalated"]) for one in work] == [
         ("small", "m1", False),
         ("small", "m2", True),

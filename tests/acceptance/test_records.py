@@ -269,8 +269,8 @@ telemetry.write_run = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_session_record_says_all_that_can_be_known(repo: Path) -> None:
-    """Waves from the result, files from the commit; what nobody told is null."""
-    waves = [{"wave": 1, "agents": 3}, {"wave": 2, "agents": 1}]
+    """Waves from the result, files from the commit; what nobody told is named as assumed."""
+    waves = [{"wave": 1, "role": "Build", "agents": 3}, {"wave": 2, "role": "Check", "agents": 1}]
     told = {"status": "done", "waves": waves, "effectiveness": {"planned_issues": 4, "carryover": 1}}
     report = f"echo '{json.dumps(told)}' > $AUTOPILOT_RESULT_FILE"
     write_story(repo, "a", command=f"echo 1 > 1; echo 2 > 2; rm README.md; {report}", verify=["true"])
@@ -284,10 +284,13 @@ def test_a_session_record_says_all_that_can_be_known(repo: Path) -> None:
     work, verify = lines["a/01-implement-1"], lines["a/02-verify-1"]
     assert (work["total_waves"], work["waves"], work["total_files_changed"]) == (2, waves, 3)
     assert work["effectiveness"] == {"planned_issues": 4, "carryover": 1, "completion_rate": 0.75}
-    assert (verify["total_waves"], verify["waves"], verify["total_files_changed"]) == (None, None, None)
+    assert (verify["total_waves"], verify["waves"], verify["total_files_changed"]) == (0, [], 0)
+    assert verify["assumed"] == []
     own = lines["b/01-implement-1"]
-    assert (own["total_waves"], own["waves"], own["total_files_changed"]) == (5, None, 2)
-    assert lines["c/01-implement-1"]["total_files_changed"] is None, "it was never committed"
+    assert (own["total_waves"], own["waves"], own["total_files_changed"]) == (5, [], 2)
+    failed = lines["c/01-implement-1"]
+    assert failed["total_files_changed"] == 0
+    assert "total_files_changed" in failed["assumed"], "it was never committed"
 
 
 def test_a_run_from_a_linked_worktree_is_recorded_in_the_main_checkout(repo: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from runner.core.schedule.exclusivity import (
 
 EXCLUSIVE = ("bootstrap", "housekeeping", "memory-cleanup")
 PARALLEL = ("deep", "feature", "multi-story", "a-mode-of-tomorrow")
-ALWAYS = ("discovery", "evolve", "plan", "status")
+ALWAYS = ("discovery", "evolve", "plan", "portfolio", "repo-audit", "status")
 PASS, BLOCKED, OFFER = Admission.PASS, Admission.BLOCKED, Admission.PROMOTION_OFFER
 
 # caller's class -> verdict beside: none, always, parallel (without and with an own tree), exclusive

@@ -13,7 +13,7 @@ from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.events.fold import fold
 from runner.core.model import RunSnapshot, StoryId
-from runner.flows.overview import DOCS_PAGE, PAGE, rows_of, vocabulary_of, write_aggregate
+from runner.flows.overview import DOCS_PAGE, PAGE, AggregatePage, rows_of, vocabulary_of
 from runner.flows.state.aggregate import Row
 from tests.conftest import git
 from tests.flows.state.samples import text_of
@@ -100,7 +100,7 @@ def test_three_dialects_are_one_list(three: RunSnapshot) -> None:
         "Red or blue? A) Red, B) Blue; recommended: `autopilot-multi decide autodev B`",
     )
     assert states[3] is not None
-    assert (states[3].step, states[3].status.value) == ("1", "not_started")
+    assert (states[3].step, states[3].status.value) == ("", "not_started")
 
 
 def test_files_are_read_as_they_are_now(three: RunSnapshot, tmp_path: Path) -> None:
@@ -224,39 +224,51 @@ def test_the_file_of_a_finished_story_is_read_from_its_branch(repo: Path) -> Non
 
 def test_the_page_tells_first_what_needs_a_person(three: RunSnapshot, repo: Path) -> None:
     """Blockers, open decisions and retry logs, then the table of all stories."""
-    write_aggregate(three, repo)
+    AggregatePage(repo).write(three)
     page = (repo / PAGE).read_text()
     headings = [line for line in page.splitlines() if line.startswith("## ")]
     assert headings == ["## Blockers", "## Open decisions", "## Retry log", "## Stories", "## Decisions"]
     for story in ("rich", "pointer", "autodev", "later"):
         assert f"| {story} | " in page
-    write_aggregate(three, repo)
+    AggregatePage(repo).write(three)
     assert (repo / PAGE).read_text() == page
 
 
 def test_a_checkout_stays_as_it_was(three: RunSnapshot, repo: Path) -> None:
     """Beside the documents the page is written only where git ignores it: a tracked one is not touched."""
     Repository.open(repo).exclude(".orchestrator/")
-    write_aggregate(three, repo)
+    AggregatePage(repo).write(three)
     assert not (repo / "_docs").exists()
     (repo / "_docs").mkdir()
-    write_aggregate(three, repo)
+    AggregatePage(repo).write(three)
     assert not (repo / DOCS_PAGE).exists()
     assert git(repo, "status", "--porcelain") == ""
     Repository.open(repo).exclude(DOCS_PAGE)
-    write_aggregate(three, repo)
+    AggregatePage(repo).write(three)
     assert (repo / DOCS_PAGE).read_text() == (repo / PAGE).read_text()
     assert git(repo, "status", "--porcelain") == ""
     (repo / DOCS_PAGE).write_text("mine\n")
     git(repo, "add", "-f", DOCS_PAGE)
     git(repo, "commit", "-q", "-m", "kept")
-    write_aggregate(three, repo)
+    AggregatePage(repo).write(three)
     assert (repo / DOCS_PAGE).read_text() == "mine\n"
+
+
+def test_a_page_that_would_be_the_same_is_not_written(three: RunSnapshot, repo: Path) -> None:
+    """Most seconds change nothing; one that was removed is back with the next look."""
+    page = AggregatePage(repo)
+    page.write(three)
+    written = (repo / PAGE).stat()
+    page.write(three)
+    assert (repo / PAGE).stat() == written
+    (repo / PAGE).unlink()
+    page.write(three)
+    assert (repo / PAGE).exists()
 
 
 def test_readers_never_see_half_a_page(three: RunSnapshot, repo: Path) -> None:
     """While the page is written again and again, every look at it finds a whole one."""
-    write_aggregate(three, repo)
+    AggregatePage(repo).write(three)
     reader = subprocess.Popen(
         [sys.executable, "-c", READER, str(repo / PAGE), str(repo / "stop")],
         stdout=subprocess.PIPE,
@@ -266,7 +278,7 @@ def test_readers_never_see_half_a_page(three: RunSnapshot, repo: Path) -> None:
     with reader.stdout:
         assert reader.stdout.readline() == "reading\n"
     for _ in range(20):
-        write_aggregate(three, repo)
+        AggregatePage(repo).write(three)
     (repo / "stop").touch()
     assert reader.wait(timeout=20) == 0
 
@@ -301,5 +313,5 @@ def test_a_page_costs_two_git_commands_at_most(
     (repo / "_docs").mkdir()
     trace = tmp_path / "trace"
     monkeypatch.setenv("GIT_TRACE", str(trace))
-    write_aggregate(fold(RUN, events), repo)
+    AggregatePage(repo).write(fold(RUN, events))
     assert trace.read_text().count("trace: built-in: git") == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.core.errors import SettingsError
-from runner.plan.settings.agents_md import load_block
+from runner.plan.settings.agents_md import load_block, load_common_keys
 
 
 def values(top: Path, text: str, name: str = "AGENTS.md") -> dict[str, object] | None:
@@ -86,3 +86,40 @@ def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     block, _ = load_block(tmp_path)
     assert block is not None
     assert block.values == {"max-stories": 2}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "agents-per-wave: 3\npersistence: false\n",
+        "- **agents-per-wave:** 3\n- **persistence:** false\n",
+        "```yaml\nagents-per-wave: 3 (deep: 18)   # most\npersistence: false\n```\n",
+        "- agents-per-wave: 9\n- agents-per-wave: 3\n- persistence: false\n",
+    ],
+    ids=["plain", "bold list", "fenced", "last counts"],
+)
+def test_the_common_keys_are_found_in_their_section_only(tmp_path: Path, lines: str) -> None:
+    """Under their heading, in any of the usual forms; elsewhere, and deeper, they mean something else."""
+    nested = "autopilot:\n  agents-per-wave: 7\n"
+    text = f"agents-per-wave: 8\n\n## Session Config\n\n{lines}{nested}\n## Next\n\npersistence: true\n"
+    (tmp_path / "CLAUDE.md").write_text(text)
+    section, notes = load_common_keys(tmp_path)
+    assert section is not None
+    assert (section.file, section.values, notes) == (
+        "CLAUDE.md",
+        {"agents-per-wave": 3, "persistence": False},
+        (),
+    )
+
+
+def test_an_unclear_common_key_is_noted_and_has_no_effect(tmp_path: Path) -> None:
+    """The section belongs to other programs, so it never stops a run."""
+    (tmp_path / "AGENTS.md").write_text("## Session Config\nagents-per-wave: many\npersistence: true\n")
+    section, notes = load_common_keys(tmp_path)
+    assert section is not None
+    assert section.values == {"persistence": True}
+    assert notes == (
+        "AGENTS.md: 'agents-per-wave: many' of the Session Config is unclear, and has no effect",
+    )
+    (tmp_path / "AGENTS.md").write_text("## Session Configuration\npersistence: false\n")
+    assert load_common_keys(tmp_path) == (None, ())

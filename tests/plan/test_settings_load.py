@@ -66,6 +66,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "story-cost-budget = 2\nsession-tokens = 5\nsession-cost = 0.5\npeer-abort = 3\nselector = 'pick'\n"
         "bg-isolation = 'none'\nguard = false\nways-out = 'warn'\n"
         "base = 'main'\ncontinue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
+        "persistence = false\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "docs-folder = '_docs'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"

@@ -38,7 +38,7 @@ def work_sessions(repo: Path) -> list[dict[str, Any]]:
     """Read the records of work sessions."""
     path = repo / ".orchestrator" / "metrics" / "sessions.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
-    return [record for record in records if record["session_type"] == "work"]
+    return [record for record in records if record["session_kind"] == "work"]
 
 
 def events(repo: Path, kind: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from runner.core.errors import SystemFaultError
 from runner.core.events import events as ev
 from runner.core.model import RunId, RunSnapshot, StoryId
 from runner.records import telemetry
+from runner.records.session_record import session_record
 from runner.records.telemetry import LOOP_KEY, SESSION_KEY
 from tests.records.sample_runs import (
     COMMIT,
@@ -47,7 +48,8 @@ RUN_FIELDS = STORY_FIELDS | {
     *("child_run_ids", "stop_reason", "story_count", "counts", "cohort_aborted", "kill_detail"),
 }
 SESSION_FIELDS = {
-    *("session_id", "session_type", "mode", "autopilot_run_id", "parent_run_id", "agent_identity"),
+    *("schema_version", "session_id", "session_type", "session_kind", "mode", "outcome", "assumed"),
+    *("autopilot_run_id", "parent_run_id", "agent_identity", "branch", "duration_seconds"),
     *("worktree_path", "started_at", "completed_at", "status", "total_waves", "waves", "agent_summary"),
     *("total_agents", "total_files_changed", "effectiveness", "input_tokens", "output_tokens"),
     *(
@@ -72,7 +74,7 @@ def loops(run: RunSnapshot) -> list[dict[str, Any]]:
 
 def sessions(run: RunSnapshot) -> list[dict[str, Any]]:
     return [
-        telemetry.session_record(run, story, session, top=TOP)
+        session_record(run, story, session, top=TOP)
         for story in run.stories.values()
         for session in story.sessions
     ]
@@ -117,14 +119,17 @@ def test_kill_switch_is_named_in_both_records() -> None:
 
 
 def test_session_record_has_every_field() -> None:
-    """A session's line carries what the agent reported; what is unknown is null."""
+    """A session's line carries what the agent reported; what is unknown is null, or named as assumed."""
     first, second = sessions(snapshot([*mixed_events(), *working("ops-1", 50)]))[:2]
     assert set(first) == SESSION_FIELDS
     assert first["agent_summary"] == {"complete": 3, "partial": 0, "failed": 0, "spiral": 1}
     assert first["effectiveness"] == {"planned_issues": 4, "carryover": 1, "completion_rate": 0.75}
-    assert (first["status"], second["status"]) == ("ok", "failed")
+    assert (first["outcome"], second["outcome"]) == ("ok", "failed")
+    assert (first["session_type"], first["session_kind"], first["mode"]) == ("feature", "work", "multi-story")
     running = sessions(snapshot([started("a"), *working("a", 1)]))[0]
-    assert (running["completed_at"], running["total_tokens"], running["agent_summary"]) == (None, None, None)
+    assert (running["status"], running["outcome"], running["total_tokens"]) == ("abandoned", "running", None)
+    assert running["completed_at"] == running["started_at"]
+    assert {"completed_at", "agent_summary", "total_waves"} <= set(running["assumed"])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +160,7 @@ def test_a_checkpoint_tells_what_its_session_changed() -> None:
     done = ev.Checkpointed(story_id=StoryId("a"), commit=COMMIT, commits=1, files=3)
     events = [started("a"), *working("a", 1), session_ended("a", 2), event(3, done)]
     events += working("a", 4, attempt=2)
-    assert [record["total_files_changed"] for record in sessions(snapshot(events))] == [3, None]
+    assert [record["total_files_changed"] for record in sessions(snapshot(events))] == [3, 0]
 
 
 def test_paths_are_relative_to_the_repository() -> None:

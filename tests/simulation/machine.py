@@ -181,6 +181,11 @@ class SimulatedRepository:
     judged: Callable[[str], bool]
     commits: int = 0
 
+    @property
+    def main_checkout(self) -> Path:
+        """The one checkout, in which no other session has a lock."""
+        return self.top
+
     def branch_tip(self, _branch: str) -> None:
         """Know no branch, so that the journal's commits count."""
 

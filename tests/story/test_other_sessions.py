@@ -111,7 +111,8 @@ async def test_in_one_tree_a_parallel_session_is_a_reason_to_ask(repo: Path) -> 
         assert await held_up(STORY, shared, person.ask)
     (question,) = person.asked
     assert question.kind is choose.QuestionKind.PROMOTION
-    assert "--bg-isolation worktree" in question.options[-1].text
+    assert question.option(choose.MOVE_APART).text.startswith("Move this story into a worktree")
+    assert question.recommendation == choose.MOVE_APART
     assert not await held_up(STORY, shared, person.ask), "it has ended"
 
 

@@ -289,11 +289,15 @@ class DecisionAnswered(Struct, frozen=True, kw_only=True):
 
 
 class DecisionApplied(Struct, frozen=True, kw_only=True):
-    """The answer has had its effect; `retry` gives the current step a new set of attempts."""
+    """The answer has had its effect.
+
+    `retry` gives the current step a new set of attempts, `moved` a worktree to a story of a shared tree.
+    """
 
     story_id: StoryId
     decision_id: str
     retry: bool = False
+    moved: bool = False
 
 
 class StoryRequeued(Struct, frozen=True, kw_only=True):

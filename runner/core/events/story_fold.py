@@ -234,10 +234,10 @@ def _session_started(story: StorySnapshot, body: ev.SessionStarted, at: float) -
         log=body.log,
         agent=body.agent,
         model=body.model,
+        mode=body.mode,
         escalated=body.escalated,
         agents_per_wave=body.agents_per_wave,
         conversation=body.conversation,
-        mode=body.mode,
         selected=body.selected,
     )
     story = replace(
@@ -395,6 +395,8 @@ def _applied(story: StorySnapshot, body: ev.DecisionApplied) -> StorySnapshot:
     if acted is None or acted.id != body.decision_id:
         return story
     story = step_again(story) if body.retry else story
+    if body.moved:  # where it is in its flow is determined again, from what its worktree holds
+        story = replace(story, workspace=replace(story.workspace, apart=True), placed=False)
     if acted.question.get("kind") == "confidence":
         story = replace(story, confidence=1.0, settled=True)
     return replace(story, decision=None, decided=(*story.decided, acted))

@@ -41,6 +41,8 @@ MODES: Mapping[str, Exclusivity] = {
     "discovery": Exclusivity.ALWAYS,
     "evolve": Exclusivity.ALWAYS,
     "plan": Exclusivity.ALWAYS,
+    "portfolio": Exclusivity.ALWAYS,
+    "repo-audit": Exclusivity.ALWAYS,
     "status": Exclusivity.ALWAYS,
 }
 
@@ -78,6 +80,13 @@ def classify(mode: str) -> Classified:
 def runs_alone(mode: str) -> bool:
     """Return whether a session of this mode must have the repository to itself."""
     return MODES.get(mode) is Exclusivity.EXCLUSIVE
+
+
+def session_type(mode: str) -> str:
+    """Return the coarse type by which other programs tell sessions apart: feature, deep or housekeeping."""
+    if runs_alone(mode):
+        return "housekeeping"
+    return mode if mode == "deep" else "feature"
 
 
 def admission(caller: str, active: Sequence[ActiveSession], *, own_workspace: bool) -> AdmissionResult:

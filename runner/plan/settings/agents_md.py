@@ -1,8 +1,10 @@
-"""The `autopilot:` block of the Session Config that projects keep in AGENTS.md or CLAUDE.md.
+"""The Session Config in AGENTS.md or CLAUDE.md: its `autopilot:` block, and two keys of all programs.
 
 The block belongs to several programs: a line `autopilot:`, fenced or plain, followed by deeper indented
-`key: value` lines. The rest of the file is not ours, so a folder or a broken link of that name only causes a
-note. A file that cannot be read is an error, since the block may hold limits.
+`key: value` lines. Under the heading `## Session Config` other programs keep their own keys, as plain lines
+or as a list; two of them concern every program. The rest of the file is not ours, so a folder or a broken
+link of that name only causes a note. A file that cannot be read is an error, since the block may hold
+limits.
 """
 
 import re
@@ -20,6 +22,13 @@ FILES = ("AGENTS.md", "CLAUDE.md")
 _MAX_FILE = 4 * 1024 * 1024
 _HEADER = re.compile(r"([ \t]*)autopilot:[ \t]*(?:#.*)?")
 _KEY = re.compile(r"[ \t]*[\w-]+[ \t]*:(?:[ \t].*)?")
+_SECTION = re.compile(r"## Session Config[ \t]*")
+_COMMON_LINE = re.compile(r"(?:- )?(?:\*\*)?(agents-per-wave|persistence):(?:\*\*)?[ \t]+(.*)")
+# `6 (deep: 18)` is 6, with another number for sessions of one type.
+_COMMON_VALUES = {
+    "agents-per-wave": re.compile(r"(\d{1,9})\b(?:[ \t]*\(.*\))?"),
+    "persistence": re.compile(r"(true|false)"),
+}
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -39,6 +48,42 @@ def load_block(top: Path) -> tuple[Block | None, tuple[str, ...]]:
         if other.values != found[0].values
     ]
     return next(iter(found), None), tuple(notes)
+
+
+def load_common_keys(top: Path) -> tuple[Block | None, tuple[str, ...]]:
+    """Find the common keys in the section that counts, with notes on values that have no effect.
+
+    A file that cannot be used is reported with the block.
+    """
+    for name in FILES:
+        try:
+            text, _ = _text(top / name)
+        except OSError:
+            continue
+        given = _common_lines(text.splitlines())
+        if not given:
+            continue
+        values: dict[str, Any] = {}
+        notes = []
+        for key, value in given.items():
+            read = _COMMON_VALUES[key].fullmatch(value)
+            if read is None:
+                notes.append(f"{name}: '{key}: {value}' of the Session Config is unclear, and has no effect")
+            else:
+                values[key] = int(read[1]) if read[1].isdigit() else read[1] == "true"
+        return Block(file=name, values=values), tuple(notes)
+    return None, ()
+
+
+def _common_lines(lines: list[str]) -> dict[str, str]:
+    """Return the common keys in the section with their texts; the last line of a key counts."""
+    inside, found = False, {}
+    for line in lines:
+        if line.startswith("## "):
+            inside = _SECTION.fullmatch(line) is not None
+        elif inside and (read := _COMMON_LINE.fullmatch(line)):
+            found[read[1]] = re.sub(r"[ \t]+#.*", "", read[2]).strip().strip("\"'")
+    return found
 
 
 def _load(top: Path, name: str, notes: list[str]) -> Block | None:

@@ -1,9 +1,10 @@
 """The settings of a run, from all their sources, each value with its origin.
 
 The first source that has a key decides: flags, the environment (`AUTOPILOT_MULTI_MAX_STORIES` and so on),
-`autopilot-multi.toml` or `.config/autopilot-multi.toml` at the top of the repository, the `autopilot:` block
-in AGENTS.md or CLAUDE.md, the user's `config.toml`, the defaults. Every source is checked, also where another
-one decides. Tables such as `agents` are joined entry by entry; flags and the environment cannot set them.
+`autopilot-multi.toml` or `.config/autopilot-multi.toml` at the top of the repository, the `autopilot:`
+block in AGENTS.md or CLAUDE.md, the common keys of the Session Config there, the user's `config.toml`, the
+defaults. Every source is checked, also where another one decides. Tables such as `agents` are joined entry
+by entry; flags and the environment cannot set them.
 """
 
 import re
@@ -19,7 +20,7 @@ from runner.core.errors import SettingsError
 from runner.core.settings import SETTINGS, Settings
 from runner.core.text.names import did_you_mean
 from runner.core.text.unknown_keys import UnknownKey
-from runner.plan.settings.agents_md import load_block
+from runner.plan.settings.agents_md import load_block, load_common_keys
 from runner.plan.settings.files import exists, obstacle
 from runner.plan.settings.values import Source, SourceKind, UnknownSettingsError, build, checked, clamped
 
@@ -53,7 +54,14 @@ def load_settings(
     *, top: Path, flags: Mapping[str, str | tuple[str, ...]], environ: Mapping[str, str]
 ) -> Loaded:
     """Read and check every source, and join the values; a number out of bounds is clamped, with a note."""
-    layers = [_flags(flags), _environment(environ), *_project(top), *_block(top), *_user(environ)]
+    layers = [
+        _flags(flags),
+        _environment(environ),
+        *_project(top),
+        *_block(top),
+        *_common_keys(top),
+        *_user(environ),
+    ]
     joined: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     notes: list[str] = []
@@ -138,6 +146,15 @@ def _block(top: Path) -> list[_Layer]:
     )
     return [
         _Layer(source=Source(kind=SourceKind.FILE, file=block.file), values=known, notes=(*notes, *unknown))
+    ]
+
+
+def _common_keys(top: Path) -> list[_Layer]:
+    section, notes = load_common_keys(top)
+    if section is None:
+        return []
+    return [
+        _Layer(source=Source(kind=SourceKind.FILE, file=section.file), values=section.values, notes=notes)
     ]
 
 

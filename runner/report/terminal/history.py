@@ -28,6 +28,7 @@ def runs_document(runs: Sequence[PastRun], total: Summary) -> dict[str, Any]:
             "success_rate": run.success_rate,
             **_spent(run),
             "stop_reason": run.stop_reason,
+            "sessions": run.sessions,
             "kill_switches": dict(run.kills),
         }
         for run in runs
@@ -66,7 +67,7 @@ def runs_text(runs: Sequence[PastRun], total: Summary, *, left_out: int, look: L
             Cell(text=_share(run.success_rate), color=_mood(run.success_rate)),
             *_spending(run),
             Cell(text=neutral(_ending(run)), color="yellow" if run.kills else "dim"),
-            Cell(text=_tally(run.counts)),
+            Cell(text=_tally(run.counts) if run.sessions is None else count(run.sessions, "session")),
         ]
         for run in runs
     ]

@@ -44,8 +44,11 @@ def report(run: RunSnapshot, *, look: Look) -> str:
     return "\n".join([*lines, *_ending(run, look), *failures(run, look)]) + "\n"
 
 
-def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
-    """Return the state of a run; `alive`: its coordinator is still running."""
+def status(run: RunSnapshot, *, look: Look, now: float, alive: bool, urgent: Sequence[str] = ()) -> str:
+    """Return the state of a run; `alive`: its coordinator is still running.
+
+    `urgent` are lines about stories that are blocked or were retried; they follow the open decisions.
+    """
     shown = settled(run, alive=alive and not run.ended)
     until = now if shown.ended_at is None else shown.ended_at
     if shown.ended:
@@ -61,27 +64,21 @@ def status(run: RunSnapshot, *, look: Look, now: float, alive: bool) -> str:
             f"{at_work(shown, noun=True)} · {machine(shown)}",
             color="dim",
         )
-    urgent = _needs_attention(shown, look)
-    lines += [*(["", *urgent] if urgent else []), "", *_stories(shown, look, now=now)]
+    first = [*_open_decisions(shown, look), *urgent]
+    lines += [*(["", *first] if first else []), "", *_stories(shown, look, now=now)]
     tail = _ending(shown, look)
     if not shown.ended and not alive:
         tail.append(f"hint: continue with `autopilot-multi resume {shown.run_id}`.")
     return "\n".join([*lines, *(["", *tail] if tail else []), *failures(shown, look)]) + "\n"
 
 
-def _needs_attention(run: RunSnapshot, look: Look) -> list[str]:
-    """Return what comes first: open decisions, blockers, and the retries before them."""
+def _open_decisions(run: RunSnapshot, look: Look) -> list[str]:
     lines = []
     for story in run.open_decisions:
         title = neutral(str(story.decision.question.get("title", ""))) if story.decision else ""
         lines += look.wrapped(
             f"decision: {story.id}: {title} (autopilot-multi decide {story.id})", color="yellow"
         )
-    for story in run.stories.values():
-        if story.used_up:
-            relevant = [memory for memory in story.memories if memory.topic in {"blocker", "retry"}]
-            for memory in sorted(relevant, key=lambda memory: memory.topic):
-                lines += look.wrapped(f"{memory.topic}: {story.id}: {neutral(memory.text)}", color="yellow")
     return lines
 
 
@@ -184,7 +181,8 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
     if len(offered) > _FEW:
         lines.append(f"next: {_all_of(offered)}")  # not wrapped, so that it can be copied
     for story in run.stories.values():
-        if story.status.final and story.workspace.path and run.isolation != SHARED:
+        own = run.isolation != SHARED or story.workspace.apart
+        if story.status.final and story.workspace.path and own:
             lines.append(f"kept: {neutral(story.workspace.path)} ({story.id})")
     notes: dict[str, list[str]] = {}
     for note in run.notes:

@@ -1,21 +1,22 @@
 """What the stories of a run share, and what the walk of one story needs of it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import trio
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
-from isolation.model import Confinement, Workspace
+from isolation.model import Confinement, IsolationMode, Workspace
 from isolation.paths import EXCHANGE, story_dir, worktree_path
 from runner.agents.workers import Worker, Workers
 from runner.core.model import Story, StoryId, StorySnapshot
 from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.machine.registry import Registry
-from runner.plan.guard import WriteGuard
+from runner.plan.guard import WriteGuard, write_guard_of
 from runner.plan.shared_tree import OpenSharedTree
 from runner.records.event_log import EventLog
 from runner.records.history import Past
@@ -146,6 +147,15 @@ class StoryContext(Struct, frozen=True, kw_only=True):
             settings=self.settings,
             hook=hook,
         )
+
+
+def apart(context: StoryContext) -> StoryContext:
+    """Return what a story of a shared tree needs in a worktree of its own. Blocks for a moment."""
+    run = context.run
+    settings = replace(run.settings, bg_isolation=IsolationMode.WORKTREE.value)
+    guard = write_guard_of(run.repository.paths, settings, run.worktree_root)
+    moved = structs.replace(run, shared_tree=None, settings=settings, write_guard=guard)
+    return structs.replace(context, run=moved, settings=settings)
 
 
 def story_context(story: Story, workers: Workers, run: RunContext) -> StoryContext:

@@ -3,7 +3,14 @@
 from enum import StrEnum
 from typing import assert_never
 
-from runner.core.choose import SKIP_SUB_STEP, Question, QuestionKind, from_json
+from runner.core.choose import (
+    LEAVE_UNDONE,
+    MOVE_APART,
+    SKIP_SUB_STEP,
+    Question,
+    QuestionKind,
+    from_json,
+)
 from runner.core.limits.stuck import question_digest
 from runner.core.model import Decision
 
@@ -19,6 +26,7 @@ class Effect(StrEnum):
     SKIP = "skip"
     PAUSE = "pause"
     ABORT = "abort"
+    MOVE = "move"
 
 
 def effect_of(question: Question, letter: str) -> Effect:  # noqa: PLR0911  one return per kind of question
@@ -32,7 +40,9 @@ def effect_of(question: Question, letter: str) -> Effect:  # noqa: PLR0911  one 
             if letter == question.options[-1].letter:
                 return Effect.ABORT
             return Effect.RETRY if letter == "A" else Effect.SKIP
-        case QuestionKind.CONFIDENCE | QuestionKind.BLOCKED | QuestionKind.PROMOTION:
+        case QuestionKind.PROMOTION:
+            return {LEAVE_UNDONE: Effect.ABORT, MOVE_APART: Effect.MOVE}.get(letter, Effect.CONTINUE)
+        case QuestionKind.CONFIDENCE | QuestionKind.BLOCKED:
             last = question.options[-1].letter
             return Effect.ABORT if letter == last else Effect.CONTINUE
         case QuestionKind.DECISION:

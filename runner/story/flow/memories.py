@@ -15,9 +15,9 @@ DECISION, RETRY, BLOCKER, LAST_SESSION = "decision", "retry", "blocker", "sessio
 def remembered(story_id: StoryId, overflow: "Overflow") -> tuple[Remembered, ...]:
     """Return the events that keep what a state file could not hold."""
     kept = [(DECISION, text) for text in overflow.decisions]
-    kept += [
-        (RETRY, f"{row.step} {row.name}, attempt {row.attempt}: {row.reason}") for row in overflow.retries
-    ]
+    for row in overflow.retries:
+        sub_step = f", sub-step {row.sub_step}" if row.sub_step else ""
+        kept.append((RETRY, f"{row.step} {row.name}{sub_step}, attempt {row.attempt}: {row.reason}"))
     kept += [(BLOCKER, text) for text in overflow.blockers]
     if overflow.last_session is not None:
         from runner.flows.re_entry import last_session_words

@@ -386,10 +386,13 @@ class FlowSteps:
         else:
             memories = self._memories(await to_thread.run_sync(state.decided, words))
         applied = ev.DecisionApplied(
-            story_id=self._story.id, decision_id=decision.id, retry=effect is Effect.RETRY
+            story_id=self._story.id,
+            decision_id=decision.id,
+            retry=effect is Effect.RETRY,
+            moved=effect is Effect.MOVE,
         )
         match effect:
-            case Effect.CONTINUE | Effect.PAUSE:
+            case Effect.CONTINUE | Effect.PAUSE | Effect.MOVE:
                 memories += await self._chosen_step(question, decision.letter)
             case Effect.RETRY:
                 if state is not None:

@@ -8,8 +8,9 @@ from trio import to_thread
 from isolation.git.repository import scrubbed
 from isolation.model import Workspace
 from isolation.worktree.aside import remember_brought, uncommitted
-from runner.core.events.events import Noted
+from runner.core.events.events import Noted, StoryFinished
 from runner.core.model import Outcome
+from runner.story import results
 from runner.story.context.context import StoryContext
 from runner.story.session.order import side_order
 from runner.story.session.session import SessionOrder
@@ -53,3 +54,15 @@ async def run_aside(name: str, command: str, context: StoryContext, workspace: W
 def _remember(context: StoryContext, workspace: Workspace, before: tuple[str, ...]) -> None:
     made = set(uncommitted(context.repository, workspace.path)).difference(before)
     remember_brought(workspace.path, made)
+
+
+async def run_hook(name: str, context: StoryContext, workspace: Workspace) -> bool:
+    """Run one of the user's hooks, if it is set; False when it failed."""
+    command: str = getattr(context.settings.hooks, name)
+    return not command or await run_aside(f"hook {name}", command, context, workspace)
+
+
+def hook_failed(name: str, context: StoryContext) -> StoryFinished:
+    """Return the result of a story whose hook failed."""
+    log = side_log(f"hook {name}", context)
+    return results.failed(context.story.id, f"hook {name} failed", next_=f"see {log}")

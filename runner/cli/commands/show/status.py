@@ -1,5 +1,8 @@
 """Show the state of a run: the active one, else the newest, or the one that you name.
 
+If this repository has had no run yet, the command shows where its stories are by their state files, and which
+have not begun. Nothing is started or changed.
+
 With --watch the display follows the run until it ends; with --json --watch the document is printed
 at the end.
 """
@@ -7,13 +10,17 @@ at the end.
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from runner.cli.run_reader import RunReader
+    from runner.core.model import RunSnapshot
+    from runner.flows.state.aggregate import Row
+    from runner.report.terminal.table import Look
 
 EXAMPLE = "autopilot-multi status --watch"
 
@@ -32,8 +39,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Show the run once, or until it ends."""
     from runner.cli.run_reader import RunReader
+    from runner.core.errors import NotFoundError
 
-    with RunReader(arguments.directory, arguments.run) as reader:
+    try:
+        opened = RunReader(arguments.directory, arguments.run)
+    except NotFoundError:
+        if arguments.run is None and _show_positions(arguments, output):
+            return 0
+        raise
+    with opened as reader:
         if arguments.watch:
             try:
                 _watch(reader, arguments, output)
@@ -41,6 +55,19 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
                 return EXIT_INTERRUPTED
         _show(reader, arguments, output)
     return 0
+
+
+def _show_positions(arguments: argparse.Namespace, output: Output) -> bool:
+    """Show where the stories are although nothing has run; return whether there are any."""
+    from runner.cli.positions import positions_document, positions_text, rows_without_run
+    from runner.report.terminal.table import look_for
+
+    rows = rows_without_run(Path(arguments.directory))
+    if rows:
+        output.document(positions_document(rows))
+        output.answer(positions_text(rows, look_for(sys.stdout, no_color=arguments.no_color)))
+        output.say("nothing has run here yet; start with `autopilot-multi`")
+    return bool(rows)
 
 
 def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
@@ -51,12 +78,45 @@ def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) ->
 
     current = reader.read()
     run = with_merged(current.run, arguments.directory) if current.over else current.run
-    output.document(run_document(run, alive=current.alive))
-    if not output.as_json:
+    rows = _flow_rows(run, arguments.directory)
+    if output.as_json:
+        output.document({**run_document(run, alive=current.alive), **_attention_document(rows)})
+    else:
         look = look_for(sys.stdout, no_color=arguments.no_color)
         run = reader.with_last_lines(run)
-        output.answer(status(run, look=look, now=time.time(), alive=current.alive))
+        urgent = _attention(rows, look)
+        output.answer(status(run, look=look, now=time.time(), alive=current.alive, urgent=urgent))
         output.say_where(arguments.directory)
+
+
+# Most runs have no such rows, and what these import takes longer than everything else.
+
+
+def _flow_rows(run: "RunSnapshot", directory: str) -> "list[Row]":
+    from runner.cli.run_reader import has_more
+
+    if not any(map(has_more, run.stories.values())):
+        return []
+    from isolation.paths import find_repository
+    from runner.cli.positions import flow_rows
+
+    return flow_rows(run, find_repository(Path(directory)).top)
+
+
+def _attention(rows: "list[Row]", look: "Look") -> list[str]:
+    if not rows:
+        return []
+    from runner.cli.positions import attention
+
+    return attention(rows, look)
+
+
+def _attention_document(rows: "list[Row]") -> dict[str, Any]:
+    if not rows:
+        return {"blockers": [], "retries": []}
+    from runner.cli.positions import attention_document
+
+    return attention_document(rows)
 
 
 def _watch(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
