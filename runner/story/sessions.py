@@ -277,7 +277,7 @@ def _started(context: StoryContext, order: SessionOrder, step: Step, kind: Sessi
         log=order.log.relative_to(records).as_posix(),
         agents_per_wave=agents_per_wave(context.log.snapshot.tier, context.settings),
         conversation=order.conversation,
-        mode=context.mode if works else "",
+        mode=context.mode,
         selected=context.now.selected if works else None,
     )
 
