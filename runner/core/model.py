@@ -253,10 +253,12 @@ class StepProgress(Struct, frozen=True, kw_only=True):
 class StepHistory(Struct, frozen=True, kw_only=True):
     """What the attempts at the current step left for the next one; a new step begins with a new one.
 
-    `sessions` counts towards the step's session limit. `conversation` is what the next session may resume.
+    `sessions` counts towards the step's session limit, except those that ended with a full context: they are
+    `breaks`. `conversation` is what the next session may resume.
     """
 
     sessions: int = 0
+    breaks: int = 0
     last_failure: str = ""
     failures: tuple[str, ...] = ()
     checkpoints: tuple[str, ...] = ()

@@ -149,6 +149,7 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
         cohort=_cohort(run.cohort_spirals),
         loop_sessions=now.loop_sessions,
         step_sessions=now.step_history.sessions,
+        step_breaks=now.step_history.breaks,
         max_sessions=settings.max_sessions,
         overdue=trio.current_time() >= context.run.deadline,
         max_hours=settings.max_hours,

@@ -245,3 +245,13 @@ def test_the_page_lists_every_switch_in_its_order() -> None:
     before, _, after = order.partition("After a session:")
     assert re.findall(r"`([\w-]+)`", before) == list(SWITCHES)
     assert re.findall(r"`([\w-]+)`", after.partition(".")[0]) == list(AFTER)
+
+
+def test_sessions_with_a_full_context_have_a_limit_of_their_own() -> None:
+    """Twenty of a step may end so beside its five; a limit that is set counts them all."""
+    assert before_session(replace(CALM, step_sessions=4, step_breaks=19)) is None
+    found = before_session(replace(CALM, step_sessions=0, step_breaks=20))
+    assert found is not None
+    assert found.name == Switch.MAX_SESSIONS
+    assert found.detail == "20 of 20 sessions of this step ended with a full context"
+    assert before_session(replace(CALM, loop_sessions=3, step_breaks=20, max_sessions=4)) is None

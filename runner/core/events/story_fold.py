@@ -293,13 +293,16 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
     served = outcome in {Outcome.OK, Outcome.PARTIAL, Outcome.ASKS}
     # A conversation that led nowhere would only continue to lead nowhere, and one that is full forgets.
     full = body.zone == Zone.DANGER or (body.zone == Zone.CAUTION and outcome is Outcome.PARTIAL)
+    broken_off = full and outcome is Outcome.PARTIAL
     lost = full or outcome in {Outcome.STUCK, Outcome.STALLED}
     return replace(
         story,
         progress=replace(progress, implemented=progress.implemented or well),
         step_history=replace(
             history,
-            sessions=history.sessions + 1,
+            # Where the context ends says nothing about the work, so such sessions have a limit of their own.
+            sessions=history.sessions + (not broken_off),
+            breaks=history.breaks + broken_off,
             conversation=None if lost else history.conversation,
         ),
         outage=Outage() if served else story.outage,

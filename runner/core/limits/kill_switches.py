@@ -15,6 +15,8 @@ from runner.core.model import KillSwitch, Tier
 PEER_LIMIT = 6
 CARRYOVER_LIMIT = 0.5
 STEP_SESSIONS = 5
+STEP_BREAKS = 20
+"""How many sessions of a step may end with a full context: each saved its work, and the next continued it."""
 """How many work sessions a step has in one loop, unless `max-sessions` limits the loop itself."""
 
 
@@ -116,6 +118,7 @@ class LoopFacts(Struct, frozen=True, kw_only=True):
     aborted: str
     loop_sessions: int
     step_sessions: int
+    step_breaks: int = 0
     max_sessions: int | None
     overdue: bool
     max_hours: float
@@ -236,7 +239,9 @@ def _carryover(facts: AfterFacts) -> str | None:
 
 def _sessions(facts: LoopFacts) -> str | None:
     if facts.max_sessions is None:
-        return _spent(facts.step_sessions, STEP_SESSIONS, "{} of {} sessions of this step used")
+        full = "{} of {} sessions of this step ended with a full context"
+        used = _spent(facts.step_sessions, STEP_SESSIONS, "{} of {} sessions of this step used")
+        return used or _spent(facts.step_breaks, STEP_BREAKS, full)
     return _spent(facts.loop_sessions, facts.max_sessions, "{} of {} sessions used")
 
 
