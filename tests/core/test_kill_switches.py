@@ -249,8 +249,8 @@ def test_the_page_lists_every_switch_in_its_order() -> None:
 
 def test_sessions_with_a_full_context_have_a_limit_of_their_own() -> None:
     """Twenty of a step may end so beside its five; a limit that is set counts them all."""
-    assert before_session(replace(CALM, step_sessions=4, step_breaks=19)) is None
-    found = before_session(replace(CALM, step_sessions=0, step_breaks=20))
+    assert before_session(replace(CALM, max_sessions=None, step_sessions=4, step_breaks=19)) is None
+    found = before_session(replace(CALM, max_sessions=None, step_sessions=0, step_breaks=20))
     assert found is not None
     assert found.name == Switch.MAX_SESSIONS
     assert found.detail == "20 of 20 sessions of this step ended with a full context"
