@@ -7,6 +7,10 @@ those acts instead when the words stand in the prompt. Which act is next is told
 last script, so that a resumed conversation needs no memory here. A program without tools (aider) gets the
 first act, if the script says `"toolless": true`.
 
+With `"literal": true` it has no acts of its own: it does exactly and only what the prompt says, which is to
+write the files that the step names, to save a sub-step, and to write the result. In the step `asks` it asks
+the user first, and in the step `fails` it does nothing until the user has decided to retry.
+
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
 retry-after; `at` may be "*"), or `{"at": 0, "stall": 60}`. One with `headers` alone sends them along. Only
 how often a fault was met is remembered, under the script's id.
@@ -25,6 +29,7 @@ from typing import Any
 
 from tests.real_agents import dialects
 from tests.real_agents.dialects import Action, Request
+from tests.real_agents.literal import literal_acts
 
 _PLAY = re.compile(r"^PLAY (\{.*\})\s*$", re.MULTILINE)
 _WORKSPACE = re.compile(r"(/\S+)/\.orchestrator/")
@@ -92,6 +97,7 @@ def _script(request: Request) -> tuple[dict[str, Any] | None, int, str]:
             script, step, newest = json.loads(found[-1]), 0, ""
             told = script.get("told")
             script |= {"acts": told[1]} if told and told[0] in _PLAY.sub("", words) else {}
+            script |= {"acts": literal_acts(script, words)} if script.get("literal") else {}
         elif is_result:
             step, newest = step + 1, words
     # A program that writes its own commit message quotes the script in its request for one.
