@@ -39,6 +39,7 @@ from runner.story.context.context import StoryContext
 from runner.story.flow.answers import EARLIER, Effect, effect_of, settles, words_for, words_for_session
 from runner.story.flow.decisions import recommended
 from runner.story.flow.memories import DECISION, remembered
+from runner.story.session.contract import StateFacts
 
 if TYPE_CHECKING:
     from runner.flows.state.transitions import Overflow
@@ -58,19 +59,27 @@ class Brief(Struct, frozen=True, kw_only=True):
     docs: str
     answers: tuple[str, ...]
     verified: bool
+    last: SessionRecord | None = None
+    """The session of this step before this one, also of an earlier run."""
+    facts: StateFacts | None = None
+    """What the state file says; None in `quick`."""
     artifacts: Callable[[], tuple[Path, ...]] | None = None
 
 
 class FlowSteps:
     """One story's way through its flow."""
 
-    def __init__(self, context: StoryContext, workspace: Workspace) -> None:
+    def __init__(
+        self, context: StoryContext, workspace: Workspace, state: "StoryState | None" = None
+    ) -> None:
         self._context = context
         self._story = context.story
         self._log = context.log
         self._record = context.log.record
         self._workspace = workspace
-        self._state = None if context.story.flow == QUICK.name else _open_state(context, workspace)
+        if state is None and context.story.flow != QUICK.name:
+            state = _open_state(context, workspace)
+        self._state = state
         self._flow = self._state.flow if self._state else QUICK
 
     @property
@@ -121,6 +130,8 @@ class FlowSteps:
             docs=state.flow.docs if state else "",
             answers=self._answers(),
             verified=self.verifies,
+            last=self._last_session(),
+            facts=self._facts(found),
             # Asked every second while the session runs, which may be writing the state file at that moment.
             artifacts=partial(state.artifact_files, place.number, state.cycle()) if state else None,
         )
@@ -129,6 +140,19 @@ class FlowSteps:
         """Return what was decided in this run and in earlier ones, in the words for a session."""
         decided = (*self._past.answers, *self._now.decided)
         return tuple(dict.fromkeys(words for words in map(words_for_session, decided) if words))
+
+    def _last_session(self) -> SessionRecord | None:
+        """Return the work session of the current step before the next one; a verify command is none."""
+        worked = [one for one in self._now.sessions if one.kind is SessionKind.WORK]
+        last = worked[-1] if worked else self._past.session
+        return last if last is not None and last.step.number == self._now.place.number else None
+
+    def _facts(self, found: FlowStep | None) -> StateFacts | None:
+        if self._state is None:
+            return None
+        from runner.story.flow.briefing import state_facts
+
+        return state_facts(self._state, found)
 
     async def find_step(self) -> None:
         """Find the step to continue with, whenever the story is opened; a question parks the story."""
@@ -210,9 +234,7 @@ class FlowSteps:
         outcome = self._outcome()
         here = step(self._flow, place.number)
         if here is not None and here.tracker:
-            await self._gate(self._state).mark(
-                await to_thread.run_sync(self._state.artifact_files, place.number)
-            )
+            await self._gate(self._state).mark(here)
         overflow = await to_thread.run_sync(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )
