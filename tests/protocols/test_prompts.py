@@ -347,8 +347,11 @@ def test_the_program_is_named_as_the_session_can_call_it(repo: Path, tmp_path: P
     script = str(Path(sys.executable).with_name("autopilot-multi"))
     assert f"    {script} state sub-step 1 " in run(repo, "prompt", "a", env=env).out
     (folder / "autopilot-multi").symlink_to(script)
-    assert "    autopilot-multi state sub-step 1 " in run(repo, "prompt", "a", env=env).out
+    foreseen = run(repo, "prompt", "a", env=env).out
+    assert "    autopilot-multi state sub-step 1 " in foreseen
+    assert "When your context fills up, the save command and the file " in foreseen
     run(repo, env=env)
+    assert prompts(repo) == [foreseen]
     allowed = (tmp_path / "argv").read_text()
     assert "Bash(autopilot-multi state sub-step:*)" in allowed
     assert "Bash(autopilot-multi state install-merge-driver" not in allowed

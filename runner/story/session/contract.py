@@ -111,7 +111,7 @@ def resuming(last: SessionRecord | None, sub_step: str, *, explained: bool = Fal
     return "\n".join(filter(None, lines))
 
 
-def _ending_of(last: SessionRecord) -> str:
+def _ending_of(last: SessionRecord) -> str:  # noqa: PLR0911  one return per outcome
     detail = f": {last.detail}" if last.detail else ""
     match last.outcome:
         case None | Outcome.STOPPED | Outcome.STALLED:
