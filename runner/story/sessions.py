@@ -28,7 +28,7 @@ from runner.core.settings import Settings
 from runner.core.text.names import one_line
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
-from runner.story.flow.steps import Brief
+from runner.story.flow.brief import Brief
 from runner.story.session.context_watch import ContextOrder
 from runner.story.session.environment import environment_of, program
 from runner.story.session.progress import ProgressLooks

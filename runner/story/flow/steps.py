@@ -5,12 +5,10 @@ a run opens a story for the first time. A question parks the story; the answer i
 story continues.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from msgspec import Struct
 from trio import to_thread
 
 from isolation.model import Workspace
@@ -37,6 +35,7 @@ from runner.records.history import Past
 from runner.story import results
 from runner.story.context.context import StoryContext
 from runner.story.flow.answers import EARLIER, Effect, effect_of, settles, words_for, words_for_session
+from runner.story.flow.brief import Brief, last_session
 from runner.story.flow.decisions import recommended
 from runner.story.flow.memories import DECISION, remembered
 from runner.story.session.contract import StateFacts
@@ -47,23 +46,6 @@ if TYPE_CHECKING:
     from runner.story.flow.tracker_gate import TrackerGate
 
 DONE_NUMBER = FLOW_DONE.number
-
-
-class Brief(Struct, frozen=True, kw_only=True):
-    """What a session gets to know about its step."""
-
-    step: Step
-    prompt: str
-    command: tuple[str, ...] | None
-    state_file: str
-    docs: str
-    answers: tuple[str, ...]
-    verified: bool
-    last: SessionRecord | None = None
-    """The session of this step before this one, also of an earlier run."""
-    facts: StateFacts | None = None
-    """What the state file says; None in `quick`."""
-    artifacts: Callable[[], tuple[Path, ...]] | None = None
 
 
 class FlowSteps:
@@ -130,7 +112,7 @@ class FlowSteps:
             docs=state.flow.docs if state else "",
             answers=self._answers(),
             verified=self.verifies,
-            last=self._last_session(),
+            last=last_session(self._now, self._past),
             facts=self._facts(found),
             # Asked every second while the session runs, which may be writing the state file at that moment.
             artifacts=partial(state.artifact_files, place.number, state.cycle()) if state else None,
@@ -140,12 +122,6 @@ class FlowSteps:
         """Return what was decided in this run and in earlier ones, in the words for a session."""
         decided = (*self._past.answers, *self._now.decided)
         return tuple(dict.fromkeys(words for words in map(words_for_session, decided) if words))
-
-    def _last_session(self) -> SessionRecord | None:
-        """Return the work session of the current step before the next one; a verify command is none."""
-        worked = [one for one in self._now.sessions if one.kind is SessionKind.WORK]
-        last = worked[-1] if worked else self._past.session
-        return last if last is not None and last.step.number == self._now.place.number else None
 
     def _facts(self, found: FlowStep | None) -> StateFacts | None:
         if self._state is None:
