@@ -21,6 +21,7 @@ class AgentJob(Struct, frozen=True, kw_only=True):
     `conversation` is the one to resume, empty for a new one. `git_dirs` are what a commit writes to besides
     the workspace. `folders` are those that the story may write to when it shares the workspace with others;
     they exist. `verify` are the commands that will judge the work, `cost` is what it may spend in dollars.
+    `program` is how the session calls this program to save where it is; empty if the story has no state file.
     """
 
     story: Story
@@ -32,6 +33,7 @@ class AgentJob(Struct, frozen=True, kw_only=True):
     git_dirs: tuple[Path, ...] = ()
     folders: tuple[Path, ...] = ()
     verify: tuple[str, ...] = ()
+    program: str = ""
     cost: float | None = None
 
 

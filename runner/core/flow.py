@@ -77,8 +77,9 @@ class FlowStep(Struct, frozen=True, kw_only=True):
     contain; when something matches each of them the step is done.
     `{cycle}` in them and in the prompt stands for the number of the feature cycle. `session_boundary`
     ends the chain after this step; `boundary_question` replaces the shared question there. `tracker`
-    means that the step creates work items. A `baseline` step describes the project, not the story: what
-    an earlier story left of it counts for later ones, too.
+    means that the step creates work items, and `work_items` are globs of the files that stand for them.
+    `breaks` says where a session of the step may end early. A `baseline` step describes the project, not
+    the story: what an earlier story left of it counts for later ones, too.
     """
 
     number: str
@@ -89,6 +90,8 @@ class FlowStep(Struct, frozen=True, kw_only=True):
     session_boundary: bool = False
     optional: bool = False
     tracker: bool = False
+    work_items: tuple[str, ...] = ()
+    breaks: str = ""
     baseline: bool = False
     command: tuple[str, ...] | None = None
     boundary_question: Question | None = None
@@ -246,6 +249,8 @@ def in_place(flow: Flow, docs: str, story_id: str) -> Flow:
             one,
             prompt=filled(one.prompt),
             artifacts=tuple(map(filled, one.artifacts)),
+            work_items=tuple(map(filled, one.work_items)),
+            breaks=filled(one.breaks),
             boundary_question=asked(one.boundary_question),
         )
         for one in flow.steps

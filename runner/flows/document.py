@@ -115,6 +115,8 @@ def _step(step: StepEntry, edition: Edition) -> FlowStep:
         session_boundary=step.session_boundary,
         optional=step.optional,
         tracker=step.tracker,
+        work_items=tuple(step.work_items),
+        breaks=step.breaks,
         baseline=step.baseline,
         command=tuple(step.command) if step.command else None,
         boundary_question=question if isinstance(question, Question) else None,
@@ -150,6 +152,9 @@ def _step_problems(where: str, step: StepEntry) -> Iterator[FlowProblem]:
         if edition not in step.name and Edition.ANY.value not in step.name:
             message = f"'number' has an entry for {edition}, 'name' has none"
             yield FlowProblem(where=where, message=message, hint=f"add {edition} to 'name'.")
+    if step.work_items and not step.tracker:
+        message = "the step has work items, but creates none"
+        yield FlowProblem(where=where, message=message, hint="add tracker = true, or remove work_items.")
     if step.question is None:
         return
     if not step.session_boundary:

@@ -24,6 +24,8 @@ _WANTED: Mapping[str, str] = {
     "number": _EDITIONED,
     "name": _EDITIONED,
     "artifacts": _GLOBS,
+    "work_items": _GLOBS,
+    "breaks": "one line",
     "kind": '"work" or "verify"',
     "session_boundary": _FLAG,
     "optional": _FLAG,
@@ -145,6 +147,8 @@ class StepEntry(_Table):
     session_boundary: bool = False
     optional: bool = False
     tracker: bool = False
+    work_items: Globs = []
+    breaks: Plain = ""
     baseline: bool = False
     command: Annotated[list[Filled] | None, BeforeValidator(_argv), Field(min_length=1)] = None
     question: QuestionEntry | None = None

@@ -201,13 +201,13 @@ def _on_branches(
     asked = "".join(f"{name}\n" for name in names).encode()
     output = repository.run("cat-file", "--batch", stdin=asked).stdout.encode(errors="surrogateescape")
     found: dict[str, Found] = {}
-    for (branch, path), data in zip(places, _blobs(output), strict=True):
+    for (branch, path), data in zip(places, blobs(output), strict=True):
         if data is not None:
             found.setdefault(branch, _parsed(Path(f"{branch}:{path}"), data, vocabulary))
     return found
 
 
-def _blobs(output: bytes) -> Iterable[bytes | None]:
+def blobs(output: bytes) -> Iterable[bytes | None]:
     """Parse the output of `cat-file --batch`; None for an object that does not exist."""
     at = 0
     while at < len(output):

@@ -199,7 +199,7 @@ class StoryState:
     def _read_first(self) -> tuple[StateFile | None, tuple[str, ...]]:
         """Read the file, and what is odd about it; one that cannot be read counts as absent."""
         try:
-            state = load_state(self.path, vocabulary=self._vocabulary)
+            state = self._read()
         except UnreadableStateError as error:
             return None, (*self._put_aside(error), "the folders decide where the story is")
         if state is not None and state.story not in {None, self._story} and not state.done:
@@ -303,6 +303,10 @@ class StoryState:
         """Record a decision, once."""
         return self._change(lambda state: record_decision(state, text))
 
+    def recorded(self) -> StateFile | None:
+        """Return what the file says; None if it does not exist."""
+        return self._load()
+
     def tracker(self) -> str:
         """Return the work item tracker that the file records; empty if none."""
         state = self._load()
@@ -362,11 +366,14 @@ class StoryState:
     def _load(self) -> StateFile | None:
         """Read the file; one that an agent has destroyed is put aside, and counts as absent."""
         try:
-            return load_state(self.path, vocabulary=self._vocabulary)
+            return self._read()
         except UnreadableStateError as error:
             said = self._put_aside(error)
             self.damages += said if said[0] not in self.damages else ()
             return None
+
+    def _read(self) -> StateFile | None:
+        return load_state(self.path, vocabulary=self._vocabulary)
 
     def _create(self, here: Step) -> None:
         flow = None if self._dialect is Dialect.RICH else self.flow.name
@@ -412,7 +419,7 @@ def _dialect_there(folder: Path, vocabulary: Vocabulary) -> Dialect | None:
     if path is None:
         return None
     try:
-        state = load_state(path, vocabulary=vocabulary)
+        state = load_state(path, vocabulary=vocabulary, copies=False)
     except UnreadableStateError:
         # Its name still tells one dialect from the two others.
         return Dialect.AUTODEV if path.name == FILES[Dialect.AUTODEV] else None

@@ -22,7 +22,7 @@ from runner.flows.state.model import Tracker
 
 PENDING = "Tracker: pending"
 
-_SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
+SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
 _SERVER_KEYS = ("mcpServers", "servers")
 _MOST = 1 << 20
 _HEAD = re.compile(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
@@ -57,7 +57,7 @@ def detect(workspace: Path, *, setting: str = "", recorded: str = "") -> Detecti
             return Detection(name=_named(text, origin), reason=f"{origin} say so")
     found: dict[Tracker, str] = {}
     notes: list[str] = []
-    for file in _SERVER_FILES:
+    for file in SERVER_FILES:
         for server in _servers(workspace / file, file, notes):
             plain = server.lower().removeprefix("user-")
             if plain in _SERVERS:

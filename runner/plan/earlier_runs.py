@@ -5,10 +5,19 @@ from collections.abc import Mapping, Sequence
 from isolation.git.repository import Repository
 from isolation.paths import journal_path
 from runner.core.errors import JournalError, NotFoundError
-from runner.core.model import Story, StoryId
+from runner.core.model import RunId, Story, StoryId
 from runner.core.text.names import branch_of
-from runner.records.history import EarlierResults, Finished, earlier_results, unfinished_of_newest
+from runner.records.history import (
+    EarlierResults,
+    Finished,
+    Past,
+    earlier_results,
+    past_of,
+    unfinished_of_newest,
+)
 from runner.records.journal import Journal
+
+NO_RUN = RunId("")
 
 
 def require_failed(repository: Repository) -> tuple[StoryId, ...]:
@@ -29,6 +38,17 @@ def load_earlier(repository: Repository, stories: Sequence[Story]) -> EarlierRes
         # The journal does not exist yet, or a kill left it empty. One that cannot be read is left to the
         # coordinator, which sets it aside or refuses to run.
         return EarlierResults()
+
+
+def load_past(
+    repository: Repository, stories: Sequence[Story], *, before: RunId = NO_RUN
+) -> dict[StoryId, Past]:
+    """Read what runs other than `before` left for the stories that follow a flow."""
+    try:
+        with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+            return past_of(journal, stories, before=before)
+    except (JournalError, NotFoundError):  # as above
+        return {}
 
 
 def still_present(

@@ -1,7 +1,9 @@
 """The plan as people and machines read it: every story with when it starts, and why."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from isolation.model import IsolationMode
@@ -14,9 +16,12 @@ from runner.core.schedule.schedule import decide
 from runner.core.schedule.window import at_start
 from runner.core.text.names import branch_of
 from runner.machine import probe
+from runner.plan.earlier_runs import load_past
 from runner.plan.plan import Plan
 from runner.plan.shared_tree import EnforcementPlan
+from runner.plan.standing import Standing, standing
 from runner.records.base_answers import known_answers
+from runner.records.history import Past
 from runner.report.terminal.plan import PlanRow, PlanView
 
 
@@ -31,12 +36,15 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
     runs_there = settings.base_check != Mode.OFF and settings.bg_isolation == IsolationMode.WORKTREE
     asked = questions(left, settings) if runs_there else ()
     critical = critical_path(left, plan.durations)
+    past = load_past(plan.repository, left)
+    standings = {story.id: standing(plan, story, past.get(story.id, Past())) for story in left}
     rows = tuple(
         replace(
             _row(plan, story, position=position, wave=levels[story.id], reason=reasons[story.id]),
             critical=story.id in critical,
             expected_minutes=plan.durations.get(story.id),
             minutes_to_the_end=critical.get(story.id) if plan.durations else None,
+            **_position(standings.get(story.id)),
         )
         for position, story in enumerate(plan.stories, 1)
     )
@@ -66,6 +74,19 @@ def _known(plan: Plan, asked: Sequence[Question]) -> tuple[str, ...]:
     tree = repository.trees((plan.base,))[0]
     known = known_answers(repository.common_dir, tree, asked, plan.settings)
     return tuple(each.command for each in asked if each.command in known)
+
+
+def _position(found: Standing | None) -> dict[str, Any]:
+    """Return the part of a row that says where a story is in its flow; nothing for one that does not run."""
+    if found is None:
+        return {}
+    return {
+        "step": structs.asdict(found.step) if found.step else None,
+        "steps": tuple(structs.asdict(step) for step in found.steps),
+        "boundary": found.until,
+        "asks": found.asks,
+        "problem": found.problem,
+    }
 
 
 def _reasons(plan: Plan, window: int) -> dict[StoryId, str]:
@@ -102,6 +123,7 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         wave=wave,
         id=story.id,
         title=story.title,
+        flow=story.flow,
         agent=workers.first.agent.name if workers else "",
         waits_for=waits_for,
         reason=reason,

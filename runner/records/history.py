@@ -10,7 +10,18 @@ from runner.core.choose import LAST_FAILURE
 from runner.core.events.fold import fold
 from runner.core.events.story_json import digest
 from runner.core.flow import QUICK
-from runner.core.model import Decision, Memory, RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
+from runner.core.model import (
+    Decision,
+    Memory,
+    RunId,
+    RunSnapshot,
+    SessionKind,
+    SessionRecord,
+    Status,
+    Story,
+    StoryId,
+    StorySnapshot,
+)
 from runner.core.text.instants import elapsed_seconds
 from runner.records.journal import Journal
 
@@ -33,7 +44,7 @@ class Past(Struct, frozen=True, kw_only=True):
     `failures` counts by step in how many consecutive runs, up to the newest, it failed; `reason` is the
     newest failure. `skipped` are the steps that the user chose to leave out. `answers` are what the user has
     decided, the oldest first; those in `pending` have had no effect yet. `memories` are what the state file
-    has no section for.
+    has no section for, `session` is the newest session that worked on the story.
     """
 
     failures: Mapping[str, int] = field(default_factory=dict)
@@ -42,6 +53,7 @@ class Past(Struct, frozen=True, kw_only=True):
     answers: tuple[Decision, ...] = ()
     pending: tuple[Decision, ...] = ()
     memories: tuple[Memory, ...] = ()
+    session: SessionRecord | None = None
 
 
 class EarlierResults(Struct, frozen=True, kw_only=True):
@@ -113,6 +125,7 @@ def past_of(journal: Journal, stories: Iterable[Story], *, before: RunId) -> dic
                 continue
             past = found.get(story.id, Past())
             broken.update((story.id, number) for number in story.finished_steps)
+            worked = [one for one in story.sessions if one.kind is SessionKind.WORK]
             pending = (story.decision,) if story.decision is not None and story.decision.letter else ()
             found[story.id] = past = replace(
                 past,
@@ -121,6 +134,7 @@ def past_of(journal: Journal, stories: Iterable[Story], *, before: RunId) -> dic
                 # Only the newest run that had the story can still wait for something.
                 pending=past.pending if story.id in seen else pending,
                 memories=(*story.memories, *past.memories),
+                session=past.session or (worked[-1] if worked else None),
             )
             seen.add(story.id)
             number = story.place.number

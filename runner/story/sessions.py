@@ -28,9 +28,9 @@ from runner.core.settings import Settings
 from runner.core.text.names import one_line
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
-from runner.story.flow.steps import Brief
+from runner.story.flow.brief import Brief
 from runner.story.session.context_watch import ContextOrder
-from runner.story.session.environment import environment_of
+from runner.story.session.environment import environment_of, program
 from runner.story.session.progress import ProgressLooks
 from runner.story.session.prompt import PromptFacts, render
 from runner.story.session.session import SessionOrder, SessionVerdict, TimeLimit
@@ -50,10 +50,9 @@ async def prepare_work(
     story, settings, now = _story_for(context, brief), context.settings, context.now
     worker = _worker_for(context, brief)
     agent, name = worker.agent, _name(now, brief.step)
-    exchange, cwd = context.exchange(workspace), context.inside(workspace.path, workspace)
-    files = _exchanged(exchange, name)
-    seen = _exchanged(cwd / exchange.relative_to(workspace.path), name)  # the same, as the session sees them
-    facts = _prompt_facts(context, now, brief, seen.result)
+    cwd, files = context.inside(workspace.path, workspace), _exchanged(context.exchange(workspace), name)
+    facts = prompt_facts(context, workspace, brief)
+    prompt = facts.result_file.with_name(files.prompt.name)  # as the session sees it
     access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
     known = now.step_history.conversation
     job = AgentJob(
@@ -61,23 +60,23 @@ async def prepare_work(
         workspace=cwd,
         session_id=_session_id(context, name),
         model=worker.model,
-        prompt=seen.prompt,
+        prompt=prompt,
         conversation=known.id if known is not None and known.agent == agent.name else "",
         git_dirs=access.git_dirs,
         folders=access.folders,
         verify=facts.verify,
+        program=facts.program if facts.state_file else "",
         cost=allowance.cost,
     )
     launch = agent.launch(job)
-    # Only a flow has a state file from which another session can continue.
-    watches = bool(brief.state_file) and agent.traits.says_end
     environment = _environment(context, now, workspace, brief.step, cwd) | {
-        "AUTOPILOT_STATE_FILE": _seen(brief.state_file, context, workspace),
+        "AUTOPILOT_STATE_FILE": str(facts.state_file or ""),
         "AUTOPILOT_DOCS": brief.docs,
-        "AUTOPILOT_RESULT_FILE": str(seen.result),
-        "AUTOPILOT_CONTEXT_FILE": str(seen.notice) if watches else "",
-        "AUTOPILOT_PROMPT_FILE": str(seen.prompt),
+        "AUTOPILOT_RESULT_FILE": str(facts.result_file),
+        "AUTOPILOT_CONTEXT_FILE": facts.context_file,
+        "AUTOPILOT_PROMPT_FILE": str(prompt),
         "AUTOPILOT_MODE": context.mode,
+        "AUTOPILOT_MULTI": facts.program,
         **_spending(allowance),
         **launch.env,
     }
@@ -96,7 +95,7 @@ async def prepare_work(
         result_file=files.result,
         limit=_story_limit(context),
         progress=_progress(context, workspace, brief),
-        context=_context_order(context, workspace, brief, files, launch) if watches else None,
+        context=_context_order(context, workspace, brief, files, launch) if facts.context_file else None,
     )
     started = _started(context, order, brief.step, SessionKind.WORK)
     escalated = brief.command is None and worker.name != context.workers.first.name
@@ -232,7 +231,13 @@ def session_ended(order: SessionOrder, verdict: SessionVerdict, settings: Settin
     )
 
 
-def _prompt_facts(context: StoryContext, now: StorySnapshot, brief: Brief, result_file: Path) -> PromptFacts:
+def prompt_facts(context: StoryContext, workspace: Workspace, brief: Brief) -> PromptFacts:
+    """Return what the prompt of the next work session is made of, with paths as the session sees them."""
+    now, agent = context.now, _worker_for(context, brief).agent
+    seen = _exchanged(context.inside(context.exchange(workspace), workspace), _name(now, brief.step))
+    # Only a flow has a state file from which another session can continue.
+    watched = bool(brief.state_file) and agent.traits.says_end
+    most = agents_per_wave(context.log.snapshot.tier, context.settings)
     return PromptFacts(
         story=context.story,
         step=brief.step,
@@ -241,10 +246,15 @@ def _prompt_facts(context: StoryContext, now: StorySnapshot, brief: Brief, resul
         attempt=now.progress.attempt,
         attempts=now.max_attempts,
         verify=context.verify if brief.verified else (),
-        result_file=result_file,
+        result_file=seen.result,
+        program=program(os.environ),
         last_failure=now.step_history.last_failure,
-        interrupted=bool(now.sessions) and now.sessions[-1].outcome is None,
-        shared=context.run.shared_tree is not None,
+        last=brief.last,
+        state=brief.facts,
+        state_file=context.inside(Path(brief.state_file), workspace) if brief.state_file else None,
+        agents=None if isinstance(agent, CommandAgent) else most,
+        context_file=str(seen.notice) if watched else "",
+        shared=context.shares_tree,
     )
 
 
@@ -303,6 +313,12 @@ class _DiskAccess(Struct, frozen=True, kw_only=True):
     confinement: Confinement | None
 
 
+def prompt_text(context: StoryContext, facts: PromptFacts) -> str:
+    """Return the prompt by the template of the run. Blocking."""
+    own = context.settings.prompt_template
+    return render(facts, load_template(context.repository.top / own if own else None))
+
+
 def _prepare_disk(
     context: StoryContext, workspace: Workspace, files: _Exchanged, facts: PromptFacts, agent: Agent
 ) -> _DiskAccess:
@@ -325,18 +341,12 @@ def _prepare_disk(
 
 def _write_prompt(context: StoryContext, files: _Exchanged, facts: PromptFacts) -> None:
     """Write the prompt, and make room for the result."""
-    own = context.settings.prompt_template
-    text = render(facts, load_template(context.repository.top / own if own else None))
+    text = prompt_text(context, facts)
     files.prompt.parent.mkdir(parents=True, exist_ok=True)
     files.prompt.write_text(text, encoding="utf-8", errors="surrogateescape")
     # Names repeat from run to run, and a workspace that was kept holds what the last one left.
     files.result.unlink(missing_ok=True)
     files.notice.unlink(missing_ok=True)
-
-
-def _seen(path: str, context: StoryContext, workspace: Workspace) -> str:
-    """Return where a session sees a file; empty if there is none."""
-    return str(context.inside(Path(path), workspace)) if path else ""
 
 
 def _used_in(conversation: str, now: StorySnapshot) -> Usage:

@@ -238,7 +238,8 @@ def test_a_tracker_that_does_not_let_us_in_is_asked_about_and_the_local_one_reco
     resumed = run(repo, "resume", "--json")
     assert resumed.code == 0, resumed.err
     assert "tracker: local" in state_text(repo, resumed, "a")
-    assert "Tracker: pending" in git(repo, "show", "autopilot/a:_docs/stories/a/02_document/architecture.md")
+    assert "Tracker: pending" in git(repo, "show", "autopilot/a:_docs/stories/a/02_tasks/x_x.md")
+    assert "Tracker" not in git(repo, "show", "autopilot/a:_docs/stories/a/02_document/architecture.md")
 
 
 def test_a_tracker_that_lets_us_in_is_recorded(repo: Path) -> None:

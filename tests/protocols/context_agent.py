@@ -18,12 +18,12 @@ from typing import Any
 def main() -> int:
     """Play one session."""
     plays, story = Path(os.environ["PLAYS"]), os.environ["AUTOPILOT_STORY_ID"]
-    sys.stdin.read()
+    prompt = sys.stdin.read()
     calls = plays / f"{story}.calls"
     with calls.open("a") as file:
         state = os.environ["AUTOPILOT_STATE_FILE"]
         seen = Path(state).read_text() if state else ""
-        file.write(json.dumps({"argv": sys.argv[1:], "state": seen}) + "\n")
+        file.write(json.dumps({"argv": sys.argv[1:], "state": seen, "prompt": prompt}) + "\n")
     number = len(calls.read_text().splitlines())
     sessions = json.loads((plays / f"{story}.json").read_text())
     for position, act in enumerate(sessions[min(number, len(sessions)) - 1]):

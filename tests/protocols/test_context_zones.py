@@ -88,6 +88,10 @@ class Stage:
         """Return what the state file said when a session started."""
         return str(self._calls(name)[session - 1]["state"])
 
+    def prompt(self, name: str, session: int) -> str:
+        """Return the prompt of a session."""
+        return str(self._calls(name)[session - 1]["prompt"])
+
     def output(self, name: str) -> str:
         """Return what the commands of all sessions printed."""
         return (self._folder / f"{name}.output").read_text()
@@ -133,6 +137,9 @@ def test_in_danger_a_session_is_ended_where_it_has_saved_and_a_fresh_one_continu
         assert (ran.story(name)["sessions"], ran.story(name)["attempt"]) == (2, 1)
         assert stage.fresh(name)
     assert "name: write" in stage.state_at("saves", 2)
+    assert "ended since its context was full; this one is fresh.\nSaved last: sub-step 2 — write. " in (
+        stage.prompt("saves", 2)
+    )
     assert "Context zone: danger (3 truncated results)" in stage.output("saves")
     assert {"draft.md", "report.md"} <= stage.files("saves")
     assert {"x.md", "late.md"} <= stage.files("commits"), "the tool call that ran was not cut off"

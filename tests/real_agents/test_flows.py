@@ -69,7 +69,7 @@ def test_two_greenfield_stories_through_everything(stage: Stage, dialect: str) -
     with started(repo, "resume", "--json", env=stage.env) as running:
         wait_until(lambda: "(Decompose, attempt 1 of 2)" in running.err, what="again", limit=PATIENCE)
         running.send(signal.SIGINT)
-        stopped = running.finish(limit=PATIENCE)
+        stopped = running.finish()
     assert stopped.code == 130
     assert "stopped" in status(stopped).values()
     third = play(stage, "resume")
@@ -108,7 +108,7 @@ def test_the_other_flows_two_at_a_time_in_one_tree(stage: Stage, flow: str) -> N
 
 @BOTH
 def test_a_flow_crosses_a_boundary_through_a_shard(stage: Stage, tmp_path: Path) -> None:
-    """One CI job takes the story to its boundary; the next clone continues from the shard, not from the start."""
+    """One CI job takes the story to its boundary; a clone with its branch continues there."""
     repo = stage.repo
     story(stage, "a", "greenfield")
     git(repo, "add", "-A")

@@ -20,6 +20,8 @@ from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
 _GIT = ("add", "commit", "status", "diff", "log", "show", "rm", "mv", "restore")
+_STATE = ("sub-step", "show", "check")
+"""What a session asks of this program; other actions of `state` change the repository or write elsewhere."""
 _HOPELESS = frozenset({401, 403})
 _OWN_IDS = uuid.UUID("7d0c1f5e-5d0e-4a55-9a39-6a3f8f1c2b10")
 QUIET = 330.0
@@ -70,8 +72,8 @@ class ClaudeAgent(KnownAgent):
         if self._bypass:
             return ["--permission-mode", "bypassPermissions"]
         allowed = [f"Bash(git {name}:*)" for name in _GIT]
-        # Its rules cannot quote these characters; such a command is left to the runner.
-        allowed += [f"Bash({command})" for command in job.verify if not re.search(r"[(),\n*]", command)]
+        allowed += [f"Bash({job.program} state {action}:*)" for action in _STATE if _can_name(job.program)]
+        allowed += [f"Bash({command})" for command in job.verify if _can_name(command)]
         return ["--permission-mode", "acceptEdits", "--allowedTools", ",".join(allowed)]
 
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
@@ -94,6 +96,11 @@ class ClaudeAgent(KnownAgent):
                 return result(event)
             case _:
                 return None
+
+
+def _can_name(command: str) -> bool:
+    """Whether its rules can name a command; they cannot quote some characters."""
+    return bool(command) and not re.search(r"[(),\n*]", command)
 
 
 def _assistant(event: dict[str, Any]) -> AgentUpdate:

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from runner.core.flow import QUICK
 from runner.core.model import DEFAULT_ATTEMPTS
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
@@ -23,6 +24,9 @@ class PlanRow(Struct, frozen=True, kw_only=True):
 
     `critical`: it is on the longest chain, which takes `minutes_to_the_end` from its start. Minutes are
     None when unknown, or without a limit. `escalate` names who does the second attempt and those after it.
+    `step` is where it is in its flow, None when that is done or `problem` says why it is not known; `steps`
+    are those that would run until it stops: after the step `boundary`, or at the end of the flow. `asks` is
+    what it asks before it continues.
     """
 
     position: int
@@ -30,6 +34,12 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     id: str
     title: str
     agent: str
+    flow: str = "quick"
+    step: Mapping[str, str] | None = None
+    steps: tuple[Mapping[str, str], ...] = ()
+    boundary: str = ""
+    asks: str = ""
+    problem: str = ""
     waits_for: tuple[str, ...] = ()
     reason: str = ""
     branch: str = ""
@@ -148,6 +158,21 @@ def _limits(row: PlanRow) -> list[str]:
     return [*lines, *([f"at most {', '.join(given)}"] if given else [])]
 
 
+def _flow(row: PlanRow) -> list[str]:
+    """Return where a story is in a flow with several work steps, and which of them would run."""
+    if row.flow == QUICK.name:
+        return []
+    flow = f"flow {neutral(row.flow)}"
+    if row.problem:
+        return [f"{flow}, at a step that is not known: {neutral(row.problem)}"]
+    asks = [f"asks first: {neutral(row.asks)}"] if row.asks else []
+    if row.step is None:
+        return [f"{flow}, done", *asks]
+    lines = [f"{flow}, at step {row.step['number']} ({neutral(row.step['name'])})", *asks]
+    names = ", ".join(neutral(step["name"]) for step in row.steps)
+    return [*lines, f"runs {names}" + (", then asks" if row.boundary else ", to its end")]
+
+
 def _details(row: PlanRow, look: Look) -> list[str]:
     details = []
     if row.critical:
@@ -155,6 +180,7 @@ def _details(row: PlanRow, look: Look) -> list[str]:
         details.append("on the critical path" + ("" if left is None else f": {span(left * 60)} to the end"))
     if row.branch:
         details.append(f"branch {row.branch}" + (f" from {neutral(row.base)}" if row.base else ""))
+    details += _flow(row)
     if row.claim:
         details.append(f"owns {' '.join(neutral(glob) for glob in row.claim)}")
     details += [f"verify {neutral(command)}" for command in row.verify]

@@ -117,6 +117,11 @@ class StoryContext(Struct, frozen=True, kw_only=True):
         return self.story.verify_minutes or self.settings.verify_minutes
 
     @property
+    def shares_tree(self) -> bool:
+        """Whether the story works in one tree with others."""
+        return self.settings.bg_isolation == IsolationMode.NONE
+
+    @property
     def aborted(self) -> str:
         """What asked that nothing new starts for this story; empty while nothing did."""
         return self.run.control.asked_by(self.story.id)
@@ -128,7 +133,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     def exchange(self, workspace: Workspace) -> Path:
         """Return the folder for files that are exchanged with the story's sessions."""
         folder = workspace.path / EXCHANGE
-        return folder / self.story.id if self.run.shared_tree else folder
+        return folder / self.story.id if self.shares_tree else folder
 
     def inside(self, path: Path, workspace: Workspace) -> Path:
         """Return where the story's sessions see a path; they start where they see the workspace."""

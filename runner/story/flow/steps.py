@@ -5,12 +5,10 @@ a run opens a story for the first time. A question parks the story; the answer i
 story continues.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from msgspec import Struct
 from trio import to_thread
 
 from isolation.model import Workspace
@@ -37,8 +35,10 @@ from runner.records.history import Past
 from runner.story import results
 from runner.story.context.context import StoryContext
 from runner.story.flow.answers import EARLIER, Effect, effect_of, settles, words_for, words_for_session
+from runner.story.flow.brief import Brief, last_session
 from runner.story.flow.decisions import recommended
 from runner.story.flow.memories import DECISION, remembered
+from runner.story.session.contract import StateFacts
 
 if TYPE_CHECKING:
     from runner.flows.state.transitions import Overflow
@@ -48,29 +48,20 @@ if TYPE_CHECKING:
 DONE_NUMBER = FLOW_DONE.number
 
 
-class Brief(Struct, frozen=True, kw_only=True):
-    """What a session gets to know about its step."""
-
-    step: Step
-    prompt: str
-    command: tuple[str, ...] | None
-    state_file: str
-    docs: str
-    answers: tuple[str, ...]
-    verified: bool
-    artifacts: Callable[[], tuple[Path, ...]] | None = None
-
-
 class FlowSteps:
     """One story's way through its flow."""
 
-    def __init__(self, context: StoryContext, workspace: Workspace) -> None:
+    def __init__(
+        self, context: StoryContext, workspace: Workspace, state: "StoryState | None" = None
+    ) -> None:
         self._context = context
         self._story = context.story
         self._log = context.log
         self._record = context.log.record
         self._workspace = workspace
-        self._state = None if context.story.flow == QUICK.name else _open_state(context, workspace)
+        if state is None and context.story.flow != QUICK.name:
+            state = _open_state(context, workspace)
+        self._state = state
         self._flow = self._state.flow if self._state else QUICK
 
     @property
@@ -121,6 +112,8 @@ class FlowSteps:
             docs=state.flow.docs if state else "",
             answers=self._answers(),
             verified=self.verifies,
+            last=last_session(self._now, self._past),
+            facts=self._facts(found),
             # Asked every second while the session runs, which may be writing the state file at that moment.
             artifacts=partial(state.artifact_files, place.number, state.cycle()) if state else None,
         )
@@ -129,6 +122,13 @@ class FlowSteps:
         """Return what was decided in this run and in earlier ones, in the words for a session."""
         decided = (*self._past.answers, *self._now.decided)
         return tuple(dict.fromkeys(words for words in map(words_for_session, decided) if words))
+
+    def _facts(self, found: FlowStep | None) -> StateFacts | None:
+        if self._state is None:
+            return None
+        from runner.story.flow.briefing import state_facts
+
+        return state_facts(self._state, found)
 
     async def find_step(self) -> None:
         """Find the step to continue with, whenever the story is opened; a question parks the story."""
@@ -210,9 +210,7 @@ class FlowSteps:
         outcome = self._outcome()
         here = step(self._flow, place.number)
         if here is not None and here.tracker:
-            await self._gate(self._state).mark(
-                await to_thread.run_sync(self._state.artifact_files, place.number)
-            )
+            await self._gate(self._state).mark(here)
         overflow = await to_thread.run_sync(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )

@@ -4,8 +4,6 @@ It does when the `tracker-auth` command of the settings succeeds. What was settl
 file, so the gate is passed once.
 """
 
-from pathlib import Path
-
 from trio import to_thread
 
 from isolation.model import Workspace
@@ -17,6 +15,7 @@ from runner.flows.state.model import Tracker
 from runner.flows.story_state import StoryState
 from runner.flows.tracker import Detection, detect, gate, mark_pending
 from runner.story.context.context import StoryContext
+from runner.story.flow.briefing import work_item_files
 from runner.story.session.hooks import run_aside
 
 WITHOUT_TRACKER = "B"
@@ -39,12 +38,9 @@ class TrackerGate:
         detection = await to_thread.run_sync(
             lambda: detect(self._workspace.path, setting=setting, recorded=recorded)
         )
-        name = detection.name or self._chosen(detection)
+        name = self._name(detection)
         if name is None:
             return detection.question
-        asked = self._newest(choose.QuestionKind.TRACKER)
-        if asked is not None and asked.letter == WITHOUT_TRACKER:
-            name = Tracker.LOCAL
         entered = name is Tracker.LOCAL or recorded == name or await self._authenticate()
         question = gate(step, name, authenticated=entered)
         if question is None and recorded != name:
@@ -56,10 +52,31 @@ class TrackerGate:
             )
         return question
 
-    async def mark(self, files: tuple[Path, ...]) -> None:
-        """Mark the items that a step left as pending where no tracker gives them ids."""
-        if await to_thread.run_sync(self._state.tracker) == Tracker.LOCAL:
-            await to_thread.run_sync(mark_pending, files)
+    def foresee(self, step: FlowStep) -> None:
+        """Record which tracker a step would use if nothing stood in its way, without asking. Blocking."""
+        if not step.tracker:
+            return
+        setting, recorded = self._context.settings.tracker, self._state.tracker()
+        detection = detect(self._workspace.path, setting=setting, recorded=recorded)
+        name = self._name(detection)
+        if name is not None and name != recorded:
+            self._state.set_tracker(name)
+
+    def _name(self, detection: Detection) -> Tracker | None:
+        """Return the tracker by what was found and answered; None while the user must choose."""
+        name = detection.name or self._chosen(detection)
+        asked = self._newest(choose.QuestionKind.TRACKER)
+        if name is not None and asked is not None and asked.letter == WITHOUT_TRACKER:
+            return Tracker.LOCAL
+        return name
+
+    async def mark(self, step: FlowStep) -> None:
+        """Mark the task and epic files that a step left as pending where no tracker gives them ids."""
+        await to_thread.run_sync(self._mark, step)
+
+    def _mark(self, step: FlowStep) -> None:
+        if self._state.tracker() == Tracker.LOCAL:
+            mark_pending(work_item_files(self._workspace.path, step, self._state.cycle()))
 
     async def _authenticate(self) -> bool:
         command = self._context.settings.tracker_auth

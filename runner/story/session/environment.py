@@ -1,11 +1,26 @@
 """What every program of a story finds in its environment."""
 
 import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from isolation.git.repository import scrubbed
 from isolation.model import Workspace
 from runner.core.model import RunId, Step, StorySnapshot
+
+PROGRAM = "autopilot-multi"
+
+
+def program(environ: Mapping[str, str]) -> str:
+    """Return how a session calls this program: by name where its `PATH` finds it, else by its path."""
+    script = Path(sys.executable).with_name(PROGRAM)
+    if not os.access(script, os.X_OK):
+        return shlex.join([sys.executable, "-P", "-m", "runner"])
+    found = shutil.which(PROGRAM, path=environ.get("PATH"))
+    return PROGRAM if found and Path(found).resolve() == script.resolve() else shlex.quote(str(script))
 
 
 def environment_of(

@@ -10,34 +10,37 @@ from string import Template
 
 from msgspec import Struct
 
-from runner.core.model import DEFAULT_ATTEMPTS, Step, Story
+from runner.core.model import DEFAULT_ATTEMPTS, SessionRecord, Step, Story
+from runner.story.session import contract
+from runner.story.session.contract import StateFacts
 
-_ENDING = (
-    "Leave the work in this folder, committed or not; what is not committed is committed for you. "
-    "You may write a result as JSON to {}."
-)
-_SHARED_ENDING = (
-    "Leave the work in the files. Others work in this folder, too, so use git for looking only: do not "
-    "commit, stage, stash, switch or restore. What is yours is committed for you. "
-    "You may write a result as JSON to {}."
-)
 _ALONE = re.compile(r"^[ \t]*\$(?:\{(\w+)\}|(\w+))[ \t]*(?:\n+|\Z)", re.MULTILINE)
 
 
 class PromptFacts(Struct, frozen=True, kw_only=True):
-    """Everything that the prompt of one session is made of."""
+    """Everything that the prompt of one session is made of.
+
+    `last` is the session of this step before this one. `state` and `state_file` are None in `quick`. `agents`
+    is how many helper agents may work at once, None for a plain command. `program` is how a session calls
+    this program, and `context_file` tells it how full its context is.
+    """
 
     story: Story
     step: Step
     attempt: int
     verify: tuple[str, ...]
     result_file: Path
+    program: str
     attempts: int = DEFAULT_ATTEMPTS
     step_prompt: str = ""
     answers: tuple[str, ...] = ()
     last_failure: str = ""
-    interrupted: bool = False
+    last: SessionRecord | None = None
     shared: bool = False
+    state: StateFacts | None = None
+    state_file: Path | None = None
+    agents: int | None = None
+    context_file: str = ""
 
 
 def render(facts: PromptFacts, template: str) -> str:
@@ -51,6 +54,10 @@ def render(facts: PromptFacts, template: str) -> str:
 def _parts(facts: PromptFacts) -> dict[str, object]:
     story = facts.story
     body, heading = story.prompt.strip(), f"# {story.title}"
+    state = facts.state or StateFacts()
+    answers = contract.decided(facts.answers, state.decisions)
+    result = contract.result(facts.result_file, in_flow=facts.state_file is not None)
+    interrupted = facts.last is not None and facts.last.outcome is None
     return {
         "story": body if body.startswith(heading) else f"{heading}\n\n{body}".strip(),
         "title": story.title,
@@ -61,14 +68,19 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "attempt": facts.attempt,
         "attempts": facts.attempts,
         "step_prompt": _under("What this step is for:\n", facts.step_prompt),
-        "answers": _under("The user has decided:", "\n".join(f"- {answer}" for answer in facts.answers)),
+        "answers": _under("Decided so far:", "\n".join(f"- {answer}" for answer in answers)),
         "owns": _under("Change only paths that match:", _bullets(story.owns)),
         "verify": _under("Your work counts when these commands pass here:", _bullets(facts.verify)),
-        "interrupted": "An earlier session of this step was cut off; its unfinished changes are still here."
-        if facts.interrupted
-        else "",
+        "tracker": contract.tracker(state.tracker),
+        "agents": contract.agents(facts.agents),
+        "continue": contract.resuming(facts.last, state.sub_step, explained=bool(facts.last_failure)),
+        "interrupted": contract.resuming(facts.last, "") if interrupted else "",
         "last_failure": _under("The attempt before this one failed:\n", _quoted(facts.last_failure)),
-        "ending": (_SHARED_ENDING if facts.shared else _ENDING).format(facts.result_file),
+        "state": contract.state(facts.state_file, state, program=facts.program) if facts.state_file else "",
+        "breaks": contract.breaks(state.breaks),
+        "context": contract.context(facts.context_file),
+        "contract": result,
+        "ending": f"{contract.leaving(shared=facts.shared)} {result}",
         "result_file": facts.result_file,
     }
 

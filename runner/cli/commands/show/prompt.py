@@ -1,6 +1,7 @@
-"""Print the prompt that the first session of a story would get.
+"""Print the prompt that the next session of a story would get.
 
-Starts nothing and writes nothing. The setting `prompt-template` replaces the built-in template.
+A story that the newest run has not finished is shown as `resume` would continue it, any other as in a new
+run. Starts nothing and writes nothing. The setting `prompt-template` replaces the built-in template.
 """
 
 import argparse
@@ -16,17 +17,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `prompt`."""
     common(parser)
     parser.add_argument("story", metavar="STORY", help="the id of the story")
+    parser.add_argument(
+        "--new-run", action="store_true", help="as in a new run, also if the newest run could be resumed"
+    )
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan as a run would, and print one prompt."""
     from runner.core.model import StoryId
     from runner.plan.plan import RunRequest, make_plan
-    from runner.story.session.preview import preview
+    from runner.run.preview import preview
 
     plan = make_plan(RunRequest(directory=Path(arguments.directory), again=True))
-    text = preview(plan, StoryId(arguments.story))
-    output.document({"story": arguments.story, "prompt": text})
+    found = preview(plan, StoryId(arguments.story), new_run=arguments.new_run)
+    for note in found.notes:
+        output.warn(f"story {arguments.story}: {note}")
+    output.document({"story": arguments.story, "prompt": found.prompt, "notes": list(found.notes)})
     if not output.as_json:
-        output.answer(text.rstrip("\n"))
+        output.answer(found.prompt.rstrip("\n"))
     return 0

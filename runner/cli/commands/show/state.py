@@ -22,7 +22,7 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from runner.flows.state.disk.collection import Found
-    from runner.flows.state.model import Dialect, StateFile
+    from runner.flows.state.model import Dialect, Position, StateFile
     from runner.flows.state.vocabulary import Vocabulary
 
 EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
@@ -252,16 +252,18 @@ def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> in
     from runner.flows.state.disk.files import LOCK_NAME, load_state, save_sub_step
     from runner.flows.state.model import Dialect, Phase, Position
 
-    if not (number.isascii() and number.isdigit()):
-        raise UsageError(
-            f"PHASE must be a whole number from 0, not '{number}'", hint="count save points: 0, 1, 2 …"
-        )
     path, exchange = _session_paths()
     vocabulary = _vocabulary(_top_of(exchange))
     state = load_state(path, vocabulary=vocabulary)
-    phase = Phase(phase=int(number), name=name, detail=detail)
-    older = state is not None and state.dialect is not Dialect.AUTODEV
-    sub_step = Position(text=str(phase)) if older else phase
+    sub_step: Phase | Position
+    if state is not None and state.dialect is not Dialect.AUTODEV:
+        sub_step = _position(number, name, detail)
+    elif number.isascii() and number.isdigit():
+        sub_step = Phase(phase=int(number), name=name, detail=detail)
+    else:
+        raise UsageError(
+            f"PHASE must be a whole number from 0, not '{number}'", hint="count save points: 0, 1, 2 …"
+        )
     saved = save_sub_step(path, sub_step, lock=exchange / LOCK_NAME, vocabulary=vocabulary)
     notice = _context_notice()
     output.document({"path": str(path), "sub_step": str(saved.sub_step), "context": notice})
@@ -276,6 +278,19 @@ def _context_notice() -> str:
         return Path(file).read_text(encoding="utf-8").rstrip() if file else ""
     except OSError:
         return ""
+
+
+def _position(number: str, name: str, detail: str) -> "Position":
+    """Return a sub-step of the older dialects, whose numbers may have a letter."""
+    from runner.core.errors import UsageError
+    from runner.flows.state.model import Position
+
+    position = Position(text=f"{number} — {name}" + (f" ({detail})" if detail else ""))
+    if position.number != number:
+        raise UsageError(
+            f"PHASE must be a number such as 2 or 1b, not '{number}'", hint="count save points: 1, 2, 3 …"
+        )
+    return position
 
 
 def _session_paths() -> tuple[Path, Path]:

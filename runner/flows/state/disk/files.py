@@ -34,12 +34,16 @@ _PAUSE = 0.005
 
 
 def load_state(
-    path: Path, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None
+    path: Path,
+    *,
+    vocabulary: Vocabulary = STANDARD,
+    previous: Phase | None = None,
+    copies: bool = True,
 ) -> StateFile | None:
     """Read a state file; None if it does not exist.
 
-    An unreadable one is copied, and the error names the copy; the original stays. `previous` is
-    the sub-step last seen in the same invocation.
+    An unreadable one is copied, and the error names the copy; the original stays. Without `copies` nothing
+    is written. `previous` is the sub-step last seen in the same invocation.
     """
     data = _settled(path, vocabulary)
     if data is None:
@@ -47,6 +51,8 @@ def load_state(
     try:
         return parse_state(decode(data), vocabulary=vocabulary, previous=previous)
     except UnreadableStateError as error:
+        if not copies:
+            raise
         raise _with_copy(path, error, set_aside(path, data)) from None
 
 
