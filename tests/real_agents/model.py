@@ -124,7 +124,7 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:
                 "tool": writer,
                 "input": {_WRITERS[writer]: f"{_workspace(request)}/{name}", "content": words},
             }
-        act = {"sh": f"printf '%s' '{words}' > {name}"}
+        act = {"sh": f"mkdir -p $(dirname {name}) && printf '%s' '{words}' > {name}"}
     shell = next((name for name in _SHELLS if name in request.tools), None)
     if shell is None:
         return {"text": f"No shell among {', '.join(request.tools)}."}
