@@ -16,6 +16,7 @@ DONE = "done"
 _NUMBERED = re.compile(
     r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—\u2013:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL
 )
+_SKIPPED = re.compile(r"([0-9]{1,3}[a-z]{0,3})(?![A-Za-z0-9])")
 
 
 class Dialect(StrEnum):
@@ -108,6 +109,21 @@ class CompletedRow(Struct, frozen=True, kw_only=True, gc=False):
     outcome: str
 
 
+SKIPPED_OUTCOME = "skipped"
+"""How the outcome of a step begins that was not completed but skipped."""
+
+
+def is_skipped(row: CompletedRow) -> bool:
+    """Return whether a row of Completed Steps is that of a skipped step."""
+    return row.outcome.lower().startswith(SKIPPED_OUTCOME)
+
+
+def skipped_number(bullet: str) -> str:
+    """Return the number of the step that a bullet of Skipped Steps names; empty if it names none."""
+    found = _SKIPPED.match(bullet)
+    return found[1] if found else ""
+
+
 class RetryRow(Struct, frozen=True, kw_only=True, gc=False):
     """One row of the Retry Log."""
 
@@ -154,7 +170,8 @@ class Problem(Struct, frozen=True, kw_only=True):
 class StateFile(Struct, frozen=True, kw_only=True, eq=False):
     """One state file. `flow` is None in rich, `cycle` everywhere but in autodev.
 
-    `story` is the id of the story that the file belongs to; None in files that do not say so.
+    `story` is the id of the story that the file belongs to; None in files that do not say so. `skipped` are
+    the bullets of Skipped Steps, a section of pointer and autodev; rich has rows of Completed Steps for them.
     """
 
     dialect: Dialect
@@ -172,6 +189,7 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
     last_session: LastSession | None = None
     retry_log: tuple[RetryRow, ...] = ()
     blockers: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     text: str = ""
 
@@ -199,6 +217,14 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
     def done(self) -> bool:
         """Whether the story has finished its whole flow."""
         return self.step == DONE
+
+    @property
+    def skipped_steps(self) -> tuple[str, ...]:
+        """The numbers of the steps that the user skipped, in every dialect; each once."""
+        rows = [row.step for row in self.completed if is_skipped(row)]
+        noted = [number for text in self.skipped if (number := skipped_number(text))]
+        here = [self.step] if self.status is StepStatus.SKIPPED else []
+        return tuple(dict.fromkeys((*rows, *noted, *here)))
 
     @property
     def needs_decision(self) -> bool:

@@ -10,7 +10,7 @@ import re
 from msgspec import Struct
 
 from runner.core.text.names import did_you_mean, shown
-from runner.flows.state.dialects import autodev, pointer, rich
+from runner.flows.state.dialects import autodev, pointer, rich, sections
 from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, Problem, StateFile, StepStatus, SubStep, Tracker
 from runner.flows.state.text.block import Block, Location, find_location, read_block
@@ -118,10 +118,7 @@ class _Reader:
         name, retries = self._name(), self._retry_count()
         cycle = self._cycle(flow) if self.autodev else None
         tracker, sub_step = self._tracker(), self._sub_step(previous)
-        history = _NO_HISTORY
-        if self.rich:
-            history = rich.read_history(self.text, self.location)
-            self.problems += rich.section_problems(self.text, self.location)
+        history, skipped = self._history(), self._skipped()
         if step is None or status is None or (self.problems and any(one.fatal for one in self.problems)):
             return None
         return StateFile(
@@ -140,9 +137,23 @@ class _Reader:
             last_session=history.last_session,
             retry_log=history.retry_log,
             blockers=history.blockers,
+            skipped=skipped,
             problems=tuple(self.problems),
             text=self.text,
         )
+
+    def _history(self) -> rich.History:
+        known = rich.SECTIONS if self.rich else sections.LIGHT_SECTIONS
+        if self.location.repeated:
+            self.problems += sections.section_problems(self.text, self.location, known)
+        return rich.read_history(self.text, self.location) if self.rich else _NO_HISTORY
+
+    def _skipped(self) -> tuple[str, ...]:
+        if self.rich or sections.SKIPPED not in self.location.sections:
+            return ()
+        found = sections.bullets_of(self.text, self.location, sections.SKIPPED)
+        self.problems += sections.skipped_problems(self.text, self.location, found)
+        return found
 
     def _story(self) -> str | None:
         scalar = self.block.scalar("story")

@@ -6,7 +6,7 @@ nothing.
 
 from msgspec.structs import replace
 
-from runner.flows.state.dialects import autodev, pointer, rich
+from runner.flows.state.dialects import autodev, pointer, rich, sections
 from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, Position, StateFile, StepRef
 from runner.flows.state.reading import parse_state, read
@@ -58,6 +58,9 @@ def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Pha
     text = apply(text, _block_edits(text, read_block(text, find_location(text)), old, state))
     if state.dialect is Dialect.RICH:
         text = rich.write_history(text, old, state, find_location)
+    elif old.skipped != state.skipped:
+        known = sections.LIGHT_SECTIONS
+        text = sections.write_bullets(text, find_location(text), sections.SKIPPED, state.skipped, known)
     if parse_state(text, vocabulary=vocabulary) != state:
         raise StateError(
             "the written state would read back differently", hint="`state check` shows what is unusual"

@@ -21,7 +21,7 @@ from runner.cli.parser import common
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
     from runner.core.model import RunSnapshot, StorySnapshot
-    from runner.flows.rollback import Rollback
+    from runner.flows.on_request.rollback import Rollback
 
 EXAMPLE = "autopilot-multi rollback checkout-17 Plan"
 
@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from isolation.git.repository import Repository
     from isolation.model import IsolationMode
     from runner.core.errors import UsageError
-    from runner.flows.rollback import make_plan
+    from runner.flows.on_request.rollback import make_plan
 
     run, story = _find(arguments)
     repository = Repository.open(Path(arguments.directory))
@@ -161,7 +161,7 @@ def _confirmed(plan: "Rollback", output: Output, *, yes: bool) -> bool:
     """Return whether the user confirmed, at the terminal or with --yes: files get overwritten."""
     from runner.core import choose
     from runner.core.errors import UsageError
-    from runner.flows.rollback import question
+    from runner.flows.on_request.rollback import question
 
     if yes:
         return True
@@ -195,7 +195,7 @@ def _apply(repository: "Repository", worktree: Path, plan: "Rollback") -> dict[s
     from isolation.paths import journal_path
     from runner.core.events.events import Event
     from runner.core.model import RunId
-    from runner.flows.rollback import carry_out, events
+    from runner.flows.on_request.rollback import carry_out, events
     from runner.records.journal import Journal
 
     # Branch first, journal second: after a crash in between, the state file on the branch still tells the

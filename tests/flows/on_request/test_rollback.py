@@ -7,7 +7,7 @@ import pytest
 from isolation.git.repository import Repository
 from isolation.paths import find_repository, journal_path
 from runner.core.events.fold import fold
-from runner.flows.rollback import Rollback, RollbackError, carry_out, make_plan
+from runner.flows.on_request.rollback import Rollback, RollbackError, carry_out, make_plan
 from runner.records.journal import Journal
 from tests.acceptance.branches import PLAN, Branch
 from tests.conftest import git

@@ -29,7 +29,7 @@ from runner.core.flow import Edition, Flow, FlowStep, artifact_parts, in_cycle, 
 from runner.core.model import RunSnapshot, StorySnapshot
 from runner.core.text.names import did_you_mean, one_line
 from runner.flows.catalog import load_flow
-from runner.flows.checkpoints import Commit, load_history, others_since, undone_by
+from runner.flows.on_request.checkpoints import Commit, load_history, others_since, undone_by
 from runner.flows.overview import docs_of, vocabulary_of
 from runner.flows.places import state_file_in
 from runner.flows.state.disk.collection import Found, collect
