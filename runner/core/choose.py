@@ -355,7 +355,7 @@ def session_boundary(
     *, finished: str, upcoming: str, details: Sequence[str] = (), shared: bool = True
 ) -> Question:
     """Ask whether the next step starts in a new conversation; `shared` uses autodev's own template."""
-    ahead = _activity(upcoming)
+    ahead = activity(upcoming)
     fresh = f"Start a new conversation for {ahead} (recommended for context freshness)"
     if shared:
         options = [fresh, "Continue in this conversation (NOT recommended — context may degrade)"]
@@ -378,7 +378,7 @@ def session_boundary(
     )
 
 
-def _activity(name: str) -> str:
+def activity(name: str) -> str:
     """Return the activity of a step: all steps that implement are called implementation."""
     lower = one_line(name).lower()
     return "implementation" if lower.split(" ")[0] == "implement" else lower

@@ -15,12 +15,15 @@ from runner.flows.state.model import (
     AWAITING,
     DONE,
     IDLE,
+    CompletedRow,
     Dialect,
     Phase,
     Position,
     StateFile,
     StepRef,
     SubStep,
+    is_skipped,
+    skipped_row,
 )
 from runner.flows.state.reading import parse_state
 from runner.flows.state.vocabulary import NAMED_STEPS, STANDARD, Vocabulary
@@ -58,15 +61,24 @@ def convert_state(
         to, flow=target_flow, first=StepRef(step=number, name=_name(state.name, to)), vocabulary=vocabulary
     )
     sub_step, kept = _sub_step(state.sub_step, to)
+    known = {**NAMED_STEPS.get((to, target_flow or flow or state.flow or ""), {}), **(steps or {})}
+    skipped = _skipped(state, to, known)
     wanted = replace(
         blank,
         status=state.status,
         retry_count=state.retry_count,
         tracker=state.tracker,
         sub_step=sub_step,
+        skipped=() if to is Dialect.RICH else tuple(map(_bullet, skipped)),
+        completed=tuple(skipped) if to is Dialect.RICH else (),
         cycle=None if blank.cycle is None else state.cycle or 1,
     )
-    unheld = (*_unheld(state, to, vocabulary), *(() if kept else ("sub_step",)))
+    lost = len(skipped) < len(state.skipped) + sum(map(is_skipped, state.completed))
+    unheld = (
+        *_unheld(state, to, vocabulary),
+        *(() if kept else ("sub_step",)),
+        *(("skipped steps",) if lost else ()),
+    )
     text = render(wanted, vocabulary=vocabulary)
     if unheld:
         text = keep_whole(text, IMPORTED, state.text)
@@ -113,6 +125,18 @@ def _sub_step(sub_step: SubStep, to: Dialect) -> tuple[SubStep, bool]:
         return sub_step or IDLE, True
     idle = sub_step is None or (isinstance(sub_step, Position) and sub_step.idle)
     return (sub_step, True) if isinstance(sub_step, Phase) else (AWAITING, idle)
+
+
+def _skipped(state: StateFile, to: Dialect, known: Mapping[str, str]) -> list[CompletedRow]:
+    """Return the skipped steps with their numbers in the target, found by their names like the current one."""
+    rows = [row for row in state.completed if is_skipped(row)]
+    rows += [skipped_row(text) for text in state.skipped]
+    named = [(row, _name(row.name, to)) for row in rows]
+    return [replace(row, step=known[name], name=name) for row, name in named if name in known]
+
+
+def _bullet(row: CompletedRow) -> str:
+    return f"{row.step} — {row.name}" + (f" ({row.completed})" if row.completed else "")
 
 
 def _unheld(state: StateFile, to: Dialect, vocabulary: Vocabulary) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ _NUMBERED = re.compile(
     r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—\u2013:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL
 )
 _SKIPPED = re.compile(r"([0-9]{1,3}[a-z]{0,3})(?![A-Za-z0-9])")
+_BULLET = re.compile(r"([0-9]{1,3}[a-z]{0,3}) — (.*?)(?: \(([0-9-]{10})\))?")
 
 
 class Dialect(StrEnum):
@@ -122,6 +123,13 @@ def skipped_number(bullet: str) -> str:
     """Return the number of the step that a bullet of Skipped Steps names; empty if it names none."""
     found = _SKIPPED.match(bullet)
     return found[1] if found else ""
+
+
+def skipped_row(bullet: str) -> CompletedRow:
+    """Return a bullet of Skipped Steps as the row that the rich dialect has for it."""
+    found = _BULLET.fullmatch(bullet)
+    number, name, date = found.groups() if found else (skipped_number(bullet), bullet, None)
+    return CompletedRow(step=number, name=name, completed=date or "", outcome=f"{SKIPPED_OUTCOME} by the user")
 
 
 class RetryRow(Struct, frozen=True, kw_only=True, gc=False):

@@ -51,6 +51,20 @@ def test_a_plain_file_needs_no_import() -> None:
     assert (again.unheld, again.state) == ((), plain)
 
 
+def test_skipped_steps_keep_their_names_and_get_the_numbers_of_the_target() -> None:
+    """There and back: a section in one dialect, rows in the other; one without a counterpart is kept."""
+    state = replace(new_state(Dialect.AUTODEV), step="5", name="Decompose")
+    state = parse_state(render(replace(state, skipped=("3 — Plan (2026-11-17)",))))
+    rich = convert_state(state, Dialect.RICH).state
+    assert (rich.skipped_steps, rich.completed[0].completed) == (("2",), "2026-11-17")
+    light = convert_state(rich, Dialect.POINTER, flow="greenfield").state
+    assert light.skipped == ("3 — Plan (2026-11-17)",)
+    own = parse_state(render(replace(state, skipped=("11 — Retrospective", "nothing of ours"))))
+    made = convert_state(own, Dialect.RICH)
+    assert "skipped steps" in made.unheld
+    assert "11 — Retrospective" in made.state.text
+
+
 def test_a_cycle_and_a_structured_sub_step_are_told_in_words() -> None:
     """An older dialect has no cycle: it is listed, and kept."""
     made = convert_state(parse_state(text_of("autodev-implement")), Dialect.POINTER)

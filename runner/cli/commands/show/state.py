@@ -152,6 +152,7 @@ def _text(found: "Found") -> str:
     lines += [f"  blocker: {text}" for text in state.blockers]
     lines += [f"  attempt {row.attempt} at step {row.step} failed: {row.reason}" for row in state.retry_log]
     lines += [f"  decided: {text}" for text in state.decisions]
+    lines += [f"  skipped: {', '.join(state.skipped_steps)}"] if state.skipped_steps else []
     lines += [f"  problem: {problem}" for problem in state.problems]
     return "\n".join("  " * line.startswith("  ") + one_line(line) for line in lines)
 
@@ -189,7 +190,8 @@ def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
     flow, step = arguments.flow or state.flow, arguments.step
     if step is None and flow is not None and state.dialect is not to and not state.done:
         step = _same_step(state, to, flow, folder)
-    made = convert_state(state, to, flow=arguments.flow, step=step, vocabulary=vocabulary)
+    steps = _steps_of(to, flow, folder)
+    made = convert_state(state, to, flow=arguments.flow, step=step, steps=steps, vocabulary=vocabulary)
     for name in made.unheld:
         output.warn(f"{to} has no field for: {name}; copied to '## {IMPORTED}'")
     if arguments.output is None:
@@ -244,6 +246,19 @@ def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> st
             f"{to} has no step for step {here.number} ({here.name}) of {flow}", hint="choose one with --step"
         )
     return same[0]
+
+
+def _steps_of(dialect: "Dialect", flow: str | None, folder: Path) -> dict[str, str]:
+    """Return the numbers of a flow's steps in a dialect, by their names where these are unique."""
+    from runner.core.flow import Edition
+    from runner.flows.catalog import FlowError, load_flow
+
+    try:
+        steps = load_flow(flow, Edition(dialect), folder).steps if flow else ()
+    except FlowError:
+        return {}
+    names = [one.name for one in steps]
+    return {one.name: one.number for one in steps if names.count(one.name) == 1}
 
 
 def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> int:
