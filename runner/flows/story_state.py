@@ -371,7 +371,12 @@ class StoryState:
     def _create(self, here: Step) -> None:
         flow = None if self._dialect is Dialect.RICH else self.flow.name
         state = new_state(
-            self._dialect, flow=flow, first=_ref(here), story=self._story, vocabulary=self._vocabulary
+            self._dialect,
+            flow=flow,
+            first=_ref(here),
+            story=self._story,
+            reference=[(one.number, one.name, ", ".join(one.artifacts)) for one in self.flow.steps],
+            vocabulary=self._vocabulary,
         )
         if self._cycle > 1 and state.cycle is not None:
             state = replace(state, cycle=self._cycle)

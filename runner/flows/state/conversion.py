@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runner.flows.state.dialects.rich import without_reference
 from runner.flows.state.errors import StateError
 from runner.flows.state.merging import keep_whole
 from runner.flows.state.model import (
@@ -26,6 +27,7 @@ from runner.flows.state.model import (
     skipped_row,
 )
 from runner.flows.state.reading import parse_state
+from runner.flows.state.text.block import find_location
 from runner.flows.state.vocabulary import NAMED_STEPS, STANDARD, Vocabulary
 from runner.flows.state.writing import TEMPLATES, new_state, render
 
@@ -65,6 +67,7 @@ def convert_state(
     skipped = _skipped(state, to, known)
     wanted = replace(
         blank,
+        story=state.story,
         status=state.status,
         retry_count=state.retry_count,
         tracker=state.tracker,
@@ -128,7 +131,7 @@ def _sub_step(sub_step: SubStep, to: Dialect) -> tuple[SubStep, bool]:
 
 
 def _skipped(state: StateFile, to: Dialect, known: Mapping[str, str]) -> list[CompletedRow]:
-    """Return the skipped steps with their numbers in the target, found by their names like the current one."""
+    """Return the skipped steps with their numbers in the target, found by their names."""
     rows = [row for row in state.completed if is_skipped(row)]
     rows += [skipped_row(text) for text in state.skipped]
     named = [(row, _name(row.name, to)) for row in rows]
@@ -161,4 +164,7 @@ def _is_more_than_values(state: StateFile, vocabulary: Vocabulary) -> bool:
     """Return whether the file holds more text than a new file with the same values."""
     if state.sub_step is None:
         return True
-    return render(replace(state, text=TEMPLATES[state.dialect]), vocabulary=vocabulary) != state.text
+    text = state.text
+    if state.dialect is Dialect.RICH:
+        text = without_reference(text, find_location(text))
+    return render(replace(state, text=TEMPLATES[state.dialect]), vocabulary=vocabulary) != text

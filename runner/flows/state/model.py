@@ -129,7 +129,8 @@ def skipped_row(bullet: str) -> CompletedRow:
     """Return a bullet of Skipped Steps as the row that the rich dialect has for it."""
     found = _BULLET.fullmatch(bullet)
     number, name, date = found.groups() if found else (skipped_number(bullet), bullet, None)
-    return CompletedRow(step=number, name=name, completed=date or "", outcome=f"{SKIPPED_OUTCOME} by the user")
+    outcome = f"{SKIPPED_OUTCOME} by the user"
+    return CompletedRow(step=number, name=name, completed=date or "", outcome=outcome)
 
 
 class RetryRow(Struct, frozen=True, kw_only=True, gc=False):

@@ -4,6 +4,8 @@ The written text reads back as exactly the intended state, or it is not written.
 nothing.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from runner.flows.state.dialects import autodev, pointer, rich, sections
@@ -28,10 +30,15 @@ def new_state(
     flow: str | None = None,
     first: StepRef | None = None,
     story: str | None = None,
+    reference: Sequence[tuple[str, str, str]] = (),
     vocabulary: Vocabulary = STANDARD,
 ) -> StateFile:
-    """Create the state of a new story: at step 0 (rich) or 1, not started."""
-    blank = parse_state(TEMPLATES[dialect])
+    """Create the state of a new story: at step 0 (rich) or 1, not started.
+
+    `reference` are the steps of its flow, of which a rich file holds a table: number, name, artifacts.
+    """
+    text = TEMPLATES[dialect]
+    blank = parse_state(rich.with_reference(text, reference) if dialect is Dialect.RICH else text)
     start = first or StepRef(step=first_step(dialect), name=blank.name)
     named = None if dialect is Dialect.RICH else flow or blank.flow
     wanted = replace(blank, story=story, flow=named, step=start.step, name=start.name)

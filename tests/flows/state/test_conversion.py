@@ -43,7 +43,7 @@ def test_a_failed_step_stays_failed() -> None:
 
 def test_a_plain_file_needs_no_import() -> None:
     """Where the target holds everything, nothing is added."""
-    plain = parse_state(render(replace(new_state(Dialect.POINTER), step="3", name="Plan")))
+    plain = parse_state(render(replace(new_state(Dialect.POINTER, story="a"), step="3", name="Plan")))
     made = convert_state(plain, Dialect.AUTODEV)
     assert made.unheld == ()
     assert "Imported" not in made.state.text

@@ -72,6 +72,10 @@ _FIRST = {title: cells[0].lower() for title, cells in HEADERS.items()}
 SESSION_KEYS = ("date", "ended_at", "reason", "notes")
 
 
+REFERENCE = "step ↔ substep reference"
+_REFERENCE_HEAD = ("Step", "Name", "Artifacts")
+
+
 class History(Struct, frozen=True):
     """What the five sections hold."""
 
@@ -80,6 +84,25 @@ class History(Struct, frozen=True):
     last_session: LastSession | None = None
     retry_log: tuple[RetryRow, ...] = ()
     blockers: tuple[str, ...] = ()
+
+
+def with_reference(text: str, steps: Sequence[tuple[str, str, str]]) -> str:
+    """Add the table of a flow's steps to a new file: number, name, artifacts. It is for readers only."""
+    if not steps:
+        return text
+    lines = [encode_row(_REFERENCE_HEAD), _rule(_REFERENCE_HEAD), *map(encode_row, steps)]
+    table = "\n".join(lines)
+    place = f"## {SECTIONS[COMPLETED]}\n"
+    return text.replace(place, f"## Step ↔ SubStep Reference\n\n{table}\n\n{place}", 1)
+
+
+def without_reference(text: str, location: Location) -> str:
+    """Return a text without that table; a section in which somebody wrote more stays."""
+    section = location.sections.get(REFERENCE)
+    lines = section.body.of(text).splitlines() if section else []
+    if section is None or any(line.strip()[:1] not in {"", "|"} for line in lines):
+        return text
+    return text[: section.start] + text[section.end :]
 
 
 def read_history(text: str, location: Location) -> History:
@@ -176,7 +199,11 @@ def _write_table(text: str, location: Location, title: str, rows: Sequence[tuple
 def table_head(title: str) -> list[str]:
     """Return the lines above a table's rows."""
     header = HEADERS[title]
-    return [encode_row(header), "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"]
+    return [encode_row(header), _rule(header)]
+
+
+def _rule(header: tuple[str, ...]) -> str:
+    return "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"
 
 
 def _write_session(text: str, location: Location, new: LastSession) -> str:
