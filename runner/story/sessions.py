@@ -72,6 +72,7 @@ async def prepare_work(
     # Only a flow has a state file from which another session can continue.
     watches = bool(brief.state_file) and agent.traits.says_end
     environment = _environment(context, now, workspace, brief.step, cwd) | {
+        "AUTOPILOT_SESSION_ID": job.session_id,
         "AUTOPILOT_STATE_FILE": _seen(brief.state_file, context, workspace),
         "AUTOPILOT_DOCS": brief.docs,
         "AUTOPILOT_RESULT_FILE": str(seen.result),

@@ -48,7 +48,7 @@ class Tracker(StrEnum):
 
 # `gc=False`: text and numbers form no cycles, so the garbage collector need not track these values.
 class Phase(Struct, frozen=True, kw_only=True, gc=False):
-    """Where an autodev sub-skill is: an integer that never decreases within one invocation, and a token."""
+    """Where an autodev sub-skill is: an integer that rises by one with each save, and a token."""
 
     phase: int
     name: str

@@ -45,12 +45,9 @@ def new_state(
     return replace(wanted, text=render(wanted, vocabulary=vocabulary))
 
 
-def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None) -> str:
-    """Return the file's text; `previous` is the sub-step last written in the same invocation.
-
-    Raises `StateError` for a state that the dialect does not allow.
-    """
-    require_writable(state, vocabulary=vocabulary, previous=previous)
+def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD) -> str:
+    """Return the file's text; raise `StateError` for a state that the dialect does not allow."""
+    require_writable(state, vocabulary=vocabulary)
     try:
         reading = read(state.text, vocabulary)
     except UnreadableStateError:
@@ -75,9 +72,7 @@ def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Pha
     return text
 
 
-def require_writable(
-    state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None
-) -> None:
+def require_writable(state: StateFile, *, vocabulary: Vocabulary = STANDARD) -> None:
     """Raise `StateError` unless the dialect allows every value."""
     dialect, flow = state.dialect, state.flow
     if dialect is not Dialect.RICH and vocabulary.last_step(dialect, flow or "") is None:
@@ -89,21 +84,19 @@ def require_writable(
     if not 0 <= state.retry_count <= MAX_RETRY:
         raise StateError(f"retry_count {state.retry_count} is not allowed", hint=f"allowed: 0 to {MAX_RETRY}")
     if dialect is Dialect.AUTODEV:
-        _require_autodev(state, previous)
+        _require_autodev(state)
     elif isinstance(state.sub_step, Phase):
         raise StateError(f"a structured sub_step does not fit into {dialect}", hint="write it as a Position")
 
 
-def _require_autodev(state: StateFile, previous: Phase | None) -> None:
+def _require_autodev(state: StateFile) -> None:
     if state.cycle is None or state.cycle < 1:
         raise StateError(f"cycle {state.cycle} is not allowed", hint="allowed: 1 or more")
     if isinstance(state.sub_step, Position):
         raise StateError("autodev needs a structured sub_step", hint="write it as a Phase")
-    broken = autodev.broken_rule(state.sub_step, previous) if state.sub_step else ""
+    broken = autodev.broken_rule(state.sub_step) if state.sub_step else ""
     if broken:
-        raise StateError(
-            f"sub_step {broken}", hint="phase is an integer that never decreases, name is a kebab-case token"
-        )
+        raise StateError(f"sub_step {broken}", hint="phase is an integer from 0, name is a kebab-case token")
 
 
 def _block_edits(text: str, block: Block, old: StateFile, new: StateFile) -> list[Edit]:

@@ -22,7 +22,7 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from runner.flows.state.disk.collection import Found
-    from runner.flows.state.model import Dialect, StateFile
+    from runner.flows.state.model import Dialect, Position, StateFile
     from runner.flows.state.vocabulary import Vocabulary
 
 EXAMPLE = "autopilot-multi state check _docs/_autodev_state.md"
@@ -267,17 +267,21 @@ def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> in
     from runner.flows.state.disk.files import LOCK_NAME, load_state, save_sub_step
     from runner.flows.state.model import Dialect, Phase, Position
 
-    if not (number.isascii() and number.isdigit()):
-        raise UsageError(
-            f"PHASE must be a whole number from 0, not '{number}'", hint="count save points: 0, 1, 2 …"
-        )
     path, exchange = _session_paths()
     vocabulary = _vocabulary(_top_of(exchange))
     state = load_state(path, vocabulary=vocabulary)
-    phase = Phase(phase=int(number), name=name, detail=detail)
-    older = state is not None and state.dialect is not Dialect.AUTODEV
-    sub_step = Position(text=str(phase)) if older else phase
-    saved = save_sub_step(path, sub_step, lock=exchange / LOCK_NAME, vocabulary=vocabulary)
+    sub_step: Phase | Position
+    if state is None or state.dialect is Dialect.AUTODEV:
+        if not (number.isascii() and number.isdigit()):
+            raise UsageError(
+                f"PHASE must be a whole number from 0, not '{number}'", hint="count save points: 0, 1, 2 …"
+            )
+        sub_step = Phase(phase=int(number), name=name, detail=detail)
+    else:
+        sub_step = _position(number, name, detail)
+    saved = save_sub_step(
+        path, sub_step, lock=exchange / LOCK_NAME, session=_session_id(exchange), vocabulary=vocabulary
+    )
     notice = _context_notice()
     output.document({"path": str(path), "sub_step": str(saved.sub_step), "context": notice})
     output.answer(f"{path}: sub-step {saved.sub_step}" + (f"\n\n{notice}" if notice else ""))
@@ -291,6 +295,27 @@ def _context_notice() -> str:
         return Path(file).read_text(encoding="utf-8").rstrip() if file else ""
     except OSError:
         return ""
+
+
+def _position(number: str, name: str, detail: str) -> "Position":
+    """Return the one text that the older dialects hold: a skill's own number and name, or 0."""
+    from runner.core.errors import UsageError
+    from runner.flows.state.model import IDLE, RESERVED_NAME, Position
+
+    if number == "0" and name == RESERVED_NAME:
+        return IDLE
+    written = Position(text=f"{number} — {name}" + (f" ({detail})" if detail else ""))
+    if written.number != number:
+        raise UsageError(
+            f"PHASE must be a number such as 4 or 1b, not '{number}'",
+            hint="it is the sub-skill's own number; its name follows: `state sub-step 1b test-cases`",
+        )
+    return written
+
+
+def _session_id(exchange: Path) -> str:
+    """Return the id of the session; one that was started without it is known by its exchange folder."""
+    return os.environ.get("AUTOPILOT_SESSION_ID") or str(exchange)
 
 
 def _session_paths() -> tuple[Path, Path]:
