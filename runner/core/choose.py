@@ -240,6 +240,11 @@ def decision(
     )
 
 
+def with_details(question: Question, details: Sequence[str]) -> Question:
+    """Return a question with more lines between its title and its options."""
+    return replace(question, details=(*question.details, *_lines(details)))
+
+
 def skill_failed(
     *, number: str, name: str, sub_step: str, reason: str, skill: str = "", across_runs: bool = False
 ) -> Question:

@@ -32,6 +32,7 @@ from runner.core.flow import (
     step,
 )
 from runner.core.model import FLOW_DONE, Step
+from runner.flows.boundary_summary import Produced, read_produced, ready_notes
 from runner.flows.catalog import load_flow
 from runner.flows.overview import vocabulary_of
 from runner.flows.places import state_file_in
@@ -56,6 +57,7 @@ from runner.flows.state.transitions import (
     enter_again,
     fail_attempt,
     finish,
+    mark_skipped,
     record_decision,
     restart_step,
     retry_by_user,
@@ -104,14 +106,19 @@ class StoryState:
         self._cycle = 1
         self.damages: tuple[str, ...] = ()
         """What was found damaged since the story was opened, for the log."""
+        self._problems: set[str] = set()
+        self.skipped_steps: tuple[str, ...] = ()
+        """The numbers of the steps that the user skipped, once the position is found."""
 
     def find(self, journal: Journaled, *, threshold: float) -> Found:
         """Read the file, compare it with the folders and the journal, and correct it."""
         state, notes = self._read_first()
         recorded = state if state is not None and state.flow in {None, self.flow.name} else None
         self._cycle = cycle = journal.cycle or self._cycle_of(state)
-        skipped = dict.fromkeys((*journal.skipped, *(state.skipped_steps if state else ())))
-        journal = replace(journal, skipped=tuple(skipped))
+        # The file is the same in every clone; only without one do the journals of earlier runs count.
+        skipped = (*journal.skipped, *(state.skipped_steps if state else journal.skipped_earlier))
+        self.skipped_steps = tuple(dict.fromkeys(skipped))
+        journal = replace(journal, skipped=self.skipped_steps)
         detected = scan(self._workspace, self.flow, cycle=cycle, skipped=journal.skipped)
         place = self._locate(journal, recorded, detected)
         here = _step(place.step.number, place.step.name) if place.step else FLOW_DONE
@@ -126,6 +133,8 @@ class StoryState:
         self._here = here
         followed = self._follow_skill(here)
         shown = self._load() or state
+        self._problems.update(notes)
+        self.skipped_steps = shown.skipped_steps if shown else ()
         return Found(
             place=here,
             confidence=place.confidence,
@@ -283,7 +292,8 @@ class StoryState:
                 done = complete_step(state, at=_now(), outcome=outcome)
                 return Transition(state=finish(done.state).state, overflow=done.overflow)
             if at_boundary:
-                return boundary(state, _ref(following), at=_now(), outcome=outcome)
+                notes = ready_notes(state.name, following.name, self.produced(state.step))
+                return boundary(state, _ref(following), at=_now(), outcome=outcome, notes=notes)
             done = complete_step(state, at=_now(), outcome=outcome)
             moved = correct(done.state, _ref(following), StepStatus.NOT_STARTED)
             return Transition(state=moved.state, overflow=done.overflow)
@@ -318,6 +328,21 @@ class StoryState:
         cycle = cycle or self.cycle()
         globs = [artifact_parts(in_cycle(text, cycle))[0] for text in found.artifacts] if found else []
         return tuple(path for glob in globs for path in sorted(self._workspace.glob(glob)) if path.is_file())
+
+    def produced(self, number: str) -> Produced:
+        """Return what a finished step has left, for the question at its boundary; nothing without one."""
+        found, cycle = step(self.flow, number), self.cycle()
+        if found is None or not found.session_boundary:
+            return Produced()
+        return read_produced(self._workspace, [in_cycle(text, cycle) for text in found.artifacts])
+
+    def new_problems(self) -> tuple[str, ...]:
+        """Return what in the file is not trusted, such as a sub-step that breaks a rule; each once."""
+        state = self._load()
+        found = tuple(str(problem) for problem in state.problems) if state else ()
+        fresh = tuple(text for text in found if text not in self._problems)
+        self._problems.update(fresh)
+        return fresh
 
     def cycle(self) -> int:
         """Return the feature cycle that the file records; flows without cycles are always in the first."""
@@ -380,6 +405,8 @@ class StoryState:
         )
         if self._cycle > 1 and state.cycle is not None:
             state = replace(state, cycle=self._cycle)
+        for one in filter(None, (step(self.flow, number) for number in self.skipped_steps)):
+            state = mark_skipped(state, StepRef(step=one.number, name=one.name), at=_now()).state
         self._save(state, None)
 
     def _change(self, change: Callable[[StateFile], Transition]) -> Overflow:

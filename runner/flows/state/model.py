@@ -217,12 +217,6 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
         return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in written)
 
     @property
-    def skipped_steps(self) -> tuple[str, ...]:
-        """The numbers of the steps that the user skipped, as far as the file tells."""
-        rows = tuple(row.step for row in self.completed if row.outcome.startswith("skipped"))
-        return (*rows, self.step) if self.status is StepStatus.SKIPPED else rows
-
-    @property
     def done(self) -> bool:
         """Whether the story has finished its whole flow."""
         return self.step == DONE

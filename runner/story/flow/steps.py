@@ -41,6 +41,7 @@ from runner.story.flow.decisions import recommended
 from runner.story.flow.memories import DECISION, remembered
 
 if TYPE_CHECKING:
+    from runner.flows.boundary_summary import Produced
     from runner.flows.state.transitions import Overflow
     from runner.flows.story_state import StoryState
     from runner.story.flow.tracker_gate import TrackerGate
@@ -93,6 +94,11 @@ class FlowSteps:
     @property
     def _work_steps(self) -> tuple[FlowStep, ...]:
         return tuple(one for one in self._flow.steps if one.kind is SessionKind.WORK)
+
+    @property
+    def _skipped(self) -> set[str]:
+        """The steps that the user skipped, in this run or before it."""
+        return {*self._now.skipped_steps, *(self._state.skipped_steps if self._state else ())}
 
     @property
     def is_last(self) -> bool:
@@ -182,6 +188,7 @@ class FlowSteps:
         state, now = self._state, self._now
         if state is None or now.place.number == DONE_NUMBER:
             return
+        await self._note_problems(state)
         failed = partial(state.failed, reason, attempt=now.progress.attempt - 1, attempts=now.max_attempts)
         await self._keep(await to_thread.run_sync(failed))
         if indicates_corruption(reason) or state.damages:
@@ -205,7 +212,8 @@ class FlowSteps:
         if self._state is None:
             return
         place, following = self._now.place, self._following()
-        moved = transition(self._flow, place.number, summary=self._summary())
+        produced = await to_thread.run_sync(self._state.produced, place.number)
+        moved = transition(self._flow, place.number, summary=self._summary(produced), skipped=self._skipped)
         asks = moved.question is not None and not self._context.settings.cross_boundaries
         outcome = self._outcome()
         here = step(self._flow, place.number)
@@ -213,6 +221,7 @@ class FlowSteps:
             await self._gate(self._state).mark(
                 await to_thread.run_sync(self._state.artifact_files, place.number)
             )
+        await self._note_problems(self._state)
         overflow = await to_thread.run_sync(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )
@@ -267,20 +276,30 @@ class FlowSteps:
             return (ev.CheckpointPlanned(story_id=self._story.id),)
         return ()
 
-    def _summary(self) -> tuple[str, ...]:
-        done = len(self._now.finished_steps) + 1
+    def _summary(self, produced: "Produced") -> tuple[str, ...]:
+        """Return what a boundary shows; the position counts, not the steps of this run alone."""
+        numbers = [one.number for one in self._work_steps]
+        passed = numbers[: numbers.index(self._now.place.number) + 1]
+        done = sum(number not in self._skipped for number in passed)
         return (
-            f"Steps finished: {done} of {len(self._work_steps)}",
+            *produced.lines,
+            f"Steps finished: {done} of {len(numbers)}",
             f"Commits: {self._now.workspace.commits}",
         )
+
+    async def _note_problems(self, state: "StoryState") -> None:
+        """Log what a session wrote into the state file that cannot be trusted, once; it fails nothing."""
+        found = await to_thread.run_sync(state.new_problems)
+        if found:
+            notes = (ev.Noted(story_id=self._story.id, message=f"state file, {text}") for text in found)
+            await self._record(*notes)
 
     def _following(self) -> Step:
         numbers = [one.number for one in self._work_steps]
         place = self._now.place.number
         after = numbers.index(place) + 1 if place in numbers else len(numbers)
-        if after >= len(numbers):
-            return FLOW_DONE
-        return Step(number=numbers[after], name=self._work_steps[after].name)
+        ahead = [one for one in self._work_steps[after:] if one.number not in self._skipped]
+        return Step(number=ahead[0].number, name=ahead[0].name) if ahead else FLOW_DONE
 
     def _step_finished(self, following: Step, *, skipped: bool = False) -> ev.StepFinished:
         place = self._now.place
