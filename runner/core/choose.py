@@ -48,6 +48,7 @@ class QuestionKind(StrEnum):
     FAILURE = "failure"
     RECOVERY = "recovery"
     ROLLBACK = "rollback"
+    SKIP = "skip"
     TRACKER = "tracker"
     BOUNDARY = "boundary"
     CONFIDENCE = "confidence"
@@ -62,6 +63,7 @@ _PREFIXES: Mapping[QuestionKind, str] = {
     QuestionKind.FAILURE: "SKILL FAILED: ",
     QuestionKind.RECOVERY: "RECOVERY: ",
     QuestionKind.ROLLBACK: "ROLLBACK: ",
+    QuestionKind.SKIP: _DECISION,
     QuestionKind.TRACKER: "",
     QuestionKind.BOUNDARY: _DECISION,
     QuestionKind.CONFIDENCE: _DECISION,
@@ -333,6 +335,20 @@ def rollback(*, name: str, folders: Sequence[str]) -> Question:
         recommendation="B",
         why="nothing is overwritten until you have looked",
         warning=one_line(f"This will overwrite files in {', '.join(folders)}"),
+    )
+
+
+def skip(*, number: str, name: str, artifacts: Sequence[str], users: Sequence[str]) -> Question:
+    """Ask before a step is skipped; `users` are the later steps that use its artifacts."""
+    leaves = f" without {', '.join(artifacts)}" if artifacts else ""
+    depend = f"{', '.join(users)} will run{leaves}" if users else f"the flow continues{leaves}"
+    return Question(
+        kind=QuestionKind.SKIP,
+        title=one_line(f"Skip step {number} ({name})?"),
+        options=lettered(["Skip the step, and continue with the next one", "Run the step"]),
+        recommendation="B" if users else "A",
+        why="later steps use what it leaves" if users else "no later step names what it leaves",
+        warning=one_line(depend),
     )
 
 

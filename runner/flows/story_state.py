@@ -106,7 +106,9 @@ class StoryState:
         self._cycle = 1
         self.damages: tuple[str, ...] = ()
         """What was found damaged since the story was opened, for the log."""
-        self._problems: set[str] = set()
+        self.oddities: tuple[str, ...] = ()
+        """What else in the file cannot be trusted, such as a sub-step that breaks a rule, for the log."""
+        self._known: set[str] = set()
         self.skipped_steps: tuple[str, ...] = ()
         """The numbers of the steps that the user skipped, once the position is found."""
 
@@ -133,7 +135,7 @@ class StoryState:
         self._here = here
         followed = self._follow_skill(here)
         shown = self._load() or state
-        self._problems.update(notes)
+        self._known.update(notes)
         self.skipped_steps = shown.skipped_steps if shown else ()
         return Found(
             place=here,
@@ -336,14 +338,6 @@ class StoryState:
             return Produced()
         return read_produced(self._workspace, [in_cycle(text, cycle) for text in found.artifacts])
 
-    def new_problems(self) -> tuple[str, ...]:
-        """Return what in the file is not trusted, such as a sub-step that breaks a rule; each once."""
-        state = self._load()
-        found = tuple(str(problem) for problem in state.problems) if state else ()
-        fresh = tuple(text for text in found if text not in self._problems)
-        self._problems.update(fresh)
-        return fresh
-
     def cycle(self) -> int:
         """Return the feature cycle that the file records; flows without cycles are always in the first."""
         return self._cycle_of(self._load())
@@ -416,6 +410,9 @@ class StoryState:
             before = self._load()
         if before is None:  # another process keeps removing the file
             return NOTHING
+        odd = [text for text in map(str, before.problems) if text not in self._known]
+        self._known.update(odd)
+        self.oddities += tuple(odd)
         changed = change(before)
         after = replace(changed.state, story=self._story)
         cycle = after.cycle if changed.state.cycle != before.cycle else self._cycle

@@ -19,27 +19,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from isolation.git.checkout import read_status
-from isolation.git.commits import OWN_ADDRESS, OWN_NAME, named, operation_in_progress
+from isolation.git.commits import commit_tree, named
 from isolation.git.repository import Repository
-from isolation.paths import autopilot_dir, own_git_dir
+from isolation.paths import autopilot_dir
 from runner.core import choose
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.events import events as ev
-from runner.core.flow import Edition, Flow, FlowStep, artifact_parts, in_cycle, in_place, state_paths
+from runner.core.flow import Flow, FlowStep, artifact_parts, in_cycle, state_paths
 from runner.core.model import RunSnapshot, StorySnapshot
-from runner.core.text.names import did_you_mean, one_line
-from runner.flows.catalog import load_flow
+from runner.core.text.names import one_line
 from runner.flows.on_request.checkpoints import Commit, load_history, others_since, undone_by
-from runner.flows.overview import docs_of, vocabulary_of
-from runner.flows.places import state_file_in
-from runner.flows.state.disk.collection import Found, collect
-from runner.flows.state.disk.files import LOCK_NAME, save_state
-from runner.flows.state.model import Dialect, StateFile, StepRef
+from runner.flows.on_request.story_branch import StoryBranch, open_branch
+from runner.flows.state.model import StateFile, StepRef
 from runner.flows.state.transitions import roll_back
-from runner.flows.state.vocabulary import Vocabulary
 from runner.flows.state.writing import render
-
-LOCK = f".orchestrator/{LOCK_NAME}"
 
 _WILD = frozenset("*?[")
 _THREE_WAY_SINCE = (2, 32)
@@ -55,104 +48,113 @@ class Rollback(Struct, frozen=True, kw_only=True):
     """What a rollback would do; nothing has happened yet.
 
     `undone` are the checkpoints, newest first; `restored` are the paths that return to their content at
-    `before`; `kept` are commits of others that stay. If `undone` is empty, an earlier rollback did it all.
+    `before`; `kept` are commits of others that stay; `again` are the steps that are repeated. If `undone` is
+    empty, an earlier rollback did it all, or the step was skipped and only the state file changes.
     """
 
-    story: StorySnapshot
-    run_id: str
-    docs: str
-    branch: str
-    tip: str
+    on: StoryBranch
     step: FlowStep
+    again: tuple[str, ...]
     undone: tuple[Commit, ...]
     before: str
     restored: tuple[str, ...]
     touched: tuple[str, ...]
     kept: tuple[Commit, ...]
-    state_file: str | None
-    state: StateFile | None
     after: StateFile | None
-    vocabulary: Vocabulary
 
 
 def make_plan(
     repository: Repository, worktree: Path, run: RunSnapshot, story: StorySnapshot, wanted: str
 ) -> Rollback:
     """Plan the rollback of a step in a story's worktree; raise if something prevents it."""
-    branch = story.workspace.branch or ""
-    tip = _require_clean(repository, worktree, branch, story)
-    vocabulary = vocabulary_of(repository.top)
-    docs = docs_of(run, story)
-    found = _state(worktree / docs, vocabulary)
-    state = found.state if found else None
-    flow = in_place(_flow(repository, story, state), docs, story.id)
-    place = _place(flow, wanted)
-    commits = load_history(repository, f"{story.workspace.base or run.base}..{tip}", story.id, flow)
+    on = open_branch(repository, worktree, run, story, RollbackError, clean=True)
+    flow, state = on.flow, on.state
+    place = on.find_step(wanted)
+    step = flow.steps[place]
+    commits = load_history(repository, f"{story.workspace.base or run.base}..{on.tip}", story.id, flow)
     undone = undone_by(commits, place)
-    if not undone and not (commits and commits[-1].rolled_back and commits[-1].place == place):
+    repeated = commits and commits[-1].rolled_back and commits[-1].place == place
+    skipped = state is not None and step.number in state.skipped_steps
+    if not undone and not repeated and not skipped:
         raise NotFoundError(
-            f"story {story.id} has no checkpoint of step {flow.steps[place].number}"
-            f" ({flow.steps[place].name}) or a later one",
-            hint=f"`git log {repository.name_of_branch(branch)}` shows its commits; "
+            f"story {story.id} has no checkpoint of step {step.number} ({step.name}) or a later one",
+            hint=f"`git log {repository.name_of_branch(on.name)}` shows its commits; "
             "checkpoints of steps have an Autopilot-Step line.",
         )
     paths = {commit.id: repository.changed_paths(commit.parent, commit.id) for commit in undone}
-    restored = _restored(flow, undone, paths, state.cycle or 1 if state else 1)
     first = undone[-1] if undone else None
+    again = tuple(one.number for one in flow.steps[place:])
+    ref = StepRef(step=step.number, name=step.name)
     return Rollback(
-        story=story,
-        run_id=run.run_id,
-        docs=docs,
-        branch=branch,
-        tip=tip,
-        step=flow.steps[place],
+        on=on,
+        step=step,
+        again=again,
         undone=undone,
-        before=first.parent if first else tip,
-        restored=restored,
-        touched=tuple(sorted({path for every in paths.values() for path in every} - {*state_paths(docs)})),
+        before=first.parent if first else on.tip,
+        restored=_restored(flow, undone, paths, on.cycle),
+        touched=tuple(sorted({path for every in paths.values() for path in every} - {*state_paths(on.docs)})),
         kept=others_since(commits, first),
-        state_file=found.path.relative_to(worktree).as_posix() if found else None,
-        state=state,
-        after=_rolled_back(state, flow, place) if state else None,
-        vocabulary=vocabulary,
+        after=roll_back(state, ref, later=again).state if state else None,
     )
 
 
 def question(plan: Rollback) -> choose.Question:
     """Return the question to ask before anything is overwritten."""
+    return choose.rollback(name=plan.step.name, folders=overwritten(plan) or [plan.on.name])
+
+
+def overwritten(plan: Rollback) -> list[str]:
+    """Return the folders and files that a rollback overwrites."""
     code = [path for path in plan.touched if not _within(path, plan.restored)]
-    places = [*(f"{path}/" for path in plan.restored), *([named(code)] if code else [])]
-    return choose.rollback(name=plan.step.name, folders=places or [plan.branch])
+    return [*(f"{path}/" for path in plan.restored), *([named(code)] if code else [])]
 
 
-def carry_out(repository: Repository, worktree: Path, plan: Rollback, *, at: float) -> str:
+def carry_out(plan: Rollback, *, at: float) -> str:
     """Move the branch and its worktree; return the new commit, or the tip if nothing was left to do."""
-    tip = plan.tip
-    if plan.undone:
-        tip = _commit(repository, _tree(repository, worktree, plan), plan, at)
+    if plan.on.unsaved:
+        plan = _with_state_committed(plan, at)
+    on = plan.on
+    repository, tip = on.repository, on.tip
+    tree = _tree(plan) if plan.undone or plan.after != on.state else None
+    if tree is not None and (plan.undone or tree != repository.trees((tip,))[0]):
+        tip = commit_tree(repository, tree, (on.tip,), _message(plan), at)
         # A fast-forward, because git itself then refuses to overwrite uncommitted changes; hooks and an
         # automatic stash must not interfere with that.
         quiet = ("-c", "core.hooksPath=/dev/null", "-c", "merge.autoStash=false")
         forward = ("merge", "--quiet", "--ff-only", "--no-verify-signatures", "--no-stat", tip)
-        moved = repository.run(*quiet, *forward, cwd=worktree, check=False)
+        moved = repository.run(*quiet, *forward, cwd=on.worktree, check=False)
         if moved.returncode != 0:
-            raise RollbackError(
-                f"story {plan.story.id}: {worktree} changed meanwhile, so nothing was rolled back:"
-                f" {one_line(moved.stderr)}",
-                hint="see `git status` there, then try again",
-            )
-    if plan.after is not None and plan.state_file is not None:
+            raise _changed_meanwhile(on, one_line(moved.stderr))
+    if plan.after is not None:
         # An ignored state file is not part of the commit; for a tracked one nothing is left to do here.
-        lock = worktree / LOCK
-        path = worktree / plan.state_file
-        save_state(path, plan.after, plan.state, lock=lock, vocabulary=plan.vocabulary)
+        on.save(plan.after)
     return tip
+
+
+def _with_state_committed(plan: Rollback, at: float) -> Rollback:
+    """Commit what the state file says now, so that it is in the history below the rollback."""
+    on, state = plan.on, plan.on.state
+    if read_status(on.repository, on.worktree).head != on.tip:
+        raise _changed_meanwhile(on, "its branch has moved")
+    where = f"{state.step} {state.name}" if state else ""
+    tip = on.commit_state("Keep the state file", f"Autopilot-Step: {where}", at=at)
+    kept = Commit(id=tip, parent=on.tip, subject="Keep the state file", place=None)
+    undone = (kept, *plan.undone) if tip != on.tip else plan.undone
+    return replace(plan, on=replace(on, tip=tip, unsaved=False), undone=undone)
+
+
+def _changed_meanwhile(on: StoryBranch, why: str) -> RollbackError:
+    return RollbackError(
+        f"story {on.story.id}: {on.worktree} changed meanwhile, so nothing was rolled back: {why}",
+        hint="see `git status` there, then try again",
+    )
 
 
 def events(plan: Rollback, commit: str, commits: int) -> tuple[ev.Body, ...]:
     """Return the events for the journal: the answer, the new position, and that `resume` continues there."""
-    story_id, step = plan.story.id, plan.step
-    decision = f"{story_id}-rollback-{len(plan.story.decided) + 1}"
+    story, step = plan.on.story, plan.step
+    story_id = story.id
+    decision = f"{story_id}-rollback-{len(story.decided) + 1}"
     words = f"step {step.number} ({step.name}) was rolled back"
     return (
         ev.DecisionAsked(story_id=story_id, decision_id=decision, question=choose.to_json(question(plan))),
@@ -164,71 +166,17 @@ def events(plan: Rollback, commit: str, commits: int) -> tuple[ev.Body, ...]:
             step_name=step.name,
             confidence=1.0,
             correction=words,
+            again=plan.again,
         ),
         ev.StoryFinished(
             story_id=story_id,
             verdict="stopped",
             reason=words,
-            next=f"autopilot-multi resume {plan.run_id}",
+            next=f"autopilot-multi resume {plan.on.run_id}",
             commit=commit,
             commits=commits,
         ),
     )
-
-
-def _require_clean(repository: Repository, worktree: Path, branch: str, story: StorySnapshot) -> str:
-    """Return the tip of the story's branch; raise with the names of uncommitted files."""
-    seen = read_status(repository, worktree)
-    git_dir = own_git_dir(worktree)
-    operation = operation_in_progress(git_dir) if git_dir else None
-    if seen.dirty:
-        count = len(seen.dirty)
-        raise RollbackError(
-            f"story {story.id}: {worktree} has {count} uncommitted file{'s' * (count > 1)}:"
-            f" {named(seen.dirty)}",
-            hint="commit or stash them there, then try again",
-        )
-    if operation:
-        raise RollbackError(
-            f"story {story.id}: {worktree} is in the middle of {operation}",
-            hint="finish or abort it there, then try again",
-        )
-    if seen.branch != branch or seen.head is None:
-        raise RollbackError(
-            f"story {story.id}: {worktree} is not on {branch}", hint=f"`git switch {branch}` there"
-        )
-    return seen.head
-
-
-def _state(folder: Path, vocabulary: Vocabulary) -> Found | None:
-    path = state_file_in(folder)
-    if path is None:
-        return None
-    (found,) = collect([path], vocabulary=vocabulary)
-    if found.state is None:
-        raise RollbackError(
-            f"{path} cannot be read: {found.problem}", hint="`autopilot-multi state check` shows more"
-        )
-    return found
-
-
-def _flow(repository: Repository, story: StorySnapshot, state: StateFile | None) -> Flow:
-    dialect = state.dialect if state else Dialect.AUTODEV
-    name = (state.flow if state else None) or story.flow
-    return load_flow(name, Edition(dialect), repository.top)
-
-
-def _place(flow: Flow, wanted: str) -> int:
-    """Find a step by its number or its name."""
-    steps = list(enumerate(flow.steps))
-    found = [place for place, one in steps if one.number == wanted.lower()]
-    found = found or [place for place, one in steps if one.name.casefold() == wanted.casefold()]
-    if len(found) == 1:
-        return found[0]
-    known = ", ".join(f"{one.number} ({one.name})" for one in flow.steps)
-    hint = f"{did_you_mean(wanted, [one.name for one in flow.steps])} its steps: {known}".strip()
-    what = f"{len(found)} steps called" if found else "no step"
-    raise NotFoundError(f"the flow {flow.name} has {what} '{one_line(wanted)}'", hint=hint)
 
 
 def _restored(
@@ -265,35 +213,29 @@ def _within(path: str, folders: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
-def _rolled_back(state: StateFile, flow: Flow, place: int) -> StateFile:
-    step = flow.steps[place]
-    again = {one.number for one in flow.steps[place:]}
-    rolled = roll_back(state, StepRef(step=step.number, name=step.name)).state
-    return replace(rolled, completed=tuple(row for row in rolled.completed if row.step not in again))
-
-
-def _tree(repository: Repository, worktree: Path, plan: Rollback) -> str:
+def _tree(plan: Rollback) -> str:
     """Compute the tree of the branch after the rollback, in a separate index."""
-    with tempfile.TemporaryDirectory(dir=autopilot_dir(repository.common_dir), prefix="rollback-") as folder:
-        env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
-        repository.run("read-tree", plan.tip, cwd=worktree, env=env)
+    on = plan.on
+    repository, folder = on.repository, autopilot_dir(on.repository.common_dir)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="rollback-") as place:
+        env = {"GIT_INDEX_FILE": str(Path(place, "index"))}
+        repository.run("read-tree", on.tip, cwd=on.worktree, env=env)
         for commit in plan.undone:
-            _reverse(repository, worktree, commit, plan, env)
-        now, then = (_entries(repository, commit, plan) for commit in (plan.tip, plan.before))
+            _reverse(commit, plan, env)
+        now, then = (_entries(commit, plan) for commit in (on.tip, plan.before))
         # Mode 0 removes a path from the index, unless the path existed before: then its old line wins.
-        gone = "0" * len(plan.tip)
-        lines = {path: f"0 {gone}\t{path}" for path in now} | then | _state_entry(repository, worktree, plan)
+        gone = "0" * len(on.tip)
+        lines = {path: f"0 {gone}\t{path}" for path in now} | then | _state_entry(plan)
         if lines:
             entries = "".join(f"{line}\0" for line in lines.values()).encode(errors="surrogateescape")
-            repository.run("update-index", "-z", "--index-info", cwd=worktree, env=env, stdin=entries)
-        return repository.run("write-tree", cwd=worktree, env=env).stdout.strip()
+            repository.run("update-index", "-z", "--index-info", cwd=on.worktree, env=env, stdin=entries)
+        return repository.run("write-tree", cwd=on.worktree, env=env).stdout.strip()
 
 
-def _reverse(
-    repository: Repository, worktree: Path, commit: Commit, plan: Rollback, env: dict[str, str]
-) -> None:
+def _reverse(commit: Commit, plan: Rollback, env: dict[str, str]) -> None:
     """Revert one checkpoint's changes in the index, except for paths that are restored as a whole."""
-    spared = [f":(exclude,top,literal){path}" for path in (*state_paths(plan.docs), *plan.restored)]
+    repository, worktree = plan.on.repository, plan.on.worktree
+    spared = [f":(exclude,top,literal){path}" for path in (*state_paths(plan.on.docs), *plan.restored)]
     form = ("-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
     prefixes = ("--src-prefix=a/", "--dst-prefix=b/")
     args = ("diff-tree", *form, *prefixes, commit.parent, commit.id, "--", ".", *spared)
@@ -307,51 +249,44 @@ def _reverse(
     if repository.run(*undo, cwd=worktree, env=env, stdin=data, check=False).returncode == 0:
         return
     own = repository.changed_paths(commit.parent, commit.id)
-    since = set(repository.changed_paths(commit.id, plan.tip))
+    since = set(repository.changed_paths(commit.id, plan.on.tip))
     raise RollbackError(
-        f"story {plan.story.id}: commit {commit.id[:10]} ({one_line(commit.subject)}) cannot be reverted:"
+        f"story {plan.on.story.id}: commit {commit.id[:10]} ({one_line(commit.subject)}) cannot be reverted:"
         f" {named([path for path in own if path in since] or own)} changed since",
         hint=f"revert the later changes first, or `git revert {commit.id[:10]}` and resolve by hand",
     )
 
 
-def _entries(repository: Repository, commit: str, plan: Rollback) -> dict[str, str]:
+def _entries(commit: str, plan: Rollback) -> dict[str, str]:
     """Return the files of a commit that are restored, as lines for an index."""
     if not plan.restored:
         return {}
-    listed = repository.run("ls-tree", "-r", "-z", "--full-tree", commit, "--", *plan.restored).fields()
-    lines = {line.partition("\t")[2]: line for line in listed}
-    return {path: line for path, line in lines.items() if path not in state_paths(plan.docs)}
+    args = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *plan.restored)
+    lines = {line.partition("\t")[2]: line for line in plan.on.repository.run(*args).fields()}
+    return {path: line for path, line in lines.items() if path not in state_paths(plan.on.docs)}
 
 
-def _state_entry(repository: Repository, worktree: Path, plan: Rollback) -> dict[str, str]:
-    """Return the state file's line for the index; None for a file that is not committed."""
-    if plan.after is None or plan.state_file is None:
+def _state_entry(plan: Rollback) -> dict[str, str]:
+    """Return the state file's line for the index; none for a file that is not committed."""
+    on = plan.on
+    if plan.after is None or on.state_file is None:
         return {}
-    listed = repository.run("ls-tree", "-z", "--full-tree", plan.tip, "--", plan.state_file).fields()
+    listed = on.repository.run("ls-tree", "-z", "--full-tree", on.tip, "--", on.state_file).fields()
     if not listed:
         return {}
-    text = render(plan.after, vocabulary=plan.vocabulary).encode()
-    args = ("hash-object", "-w", "--stdin", f"--path={plan.state_file}")
-    blob = repository.run(*args, cwd=worktree, stdin=text).stdout.strip()
-    return {plan.state_file: f"{listed[0].split(' ')[0]} blob {blob}\t{plan.state_file}"}
+    text = render(plan.after, vocabulary=on.vocabulary).encode()
+    args = ("hash-object", "-w", "--stdin", f"--path={on.state_file}")
+    blob = on.repository.run(*args, cwd=on.worktree, stdin=text).stdout.strip()
+    return {on.state_file: f"{listed[0].split(' ')[0]} blob {blob}\t{on.state_file}"}
 
 
-def _commit(repository: Repository, tree: str, plan: Rollback, at: float) -> str:
-    step = plan.step
-    count = len(plan.undone)
-    message = (
+def _message(plan: Rollback) -> str:
+    step, count = plan.step, len(plan.undone)
+    return (
         f"Roll back step {step.number} ({step.name})\n\n"
-        f"Rolls back {count} checkpoint{'s' * (count > 1)} of this step and later ones.\n\n"
-        f"Autopilot-Run: {plan.run_id}\n"
-        f"Autopilot-Story: {plan.story.id}\n"
+        f"Rolls back {count} checkpoint{'s' * (count != 1)} of this step and later ones.\n\n"
+        f"Autopilot-Run: {plan.on.run_id}\n"
+        f"Autopilot-Story: {plan.on.story.id}\n"
         f"Autopilot-Rollback: {step.number} {step.name}\n"
         + "".join(f"Autopilot-Reverts: {commit.id}\n" for commit in plan.undone)
     )
-    when = f"@{int(at)} +0000"
-    env = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when}
-    if not repository.has_identity:
-        env |= {f"GIT_{who}_NAME": OWN_NAME for who in ("AUTHOR", "COMMITTER")}
-        env |= {f"GIT_{who}_EMAIL": OWN_ADDRESS for who in ("AUTHOR", "COMMITTER")}
-    args = ("-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree, "-p", plan.tip, "-F", "-")
-    return repository.run(*args, env=env, stdin=message.encode(errors="surrogateescape")).stdout.strip()

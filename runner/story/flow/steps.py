@@ -188,7 +188,6 @@ class FlowSteps:
         state, now = self._state, self._now
         if state is None or now.place.number == DONE_NUMBER:
             return
-        await self._note_problems(state)
         failed = partial(state.failed, reason, attempt=now.progress.attempt - 1, attempts=now.max_attempts)
         await self._keep(await to_thread.run_sync(failed))
         if indicates_corruption(reason) or state.damages:
@@ -198,9 +197,10 @@ class FlowSteps:
         await self._note_damages()
 
     async def _note_damages(self) -> None:
-        """Write into the log what was found damaged in the state file."""
-        if self._state is not None and self._state.damages:
-            said, self._state.damages = self._state.damages, ()
+        """Write into the log what was found damaged in the state file, or cannot be trusted."""
+        state = self._state
+        if state is not None and (said := (*state.damages, *state.oddities)):
+            state.damages = state.oddities = ()
             await self._record(*(ev.Noted(story_id=self._story.id, message=text) for text in said))
 
     def missing_artifacts(self) -> tuple[str, ...]:
@@ -221,13 +221,13 @@ class FlowSteps:
             await self._gate(self._state).mark(
                 await to_thread.run_sync(self._state.artifact_files, place.number)
             )
-        await self._note_problems(self._state)
         overflow = await to_thread.run_sync(
             partial(self._state.completed, following, at_boundary=moved.question is not None, outcome=outcome)
         )
         await self._record(
             self._step_finished(following), *self._memories(overflow), *self._last_commit(following)
         )
+        await self._note_damages()
         if asks and moved.question is not None and following is not FLOW_DONE:
             await self.ask(moved.question)
 
@@ -286,13 +286,6 @@ class FlowSteps:
             f"Steps finished: {done} of {len(numbers)}",
             f"Commits: {self._now.workspace.commits}",
         )
-
-    async def _note_problems(self, state: "StoryState") -> None:
-        """Log what a session wrote into the state file that cannot be trusted, once; it fails nothing."""
-        found = await to_thread.run_sync(state.new_problems)
-        if found:
-            notes = (ev.Noted(story_id=self._story.id, message=f"state file, {text}") for text in found)
-            await self._record(*notes)
 
     def _following(self) -> Step:
         numbers = [one.number for one in self._work_steps]
