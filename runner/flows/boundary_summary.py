@@ -1,8 +1,8 @@
 """What a step has produced, in a few lines for the question at its session boundary.
 
 A step that decomposes work leaves one file per task, `<id>_<name>.md`, and a document with the order. Agents
-write these in their own words, so the usual forms are read, and what is not found is not made up: a number
-of batches that nobody wrote is an estimate and says so, a task without complexity points is counted as such.
+write these in their own words, so the usual forms are read, and what is not found is not made up: where the
+order names no batches their number is an estimate and says so, and tasks without points are counted.
 """
 
 import math
@@ -38,7 +38,7 @@ _BATCH = re.compile(r"\b[Bb](?:atch|ATCH)[ \t]+#?([0-9]+|[A-Z])\b")
 class Produced(Struct, frozen=True, kw_only=True):
     """What a step left. `tasks` is 0 for a step that decomposes nothing; `files` are named then.
 
-    `batches` is `estimated` where the order does not say. `points` is None where nobody gave any;
+    `batches` is `estimated` where the order does not say. `points` is None where none are given;
     `without_points` counts the tasks that have none.
     """
 

@@ -73,8 +73,7 @@ async def prepare_work(
     watches = bool(brief.state_file) and agent.traits.says_end
     environment = _environment(context, now, workspace, brief.step, cwd) | {
         "AUTOPILOT_SESSION_ID": job.session_id,
-        "AUTOPILOT_STATE_FILE": _seen(brief.state_file, context, workspace),
-        "AUTOPILOT_DOCS": brief.docs,
+        **_of_flow(brief, context, workspace),
         "AUTOPILOT_RESULT_FILE": str(seen.result),
         "AUTOPILOT_CONTEXT_FILE": str(seen.notice) if watches else "",
         "AUTOPILOT_PROMPT_FILE": str(seen.prompt),
@@ -333,6 +332,12 @@ def _write_prompt(context: StoryContext, files: _Exchanged, facts: PromptFacts) 
     # Names repeat from run to run, and a workspace that was kept holds what the last one left.
     files.result.unlink(missing_ok=True)
     files.notice.unlink(missing_ok=True)
+
+
+def _of_flow(brief: Brief, context: StoryContext, workspace: Workspace) -> dict[str, str]:
+    """Return where the state file and the documents of the story are; empty without a flow."""
+    state_file = _seen(brief.state_file, context, workspace)
+    return {"AUTOPILOT_STATE_FILE": state_file, "AUTOPILOT_DOCS": brief.docs}
 
 
 def _seen(path: str, context: StoryContext, workspace: Workspace) -> str:

@@ -1,5 +1,7 @@
 """What a story is after its events, where a mistake would lose work, repeat it, or ask for nothing."""
 
+from msgspec.structs import replace
+
 from runner.core.events import events as ev
 from runner.core.model import Status
 from tests.core.test_fold import A, ended, finished, one, session

@@ -25,9 +25,12 @@ def on_branch(repo: Path, name: str, dialect: str) -> str:
 
 @pytest.mark.protocol("003.27", "003.45")
 def test_a_skip_on_request_holds_in_every_clone_and_dialect(repo: Path, memory: Path, tmp_path: Path) -> None:
-    """Plan fails and is skipped: marked on the branch, with a warning; another clone continues after it."""
+    """Plan fails and is skipped: marked on the branch, with a warning; another clone continues after it.
+
+    It is made two steps later, when the file no longer is at the skipped step.
+    """
     for dialect in FILES:
-        story(repo, dialect, "fail:Plan:99", dialect=dialect, max_attempts=1)
+        story(repo, dialect, "fail:Plan:99", "ask:Decompose", dialect=dialect, max_attempts=1)
     commit_stories(repo)
     failed = run(repo, "--cross-boundaries", "--json")
     assert {one["step"]["name"] for one in failed.data["stories"]} == {"Plan"}, failed.err
@@ -46,14 +49,18 @@ def test_a_skip_on_request_holds_in_every_clone_and_dialect(repo: Path, memory: 
         worktree = failed.story(dialect)["workspace"]
         assert git(Path(worktree), "status", "--porcelain") == "", "the skip is committed"
     assert "step 3 (Plan) was skipped" in run(repo, "status").out
+    resumed = run(repo, "resume", "--json")
+    assert [one["status"] for one in resumed.data["stories"]] == ["parked"] * 3, resumed.err
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", str(repo), str(clone))
     for dialect in FILES:
         git(clone, "branch", "-q", f"autopilot/{dialect}", f"origin/autopilot/{dialect}")
     elsewhere = run(clone, "--cross-boundaries", "--json")
     assert [one["status"] for one in elsewhere.data["stories"]] == ["done"] * 3, elsewhere.err
-    resumed = run(repo, "resume", "--json")
-    assert [one["status"] for one in resumed.data["stories"]] == ["done"] * 3, resumed.err
+    for dialect in FILES:
+        assert run(repo, "decide", dialect, "A").code == 0
+    ended = run(repo, "resume", "--json")
+    assert [one["status"] for one in ended.data["stories"]] == ["done"] * 3, ended.err
     for dialect, number in PLAN.items():
         tries = [line for line in sessions(memory) if line.startswith(f"{dialect}-{number} ")]
         assert tries == [f"{dialect}-{number} attempt 1"], "neither clone returns to the step"

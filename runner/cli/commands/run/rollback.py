@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan the rollback, ask for confirmation and apply it, while holding the lease."""
     from isolation.files.lease import acquire
     from isolation.git.repository import Repository
-    from runner.cli.branch_change import checkout, confirmed, find_story, require_own_worktree
+    from runner.cli.commands.branch_change import checkout, confirmed, find_story, require_own_worktree
     from runner.flows.on_request.rollback import make_plan, overwritten, question
 
     run, story = find_story(arguments)
@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 def _apply(plan: "Rollback") -> dict[str, Any]:
     """Move the branch, then record the story's new position in the journal."""
-    from runner.cli.branch_change import record
+    from runner.cli.commands.branch_change import record
     from runner.flows.on_request.rollback import carry_out, events
 
     on, at = plan.on, time.time()

@@ -38,7 +38,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan the skip, ask for confirmation and apply it, while holding the lease."""
     from isolation.files.lease import acquire
     from isolation.git.repository import Repository
-    from runner.cli.branch_change import checkout, confirmed, find_story, record, require_own_worktree
+    from runner.cli.commands.branch_change import (
+        checkout,
+        confirmed,
+        find_story,
+        record,
+        require_own_worktree,
+    )
     from runner.flows.on_request.skip import carry_out, events, make_plan, question
 
     run, story = find_story(arguments)
