@@ -11,6 +11,7 @@ GROUPS = {
         "stop": "stop stories after their current session, or now",
         "decide": "list or answer the decisions that stories are waiting for",
         "rollback": "undo a step of a story in a new commit",
+        "skip": "skip a step of a story, after a warning about what depends on it",
         "quarantine": "list, show or restore what stories wrote outside their claims",
         "gc": "show or remove finished worktrees; never removes unsaved work",
     },

@@ -48,6 +48,7 @@ class QuestionKind(StrEnum):
     FAILURE = "failure"
     RECOVERY = "recovery"
     ROLLBACK = "rollback"
+    SKIP = "skip"
     TRACKER = "tracker"
     BOUNDARY = "boundary"
     CONFIDENCE = "confidence"
@@ -62,6 +63,7 @@ _PREFIXES: Mapping[QuestionKind, str] = {
     QuestionKind.FAILURE: "SKILL FAILED: ",
     QuestionKind.RECOVERY: "RECOVERY: ",
     QuestionKind.ROLLBACK: "ROLLBACK: ",
+    QuestionKind.SKIP: _DECISION,
     QuestionKind.TRACKER: "",
     QuestionKind.BOUNDARY: _DECISION,
     QuestionKind.CONFIDENCE: _DECISION,
@@ -240,6 +242,11 @@ def decision(
     )
 
 
+def with_details(question: Question, details: Sequence[str]) -> Question:
+    """Return a question with more lines between its title and its options."""
+    return replace(question, details=(*question.details, *_lines(details)))
+
+
 def skill_failed(
     *, number: str, name: str, sub_step: str, reason: str, skill: str = "", across_runs: bool = False
 ) -> Question:
@@ -331,6 +338,20 @@ def rollback(*, name: str, folders: Sequence[str]) -> Question:
     )
 
 
+def skip(*, number: str, name: str, artifacts: Sequence[str], users: Sequence[str]) -> Question:
+    """Ask before a step is skipped; `users` are the later steps that use its artifacts."""
+    leaves = f" without {', '.join(artifacts)}" if artifacts else ""
+    depend = f"{', '.join(users)} will run{leaves}" if users else f"the flow continues{leaves}"
+    return Question(
+        kind=QuestionKind.SKIP,
+        title=one_line(f"Skip step {number} ({name})?"),
+        options=lettered(["Skip the step, and continue with the next one", "Run the step"]),
+        recommendation="B" if users else "A",
+        why="later steps use what it leaves" if users else "no later step names what it leaves",
+        warning=one_line(depend),
+    )
+
+
 def tracker_failed() -> Question:
     """Ask how to continue when the work item tracker denies access."""
     return Question(
@@ -355,7 +376,7 @@ def session_boundary(
     *, finished: str, upcoming: str, details: Sequence[str] = (), shared: bool = True
 ) -> Question:
     """Ask whether the next step starts in a new conversation; `shared` uses autodev's own template."""
-    ahead = _activity(upcoming)
+    ahead = activity(upcoming)
     fresh = f"Start a new conversation for {ahead} (recommended for context freshness)"
     if shared:
         options = [fresh, "Continue in this conversation (NOT recommended — context may degrade)"]
@@ -378,7 +399,7 @@ def session_boundary(
     )
 
 
-def _activity(name: str) -> str:
+def activity(name: str) -> str:
     """Return the activity of a step: all steps that implement are called implementation."""
     lower = one_line(name).lower()
     return "implementation" if lower.split(" ")[0] == "implement" else lower

@@ -202,12 +202,21 @@ def re_entry(flow: Flow) -> FlowStep | None:
     return step(flow, flow.loop_to) if flow.loop_to is not None else None
 
 
-def transition(flow: Flow, number: str, *, summary: Sequence[str] = ()) -> Transition:
-    """Return what follows a finished step; `summary` is shown with the question of a boundary."""
-    done, following = flow.steps[_index(flow, number)], next_step(flow, number)
+def transition(
+    flow: Flow, number: str, *, summary: Sequence[str] = (), skipped: Collection[str] = ()
+) -> Transition:
+    """Return what follows a finished step; `summary` is shown with the question of a boundary.
+
+    `skipped` are numbers of steps that the user skipped: none of them follows.
+    """
+    index = _index(flow, number)
+    done = flow.steps[index]
+    following = next((one for one in flow.steps[index + 1 :] if one.number not in skipped), None)
     if following is None or not done.session_boundary:
         return Transition(step=following)
-    question = done.boundary_question or choose.session_boundary(
+    if done.boundary_question is not None:
+        return Transition(step=following, question=choose.with_details(done.boundary_question, summary))
+    question = choose.session_boundary(
         finished=done.name,
         upcoming=following.name,
         details=summary,

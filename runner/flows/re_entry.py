@@ -26,14 +26,15 @@ class Journaled(Struct, frozen=True, kw_only=True):
     """What the journal knows of a story's position.
 
     `place` is None before it was determined. `worked` means that a session of this step has begun in this
-    run, so that its artifacts do not yet show that it is done. The rest is what the dialect may have no
-    section for.
+    run, so that its artifacts do not yet show that it is done. `skipped` are steps that the user skipped in
+    this run, `skipped_earlier` those of earlier runs. The rest is what the dialect may have no section for.
     """
 
     place: Step | None = None
     worked: bool = False
     cycle: int | None = None
     skipped: tuple[str, ...] = ()
+    skipped_earlier: tuple[str, ...] = ()
     failure: str = ""
     decisions: tuple[str, ...] = ()
     blockers: tuple[str, ...] = ()

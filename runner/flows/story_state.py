@@ -32,6 +32,7 @@ from runner.core.flow import (
     step,
 )
 from runner.core.model import FLOW_DONE, Step
+from runner.flows.boundary_summary import Produced, read_produced, ready_notes
 from runner.flows.catalog import load_flow
 from runner.flows.overview import vocabulary_of
 from runner.flows.places import state_file_in
@@ -56,6 +57,7 @@ from runner.flows.state.transitions import (
     enter_again,
     fail_attempt,
     finish,
+    mark_skipped,
     record_decision,
     restart_step,
     retry_by_user,
@@ -104,14 +106,21 @@ class StoryState:
         self._cycle = 1
         self.damages: tuple[str, ...] = ()
         """What was found damaged since the story was opened, for the log."""
+        self.oddities: tuple[str, ...] = ()
+        """What else in the file cannot be trusted, such as a sub-step that breaks a rule, for the log."""
+        self._known: set[str] = set()
+        self.skipped_steps: tuple[str, ...] = ()
+        """The numbers of the steps that the user skipped, once the position is found."""
 
     def find(self, journal: Journaled, *, threshold: float) -> Found:
         """Read the file, compare it with the folders and the journal, and correct it."""
         state, notes = self._read_first()
         recorded = state if state is not None and state.flow in {None, self.flow.name} else None
         self._cycle = cycle = journal.cycle or self._cycle_of(state)
-        skipped = dict.fromkeys((*journal.skipped, *(state.skipped_steps if state else ())))
-        journal = replace(journal, skipped=tuple(skipped))
+        # The file is the same in every clone; only without one do the journals of earlier runs count.
+        skipped = (*journal.skipped, *(state.skipped_steps if state else journal.skipped_earlier))
+        self.skipped_steps = tuple(dict.fromkeys(skipped))
+        journal = replace(journal, skipped=self.skipped_steps)
         detected = scan(self._workspace, self.flow, cycle=cycle, skipped=journal.skipped)
         place = self._locate(journal, recorded, detected)
         here = _step(place.step.number, place.step.name) if place.step else FLOW_DONE
@@ -126,6 +135,8 @@ class StoryState:
         self._here = here
         followed = self._follow_skill(here)
         shown = self._load() or state
+        self._known.update(notes)
+        self.skipped_steps = shown.skipped_steps if shown else ()
         return Found(
             place=here,
             confidence=place.confidence,
@@ -283,7 +294,8 @@ class StoryState:
                 done = complete_step(state, at=_now(), outcome=outcome)
                 return Transition(state=finish(done.state).state, overflow=done.overflow)
             if at_boundary:
-                return boundary(state, _ref(following), at=_now(), outcome=outcome)
+                notes = ready_notes(state.name, following.name, self.produced(state.step))
+                return boundary(state, _ref(following), at=_now(), outcome=outcome, notes=notes)
             done = complete_step(state, at=_now(), outcome=outcome)
             moved = correct(done.state, _ref(following), StepStatus.NOT_STARTED)
             return Transition(state=moved.state, overflow=done.overflow)
@@ -322,6 +334,13 @@ class StoryState:
         cycle = cycle or self.cycle()
         globs = [artifact_parts(in_cycle(text, cycle))[0] for text in found.artifacts] if found else []
         return tuple(path for glob in globs for path in sorted(self._workspace.glob(glob)) if path.is_file())
+
+    def produced(self, number: str) -> Produced:
+        """Return what a finished step has left, for the question at its boundary; nothing without one."""
+        found, cycle = step(self.flow, number), self.cycle()
+        if found is None or not found.session_boundary:
+            return Produced()
+        return read_produced(self._workspace, [in_cycle(text, cycle) for text in found.artifacts])
 
     def cycle(self) -> int:
         """Return the feature cycle that the file records; flows without cycles are always in the first."""
@@ -378,10 +397,17 @@ class StoryState:
     def _create(self, here: Step) -> None:
         flow = None if self._dialect is Dialect.RICH else self.flow.name
         state = new_state(
-            self._dialect, flow=flow, first=_ref(here), story=self._story, vocabulary=self._vocabulary
+            self._dialect,
+            flow=flow,
+            first=_ref(here),
+            story=self._story,
+            reference=[(one.number, one.name, ", ".join(one.artifacts)) for one in self.flow.steps],
+            vocabulary=self._vocabulary,
         )
         if self._cycle > 1 and state.cycle is not None:
             state = replace(state, cycle=self._cycle)
+        for one in filter(None, (step(self.flow, number) for number in self.skipped_steps)):
+            state = mark_skipped(state, StepRef(step=one.number, name=one.name), at=_now()).state
         self._save(state, None)
 
     def _change(self, change: Callable[[StateFile], Transition]) -> Overflow:
@@ -391,6 +417,9 @@ class StoryState:
             before = self._load()
         if before is None:  # another process keeps removing the file
             return NOTHING
+        odd = [text for text in map(str, before.problems) if text not in self._known]
+        self._known.update(odd)
+        self.oddities += tuple(odd)
         changed = change(before)
         after = replace(changed.state, story=self._story)
         cycle = after.cycle if changed.state.cycle != before.cycle else self._cycle

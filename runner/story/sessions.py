@@ -70,6 +70,7 @@ async def prepare_work(
     )
     launch = agent.launch(job)
     environment = _environment(context, now, workspace, brief.step, cwd) | {
+        "AUTOPILOT_SESSION_ID": job.session_id,
         "AUTOPILOT_STATE_FILE": str(facts.state_file or ""),
         "AUTOPILOT_DOCS": brief.docs,
         "AUTOPILOT_RESULT_FILE": str(facts.result_file),

@@ -22,11 +22,16 @@ def story(
     dialect: str = "autodev",
     flow: str = "greenfield",
     max_attempts: int = 4,
+    script: str = "",
     **fields: Any,
 ) -> None:
-    """Write a story that follows a flow, done by the stand-in agent."""
+    """Write a story that follows a flow, done by the stand-in agent.
+
+    With `script`, each session is that shell script, which calls the agent as `"$@"`.
+    """
     artifacts = write_artifacts(Path(os.environ["FLOW_AGENT_MEMORY"]), flow, dialect)
     command = [sys.executable, "-I", "-S", flow_agent.__file__, str(artifacts), *tricks]
+    command = ["sh", "-c", script, "sh", *command] if script else command
     write_story(repo, name, flow=flow, dialect=dialect, command=command, max_attempts=max_attempts, **fields)
 
 

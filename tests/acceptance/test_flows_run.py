@@ -43,12 +43,12 @@ def test_a_step_that_fails_is_retried_three_times_then_failed(repo: Path, memory
     assert ran.code == 5, "what is used up is asked about at once"
     rich, autodev = state_text(repo, ran, "a", AUTOPILOT), state_text(repo, ran, "b")
     short = state_text(repo, ran, "short", AUTOPILOT)
-    assert "after 1 retry;" in short
+    assert "failed 2 consecutive times" in short
     assert len([line for line in sessions(memory) if line.startswith("short-")]) == 2
     for text in (rich, autodev, short):
         assert "status: failed" in text
         assert "retry_count: 3" in text
-    assert "after 3 retries" in rich
+    assert "failed 4 consecutive times" in rich
     assert rich.count("exit code 1") >= 4
     assert len([line for line in sessions(memory) if line.startswith("a-")]) == 4
     shown = run(repo, "status", "--json")
@@ -285,20 +285,21 @@ def test_three_stories_in_three_dialects_end_to_end(repo: Path, memory: Path, tm
     aggregated = (repo / ".orchestrator" / "state.md").read_text()
     for name in ("auto", "point", "rich"):
         assert name in aggregated
-    assert aggregated.index("after 3 retries") < aggregated.index("| auto")
+    assert aggregated.index("failed 4 consecutive times") < aggregated.index("| auto")
 
 
 def test_a_session_notes_its_sub_step_and_a_falling_one_is_refused(repo: Path, memory: Path) -> None:
     """Acceptance 56: what breaks a rule never reaches the file, and the rest of it stays the runner's."""
     note = f"{sys.executable} -m runner state sub-step"
     script = (
-        f"mkdir deep && cd deep && {note} 2 review 'batch 1' && ! {note} 1 draft > {memory}/told 2>&1 "
+        f"mkdir deep && cd deep && {note} 1 draft && {note} 2 review 'batch 1' "
+        f"&& ! {note} 1 draft > {memory}/told 2>&1 "
         '&& echo \'{"status": "needs-decision", "notes": "Which?"}\' > $AUTOPILOT_RESULT_FILE'
     )
     write_story(repo, "a", flow="greenfield", command=script)
     ran = run(repo, "--json")
     assert ran.code == 5, ran.err
-    assert "sub_step phase decreases from 2 to 1" in (memory / "told").read_text()
+    assert "sub_step phase 1 does not follow 2: the next one is 3" in (memory / "told").read_text()
     text = state_text(repo, ran, "a")
     assert 'sub_step:\n  phase: 2\n  name: review\n  detail: "batch 1"\n' in text
     assert "step: 1\nname: Problem\nstatus: in_progress\n" in text

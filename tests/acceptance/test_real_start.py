@@ -11,6 +11,7 @@ ARGUMENTS = {
     "stop": (),
     "decide": (),
     "rollback": ("a", "Plan"),
+    "skip": ("a",),
     "quarantine": (),
     "gc": (),
     "plan": ("--again",),
@@ -29,7 +30,7 @@ ARGUMENTS = {
     "demo": ("--help",),
     "completion": ("bash",),
 }
-REFUSED = {"stop", "rollback", "state"}
+REFUSED = {"stop", "rollback", "skip", "state"}
 """What has nothing to do after a finished run without a flow; its refusal is an answer, too."""
 
 

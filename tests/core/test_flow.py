@@ -270,7 +270,21 @@ def test_the_older_dialects_keep_their_own_boundary_question(edition: Edition) -
 def test_a_boundary_may_have_a_question_of_its_own() -> None:
     """Acceptance 55: the flow decides what its pause means."""
     own = FlowStep(number="1", name="Review", session_boundary=True, boundary_question=REVIEW)
-    assert transition(_flow(own, BUILD), "1").question is REVIEW
+    assert transition(_flow(own, BUILD), "1").question == REVIEW
+    shown = transition(_flow(own, BUILD), "1", summary=["Produced: x.yaml"]).question
+    assert shown is not None
+    assert shown.details == ("Produced: x.yaml",)
+
+
+def test_a_skipped_step_follows_nothing() -> None:
+    """The question of a boundary names the step that is really next; after the last one there is none."""
+    first = FlowStep(number="1", name="Decompose", session_boundary=True)
+    flow = _flow(first, FlowStep(number="2", name="Review"), BUILD)
+    moved = transition(flow, "1", skipped=("2",))
+    assert moved.step == BUILD
+    assert moved.question is not None
+    assert "start implementation?" in moved.question.title
+    assert transition(flow, "1", skipped=("2", BUILD.number)).step is None
 
 
 def test_the_next_cycle_begins_only_by_re_entry() -> None:

@@ -1,5 +1,7 @@
 """What a story is after its events, where a mistake would lose work, repeat it, or ask for nothing."""
 
+from msgspec.structs import replace
+
 from runner.core.events import events as ev
 from runner.core.model import Status
 from tests.core.test_fold import A, ended, finished, one, session
@@ -41,8 +43,14 @@ def test_a_step_that_was_skipped_is_not_finished() -> None:
             story_id=A, step_number=number, step_name="x", next_number="3", next_name="y", skipped=skipped
         )
 
-    after = one(over("1", skipped=False), over("2", skipped=True))
-    assert (after.finished_steps, after.skipped_steps) == (("1",), ("2",))
+    later = replace(over("5", skipped=True), next_number="9", ahead=True)
+    passed = (over("1", skipped=False), over("2", skipped=True), later)
+    after = one(*passed)
+    assert (after.finished_steps, after.skipped_steps) == (("1",), ("2", "5"))
+    assert after.place.number == "3", "a later step is skipped from where the story is"
+    back = ev.PlaceFound(story_id=A, step_number="1", step_name="x", confidence=1.0, again=("1", "2"))
+    again = one(*passed, back)
+    assert (again.finished_steps, again.skipped_steps) == ((), ("5",))
 
 
 def test_a_workspace_that_never_came_to_be_is_not_shown() -> None:

@@ -246,7 +246,8 @@ class PlaceFound(Struct, frozen=True, kw_only=True):
 
     `docs` is the folder of its documents in the workspace, `cycle` its feature cycle, and `retries` how many
     retries of the step its state file had counted; None leaves what is known. `banner` is the status of a
-    story that continues, a line each.
+    story that continues, a line each. `again` are numbers of steps that count neither as finished nor as
+    skipped from now on.
     """
 
     story_id: StoryId
@@ -258,10 +259,14 @@ class PlaceFound(Struct, frozen=True, kw_only=True):
     cycle: int | None = None
     retries: int | None = None
     banner: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
 
 
 class StepFinished(Struct, frozen=True, kw_only=True):
-    """A step is over, completed or skipped, and the next one is where the story is now."""
+    """A step is over, completed or skipped, and the next one is where the story is now.
+
+    One that is `ahead` was skipped before the story reached it; the story stays where it is.
+    """
 
     story_id: StoryId
     step_number: str
@@ -269,6 +274,7 @@ class StepFinished(Struct, frozen=True, kw_only=True):
     next_number: str
     next_name: str
     skipped: bool = False
+    ahead: bool = False
 
 
 class DecisionAsked(Struct, frozen=True, kw_only=True):

@@ -135,6 +135,8 @@ def _placed(story: StorySnapshot, body: ev.PlaceFound) -> StorySnapshot:
         confidence=body.confidence,
         docs=body.docs or story.docs,
         cycle=story.cycle if body.cycle is None else body.cycle,
+        finished_steps=tuple(one for one in story.finished_steps if one not in body.again),
+        skipped_steps=tuple(one for one in story.skipped_steps if one not in body.again),
         progress=progress,
     )
 
@@ -375,6 +377,8 @@ def without_conversation(story: StorySnapshot) -> StorySnapshot:
 def _step_finished(story: StorySnapshot, body: ev.StepFinished) -> StorySnapshot:
     place = Step(number=body.next_number, name=body.next_name)
     passed = (body.step_number,)
+    if body.ahead:
+        return replace(story, skipped_steps=story.skipped_steps + passed)
     return replace(
         step_again(story),
         place=place,

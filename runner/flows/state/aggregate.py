@@ -98,6 +98,7 @@ def state_json(found: Found) -> dict[str, Any]:
         "last_session": _fields(session) if session else None,
         "retry_log": [_fields(row) for row in state.retry_log],
         "blockers": list(state.blockers),
+        "skipped_steps": list(state.skipped_steps),
         "problems": [str(problem) for problem in state.problems],
     }
 

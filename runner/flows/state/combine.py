@@ -29,7 +29,14 @@ def pick(base: _Item, ours: _Item, theirs: _Item) -> _Item:
 def join_lists(base: StateFile | None, ours: StateFile, theirs: StateFile) -> StateFile:
     """Return `ours` with all lists, the last session and the tracker merged with `theirs`."""
     before = base or replace(
-        ours, completed=(), decisions=(), retry_log=(), blockers=(), last_session=None, tracker=None
+        ours,
+        completed=(),
+        decisions=(),
+        retry_log=(),
+        blockers=(),
+        skipped=(),
+        last_session=None,
+        tracker=None,
     )
     return replace(
         ours,
@@ -37,6 +44,7 @@ def join_lists(base: StateFile | None, ours: StateFile, theirs: StateFile) -> St
         decisions=join_items(before.decisions, ours.decisions, theirs.decisions),
         retry_log=join_items(before.retry_log, ours.retry_log, theirs.retry_log),
         blockers=join_items(before.blockers, ours.blockers, theirs.blockers),
+        skipped=join_items(before.skipped, ours.skipped, theirs.skipped),
         last_session=pick(before.last_session, ours.last_session, theirs.last_session),
         tracker=pick(before.tracker, ours.tracker, theirs.tracker),
     )

@@ -9,20 +9,25 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runner.flows.state.dialects.rich import without_reference
 from runner.flows.state.errors import StateError
 from runner.flows.state.merging import keep_whole
 from runner.flows.state.model import (
     AWAITING,
     DONE,
     IDLE,
+    CompletedRow,
     Dialect,
     Phase,
     Position,
     StateFile,
     StepRef,
     SubStep,
+    is_skipped,
+    skipped_row,
 )
 from runner.flows.state.reading import parse_state
+from runner.flows.state.text.block import find_location
 from runner.flows.state.vocabulary import NAMED_STEPS, STANDARD, Vocabulary
 from runner.flows.state.writing import TEMPLATES, new_state, render
 
@@ -58,15 +63,25 @@ def convert_state(
         to, flow=target_flow, first=StepRef(step=number, name=_name(state.name, to)), vocabulary=vocabulary
     )
     sub_step, kept = _sub_step(state.sub_step, to)
+    known = {**NAMED_STEPS.get((to, target_flow or flow or state.flow or ""), {}), **(steps or {})}
+    skipped = _skipped(state, to, known)
     wanted = replace(
         blank,
+        story=state.story,
         status=state.status,
         retry_count=state.retry_count,
         tracker=state.tracker,
         sub_step=sub_step,
+        skipped=() if to is Dialect.RICH else tuple(map(_bullet, skipped)),
+        completed=tuple(skipped) if to is Dialect.RICH else (),
         cycle=None if blank.cycle is None else state.cycle or 1,
     )
-    unheld = (*_unheld(state, to, vocabulary), *(() if kept else ("sub_step",)))
+    lost = len(skipped) < len(state.skipped) + sum(map(is_skipped, state.completed))
+    unheld = (
+        *_unheld(state, to, vocabulary),
+        *(() if kept else ("sub_step",)),
+        *(("skipped steps",) if lost else ()),
+    )
     text = render(wanted, vocabulary=vocabulary)
     if unheld:
         text = keep_whole(text, IMPORTED, state.text)
@@ -115,6 +130,18 @@ def _sub_step(sub_step: SubStep, to: Dialect) -> tuple[SubStep, bool]:
     return (sub_step, True) if isinstance(sub_step, Phase) else (AWAITING, idle)
 
 
+def _skipped(state: StateFile, to: Dialect, known: Mapping[str, str]) -> list[CompletedRow]:
+    """Return the skipped steps with their numbers in the target, found by their names."""
+    rows = [row for row in state.completed if is_skipped(row)]
+    rows += [skipped_row(text) for text in state.skipped]
+    named = [(row, _name(row.name, to)) for row in rows]
+    return [replace(row, step=known[name], name=name) for row, name in named if name in known]
+
+
+def _bullet(row: CompletedRow) -> str:
+    return f"{row.step} — {row.name}" + (f" ({row.completed})" if row.completed else "")
+
+
 def _unheld(state: StateFile, to: Dialect, vocabulary: Vocabulary) -> tuple[str, ...]:
     lists = {
         "completed steps": state.completed,
@@ -137,4 +164,7 @@ def _is_more_than_values(state: StateFile, vocabulary: Vocabulary) -> bool:
     """Return whether the file holds more text than a new file with the same values."""
     if state.sub_step is None:
         return True
-    return render(replace(state, text=TEMPLATES[state.dialect]), vocabulary=vocabulary) != state.text
+    text = state.text
+    if state.dialect is Dialect.RICH:
+        text = without_reference(text, find_location(text))
+    return render(replace(state, text=TEMPLATES[state.dialect]), vocabulary=vocabulary) != text

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from runner.flows.state.combine import further, join_lists
 from runner.flows.state.dialects.rich import SECTIONS
+from runner.flows.state.dialects.sections import LIGHT_SECTIONS
 from runner.flows.state.errors import StateError, UnreadableStateError
-from runner.flows.state.model import StateFile
+from runner.flows.state.model import Dialect, StateFile
 from runner.flows.state.reading import parse_state
 from runner.flows.state.text.block import find_location
 from runner.flows.state.text.edits import Edit, apply, newline_of
@@ -38,7 +39,8 @@ def merge_states(base: str, ours: str, theirs: str, *, vocabulary: Vocabulary = 
     try:
         joined = _joined(before, mine, others)
         text = render(joined, vocabulary=vocabulary)
-        whole = _with_sections(text, base if before else "", theirs)
+        known = {CURRENT_STEP, *(SECTIONS if mine.dialect is Dialect.RICH else LIGHT_SECTIONS)}
+        whole = _with_sections(text, base if before else "", theirs, known)
     except StateError:
         return keep_whole(ours, KEPT, theirs)
     # One of their sections may have an unclosed fence, which would swallow what follows it.
@@ -76,12 +78,12 @@ def keep_whole(text: str, title: str, kept: str) -> str:
     return f"{text}{gap}## {title}{newline}{newline}{block}"
 
 
-def _with_sections(text: str, base: str, theirs: str) -> str:
+def _with_sections(text: str, base: str, theirs: str, known: set[str]) -> str:
     """Merge the sections that the dialect does not know."""
-    before = {key: span.of(base) for key, span in (_foreign(base) if base else {}).items()}
-    here, newline = _foreign(text), newline_of(text)
+    before = {key: span.of(base) for key, span in (_foreign(base, known) if base else {}).items()}
+    here, newline = _foreign(text, known), newline_of(text)
     edits, added = [], []
-    for key, span in _foreign(theirs).items():
+    for key, span in _foreign(theirs, known).items():
         body, common = span.of(theirs), before.get(key)
         if body == common:
             continue
@@ -104,15 +106,15 @@ def _union(ours: str, theirs: str, newline: str) -> str:
     return newline.join([ours, *extra])
 
 
-def _foreign(text: str) -> dict[tuple[str, int], Span]:
+def _foreign(text: str, known: set[str]) -> dict[tuple[str, int], Span]:
     """Return the unknown sections after the block, by title and how often it came before."""
     location = find_location(text)
     found: dict[tuple[str, int], Span] = {}
     for section in sorted(
         (*location.sections.values(), *location.repeated), key=lambda section: section.start
     ):
-        known = section.title in {CURRENT_STEP, *SECTIONS} and section not in location.repeated
-        if section.start > location.block[0].start and not known:
+        own = section.title in known and section not in location.repeated
+        if section.start > location.block[0].start and not own:
             number = sum(title == section.title for title, _ in found)
             whole = text[section.start : section.end].rstrip()
             found[section.title, number] = Span(section.start, section.start + len(whole))

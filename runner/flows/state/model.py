@@ -16,6 +16,8 @@ DONE = "done"
 _NUMBERED = re.compile(
     r"([0-9]+[a-z]{0,2}(?:\.[0-9]+)?)(?:[ \t]*(?:[—\u2013:-]|\.[ \t])[ \t]*(.*))?", re.DOTALL
 )
+_SKIPPED = re.compile(r"([0-9]{1,3}[a-z]{0,3})(?![A-Za-z0-9])")
+_BULLET = re.compile(r"([0-9]{1,3}[a-z]{0,3}) — (.*?)(?: \(([0-9-]{10})\))?")
 
 
 class Dialect(StrEnum):
@@ -46,7 +48,7 @@ class Tracker(StrEnum):
 
 # `gc=False`: text and numbers form no cycles, so the garbage collector need not track these values.
 class Phase(Struct, frozen=True, kw_only=True, gc=False):
-    """Where an autodev sub-skill is: an integer that never decreases within one invocation, and a token."""
+    """Where an autodev sub-skill is: an integer that rises by one with each save, and a token."""
 
     phase: int
     name: str
@@ -108,6 +110,29 @@ class CompletedRow(Struct, frozen=True, kw_only=True, gc=False):
     outcome: str
 
 
+SKIPPED_OUTCOME = "skipped"
+"""How the outcome of a step begins that was not completed but skipped."""
+
+
+def is_skipped(row: CompletedRow) -> bool:
+    """Return whether a row of Completed Steps is that of a skipped step."""
+    return row.outcome.lower().startswith(SKIPPED_OUTCOME)
+
+
+def skipped_number(bullet: str) -> str:
+    """Return the number of the step that a bullet of Skipped Steps names; empty if it names none."""
+    found = _SKIPPED.match(bullet)
+    return found[1] if found else ""
+
+
+def skipped_row(bullet: str) -> CompletedRow:
+    """Return a bullet of Skipped Steps as the row that the rich dialect has for it."""
+    found = _BULLET.fullmatch(bullet)
+    number, name, date = found.groups() if found else (skipped_number(bullet), bullet, None)
+    outcome = f"{SKIPPED_OUTCOME} by the user"
+    return CompletedRow(step=number, name=name, completed=date or "", outcome=outcome)
+
+
 class RetryRow(Struct, frozen=True, kw_only=True, gc=False):
     """One row of the Retry Log."""
 
@@ -154,7 +179,8 @@ class Problem(Struct, frozen=True, kw_only=True):
 class StateFile(Struct, frozen=True, kw_only=True, eq=False):
     """One state file. `flow` is None in rich, `cycle` everywhere but in autodev.
 
-    `story` is the id of the story that the file belongs to; None in files that do not say so.
+    `story` is the id of the story that the file belongs to; None in files that do not say so. `skipped` are
+    the bullets of Skipped Steps, a section of pointer and autodev; rich has rows of Completed Steps for them.
     """
 
     dialect: Dialect
@@ -172,6 +198,7 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
     last_session: LastSession | None = None
     retry_log: tuple[RetryRow, ...] = ()
     blockers: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     text: str = ""
 
@@ -190,15 +217,17 @@ class StateFile(Struct, frozen=True, kw_only=True, eq=False):
         return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in written)
 
     @property
-    def skipped_steps(self) -> tuple[str, ...]:
-        """The numbers of the steps that the user skipped, as far as the file tells."""
-        rows = tuple(row.step for row in self.completed if row.outcome.startswith("skipped"))
-        return (*rows, self.step) if self.status is StepStatus.SKIPPED else rows
-
-    @property
     def done(self) -> bool:
         """Whether the story has finished its whole flow."""
         return self.step == DONE
+
+    @property
+    def skipped_steps(self) -> tuple[str, ...]:
+        """The numbers of the steps that the user skipped, in every dialect; each once."""
+        rows = [row.step for row in self.completed if is_skipped(row)]
+        noted = [number for text in self.skipped if (number := skipped_number(text))]
+        here = [self.step] if self.status is StepStatus.SKIPPED else []
+        return tuple(dict.fromkeys((*rows, *noted, *here)))
 
     @property
     def needs_decision(self) -> bool:

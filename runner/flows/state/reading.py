@@ -10,9 +10,9 @@ import re
 from msgspec import Struct
 
 from runner.core.text.names import did_you_mean, shown
-from runner.flows.state.dialects import autodev, pointer, rich
+from runner.flows.state.dialects import autodev, pointer, rich, sections
 from runner.flows.state.errors import UnreadableStateError
-from runner.flows.state.model import Dialect, Phase, Problem, StateFile, StepStatus, SubStep, Tracker
+from runner.flows.state.model import Dialect, Problem, StateFile, StepStatus, SubStep, Tracker
 from runner.flows.state.text.block import Block, Location, find_location, read_block
 from runner.flows.state.text.layout import line_number
 from runner.flows.state.vocabulary import MAX_RETRY, RICH_NAMES, STANDARD, Vocabulary
@@ -36,12 +36,9 @@ class Reading(Struct, frozen=True):
     block: Block
 
 
-def parse_state(text: str, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None) -> StateFile:
-    """Read a state, or raise `UnreadableStateError` with every problem.
-
-    `previous` is the sub-step that was last seen in the same invocation: a lower phase is not trusted.
-    """
-    return read(text, vocabulary, previous).state
+def parse_state(text: str, *, vocabulary: Vocabulary = STANDARD) -> StateFile:
+    """Read a state, or raise `UnreadableStateError` with every problem."""
+    return read(text, vocabulary).state
 
 
 def decode(data: bytes) -> str:
@@ -68,7 +65,7 @@ def find_problems(data: bytes, *, vocabulary: Vocabulary = STANDARD) -> tuple[Pr
         return error.problems
 
 
-def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Reading:
+def read(text: str, vocabulary: Vocabulary) -> Reading:
     """Read a state and the positions of its values."""
     for sign, marker in _CONFLICT:
         # A single character is found many times faster, and most files have none.
@@ -79,7 +76,7 @@ def read(text: str, vocabulary: Vocabulary, previous: Phase | None = None) -> Re
     location = find_location(text)
     block = read_block(text, location)
     reader = _Reader(text, location, block, vocabulary)
-    state = reader.state(previous)
+    state = reader.state()
     if state is None:
         raise _refusal(reader.problems)
     return Reading(state, location, block)
@@ -109,7 +106,7 @@ class _Reader:
         self.rich = self.dialect is Dialect.RICH
         self.autodev = self.dialect is Dialect.AUTODEV
 
-    def state(self, previous: Phase | None) -> StateFile | None:
+    def state(self) -> StateFile | None:
         """Read everything; None when a fatal problem was found."""
         for key in self.block.repeated:
             self._note(key.name, key.raw.strip(), f"{key.name} appears twice", line=key.line)
@@ -117,11 +114,8 @@ class _Reader:
         step, status = self._step(flow), self._status()
         name, retries = self._name(), self._retry_count()
         cycle = self._cycle(flow) if self.autodev else None
-        tracker, sub_step = self._tracker(), self._sub_step(previous)
-        history = _NO_HISTORY
-        if self.rich:
-            history = rich.read_history(self.text, self.location)
-            self.problems += rich.section_problems(self.text, self.location)
+        tracker, sub_step = self._tracker(), self._sub_step()
+        history, skipped = self._history(), self._skipped()
         if step is None or status is None or (self.problems and any(one.fatal for one in self.problems)):
             return None
         return StateFile(
@@ -140,9 +134,23 @@ class _Reader:
             last_session=history.last_session,
             retry_log=history.retry_log,
             blockers=history.blockers,
+            skipped=skipped,
             problems=tuple(self.problems),
             text=self.text,
         )
+
+    def _history(self) -> rich.History:
+        known = rich.SECTIONS if self.rich else sections.LIGHT_SECTIONS
+        if self.location.repeated:
+            self.problems += sections.section_problems(self.text, self.location, known)
+        return rich.read_history(self.text, self.location) if self.rich else _NO_HISTORY
+
+    def _skipped(self) -> tuple[str, ...]:
+        if self.rich or sections.SKIPPED not in self.location.sections:
+            return ()
+        found = sections.bullets_of(self.text, self.location, sections.SKIPPED)
+        self.problems += sections.skipped_problems(self.text, self.location, found)
+        return found
 
     def _story(self) -> str | None:
         scalar = self.block.scalar("story")
@@ -217,10 +225,10 @@ class _Reader:
             self._note("tracker", scalar.value, message, allowed=", ".join(_TRACKERS), fatal=False)
         return _TRACKERS.get(scalar.value)
 
-    def _sub_step(self, previous: Phase | None) -> SubStep:
+    def _sub_step(self) -> SubStep:
         found: tuple[SubStep, Problem | None]
         if self.autodev:
-            found = autodev.read_sub_step(self.text, self.block, previous)
+            found = autodev.read_sub_step(self.text, self.block)
         else:
             found = pointer.read_sub_step(self.text, self.block)
         if found[1] is not None:

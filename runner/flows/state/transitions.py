@@ -5,12 +5,14 @@ returned as `overflow`, for the journal. A step runs once and is retried three t
 user can move it.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runner.core.flow import EndReason
+from runner.core.choose import activity
+from runner.core.flow import EndReason, number_key
 from runner.core.model import DEFAULT_ATTEMPTS, MAX_RETRIES
 from runner.core.text.names import one_line
 from runner.core.text.words import count
@@ -19,6 +21,7 @@ from runner.flows.state.model import (
     AWAITING,
     DONE,
     IDLE,
+    SKIPPED_OUTCOME,
     CompletedRow,
     Dialect,
     LastSession,
@@ -28,6 +31,8 @@ from runner.flows.state.model import (
     StepRef,
     StepStatus,
     SubStep,
+    is_skipped,
+    skipped_number,
 )
 from runner.flows.state.vocabulary import EXISTING_CODE
 
@@ -62,16 +67,17 @@ def begin_step(state: StateFile, to: StepRef) -> Transition:
             f"step {state.step} ({state.name}) has failed and waits for a decision",
             hint="answer its decision: retry, skip or abort",
         )
-    if state.step == to.step:
-        return Transition(state=replace(state, name=to.name, status=StepStatus.IN_PROGRESS))
-    return Transition(state=_moved(state, to, StepStatus.IN_PROGRESS))
+    if state.step != to.step:
+        return Transition(state=unskipped(_moved(state, to, StepStatus.IN_PROGRESS), {to.step}))
+    begun = replace(state, name=to.name, status=StepStatus.IN_PROGRESS)
+    return Transition(state=unskipped(begun, {to.step}))
 
 
 def complete_step(state: StateFile, *, at: datetime, outcome: str = "") -> Transition:
     """Mark the current step completed: reset the retries, clear its retry log and blockers."""
     row = _row(state, at, outcome)
     cleared = replace(_cleared(state), status=StepStatus.COMPLETED)
-    done = _with_row(cleared, row)
+    done = _with_row(unskipped(cleared, {state.step}), row)
     return _with_session(done, _session(state, at, EndReason.COMPLETED, outcome))
 
 
@@ -84,7 +90,8 @@ def boundary(
         if state.status is StepStatus.COMPLETED
         else complete_step(state, at=at, outcome=outcome)
     )
-    session = _session(state, at, EndReason.BOUNDARY, notes or f"{to.name} is next")
+    said = notes or f"{one_line(state.name)} complete, {activity(to.name)} ready"
+    session = _session(state, at, EndReason.BOUNDARY, said)
     moved = _moved(done.state, to, StepStatus.NOT_STARTED)
     return _with_session(Transition(state=moved, overflow=done.overflow), session)
 
@@ -122,7 +129,7 @@ def fail_attempt(
         status=StepStatus.FAILED if exhausted else StepStatus.IN_PROGRESS,
         retry_count=MAX_RETRIES if exhausted else min(MAX_RETRIES, number),
     )
-    blockers = (_blocker(state, row.reason, retries=attempts - 1),) if exhausted else ()
+    blockers = (_blocker(state, row.reason, failures=number),) if exhausted else ()
     if state.dialect is not Dialect.RICH:
         return Transition(state=after, overflow=Overflow(retries=(row,), blockers=blockers))
     return Transition(
@@ -144,12 +151,34 @@ def skip_by_user(state: StateFile, to: StepRef | None, *, at: datetime, reason: 
 
     Without a next step the file says `skipped` until the flow continues.
     """
-    outcome = "skipped by the user" + (f": {one_line(reason)}" if reason else "")
     left = replace(_cleared(state), status=StepStatus.SKIPPED)
-    noted = _with_row(left, _row(state, at, outcome))
+    here = StepRef(step=state.step, name=state.name)
+    noted = mark_skipped(left, here, at=at, reason=reason)
     if to is None:
         return noted
     return replace(noted, state=_moved(noted.state, to, StepStatus.NOT_STARTED))
+
+
+def mark_skipped(state: StateFile, which: StepRef, *, at: datetime, reason: str = "") -> Transition:
+    """Record that a step is skipped, the current one or a later one, without moving the story."""
+    outcome = f"{SKIPPED_OUTCOME} by the user" + (f": {one_line(reason)}" if reason else "")
+    row = CompletedRow(step=which.step, name=one_line(which.name), completed=_date(at), outcome=outcome)
+    return _with_row(_with_bullet(state, which, f" ({_date(at)})"), row)
+
+
+def _with_bullet(state: StateFile, which: StepRef, tail: str = "") -> StateFile:
+    """Return the state with a bullet of Skipped Steps; the same if it has one, or rows instead."""
+    if state.dialect is Dialect.RICH or which.step in map(skipped_number, state.skipped):
+        return state
+    bullet = f"{which.step} — {one_line(which.name)}{tail}"
+    return replace(state, skipped=(*state.skipped, bullet))
+
+
+def unskipped(state: StateFile, steps: Collection[str]) -> StateFile:
+    """Return the state in which these steps are not skipped any more: they run, or will run again."""
+    bullets = tuple(text for text in state.skipped if skipped_number(text) not in steps)
+    rows = tuple(row for row in state.completed if not (is_skipped(row) and row.step in steps))
+    return replace(state, skipped=bullets, completed=rows)
 
 
 def finish(state: StateFile) -> Transition:
@@ -167,7 +196,8 @@ def correct(state: StateFile, to: StepRef, status: StepStatus) -> Transition:
 
 def change_flow(state: StateFile, flow: str, to: StepRef, status: StepStatus) -> Transition:
     """Correct a file of another flow to the story's own, at the step that the folders show."""
-    moved = _moved(_cleared(state), to, status)
+    # The numbers of skipped steps are those of the other flow.
+    moved = replace(_moved(_cleared(state), to, status), skipped=())
     return Transition(state=replace(moved, flow=flow, cycle=None if state.cycle is None else 1))
 
 
@@ -181,10 +211,14 @@ def record_decision(state: StateFile, decision: str) -> Transition:
     return Transition(state=replace(state, decisions=(*state.decisions, text)))
 
 
-def roll_back(state: StateFile, to: StepRef) -> Transition:
-    """Return to a step to repeat it: it is in progress, and no longer among the completed ones."""
-    moved = _cleared(_moved(_cleared(state), to, StepStatus.IN_PROGRESS))
-    rows = tuple(row for row in state.completed if row.step != to.step)
+def roll_back(state: StateFile, to: StepRef, *, later: Collection[str] = ()) -> Transition:
+    """Return to a step to repeat it: it is in progress, and neither completed nor skipped any more.
+
+    `later` are the steps after it, which are repeated as well.
+    """
+    again = {to.step, *later}
+    moved = unskipped(_cleared(_moved(_cleared(state), to, StepStatus.IN_PROGRESS)), again)
+    rows = tuple(row for row in moved.completed if row.step not in again)
     return Transition(state=replace(moved, completed=rows))
 
 
@@ -194,7 +228,7 @@ def enter_again(state: StateFile, to: StepRef) -> Transition:
         raise StateError(
             f"flow '{state.flow}' has no second cycle", hint=f"only {EXISTING_CODE} has further cycles"
         )
-    moved = _moved(state, to, StepStatus.NOT_STARTED)
+    moved = _without_last_cycle(_moved(state, to, StepStatus.NOT_STARTED), to)
     return Transition(state=moved if state.cycle is None else replace(moved, cycle=state.cycle + 1))
 
 
@@ -224,8 +258,36 @@ def _with_session(changed: Transition, session: LastSession) -> Transition:
     return replace(changed, overflow=replace(changed.overflow, last_session=session))
 
 
+def _without_last_cycle(state: StateFile, to: StepRef) -> StateFile:
+    """Return the state in which steps from `to` on are not skipped: what was skipped is asked for again.
+
+    Rows of the rich dialect stay as history, in words that do not count as a skip.
+    """
+    start = number_key(to.step) or (0, "")
+    again = {number for number in state.skipped_steps if (number_key(number) or (0, "")) >= start}
+    rows = tuple(
+        replace(row, outcome=f"in an earlier cycle: {row.outcome}")
+        if row.step in again and is_skipped(row)
+        else row
+        for row in state.completed
+    )
+    return unskipped(replace(state, completed=rows), again)
+
+
 def _moved(state: StateFile, to: StepRef, status: StepStatus) -> StateFile:
+    if state.status is StepStatus.SKIPPED and state.step not in {to.step, DONE}:
+        # Somebody may have written `skipped` by hand; the mark must not be lost with the position.
+        state = _kept_skip(state)
     return replace(state, step=to.step, name=to.name, status=status, sub_step=_fresh(state), retry_count=0)
+
+
+def _kept_skip(state: StateFile) -> StateFile:
+    if state.dialect is not Dialect.RICH:
+        return _with_bullet(state, StepRef(step=state.step, name=state.name))
+    if any(row.step == state.step for row in state.completed):
+        return state
+    row = CompletedRow(step=state.step, name=one_line(state.name), completed="", outcome=SKIPPED_OUTCOME)
+    return replace(state, completed=(*state.completed, row))
 
 
 def _fresh(state: StateFile) -> SubStep:
@@ -238,12 +300,13 @@ def _fresh(state: StateFile) -> SubStep:
 
 def _cleared(state: StateFile) -> StateFile:
     """Clear the retries of the current step and the blocker that they ended in."""
-    start = _blocker_start(state)
+    # The second form is that of earlier versions.
+    own = (_blocker_start(state), f"Step {state.step} ({one_line(state.name)}) ")
     return replace(
         state,
         retry_count=0,
         retry_log=tuple(row for row in state.retry_log if row.step != state.step),
-        blockers=tuple(text for text in state.blockers if not text.startswith(start)),
+        blockers=tuple(text for text in state.blockers if not text.startswith(own)),
     )
 
 
@@ -261,14 +324,17 @@ def _row(state: StateFile, at: datetime, outcome: str) -> CompletedRow:
 
 
 def _blocker_start(state: StateFile) -> str:
-    return f"Step {state.step} ({one_line(state.name)}) "
+    return f"{one_line(state.name)} (step {state.step}) failed "
 
 
-def _blocker(state: StateFile, reason: str, *, retries: int) -> str:
-    where = sub_step_words(state.sub_step)
-    at = f" at sub-step {where}" if where else ""
-    after = count(retries, "retry", "retries")
-    return f"{_blocker_start(state)}failed{at} after {after}; the last failure: {reason}"
+def _blocker(state: StateFile, reason: str, *, failures: int) -> str:
+    words = sub_step_words(state.sub_step)
+    none = " at an unknown sub-step" if state.sub_step is None else " before its first sub-step"
+    where = f" at sub-step {words}" if words else none
+    return (
+        f"{_blocker_start(state)}{count(failures, 'consecutive time')}{where}. "
+        f"Last failure: {reason.rstrip('.')}. Automatic retries are used up."
+    )
 
 
 def sub_step_words(sub_step: SubStep) -> str:

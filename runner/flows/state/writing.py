@@ -4,9 +4,11 @@ The written text reads back as exactly the intended state, or it is not written.
 nothing.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from runner.flows.state.dialects import autodev, pointer, rich
+from runner.flows.state.dialects import autodev, pointer, rich, sections
 from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, Position, StateFile, StepRef
 from runner.flows.state.reading import parse_state, read
@@ -28,22 +30,24 @@ def new_state(
     flow: str | None = None,
     first: StepRef | None = None,
     story: str | None = None,
+    reference: Sequence[tuple[str, str, str]] = (),
     vocabulary: Vocabulary = STANDARD,
 ) -> StateFile:
-    """Create the state of a new story: at step 0 (rich) or 1, not started."""
-    blank = parse_state(TEMPLATES[dialect])
+    """Create the state of a new story: at step 0 (rich) or 1, not started.
+
+    `reference` are the steps of its flow, of which a rich file holds a table: number, name, artifacts.
+    """
+    text = TEMPLATES[dialect]
+    blank = parse_state(rich.with_reference(text, reference) if dialect is Dialect.RICH else text)
     start = first or StepRef(step=first_step(dialect), name=blank.name)
     named = None if dialect is Dialect.RICH else flow or blank.flow
     wanted = replace(blank, story=story, flow=named, step=start.step, name=start.name)
     return replace(wanted, text=render(wanted, vocabulary=vocabulary))
 
 
-def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None) -> str:
-    """Return the file's text; `previous` is the sub-step last written in the same invocation.
-
-    Raises `StateError` for a state that the dialect does not allow.
-    """
-    require_writable(state, vocabulary=vocabulary, previous=previous)
+def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD) -> str:
+    """Return the file's text; raise `StateError` for a state that the dialect does not allow."""
+    require_writable(state, vocabulary=vocabulary)
     try:
         reading = read(state.text, vocabulary)
     except UnreadableStateError:
@@ -58,6 +62,9 @@ def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Pha
     text = apply(text, _block_edits(text, read_block(text, find_location(text)), old, state))
     if state.dialect is Dialect.RICH:
         text = rich.write_history(text, old, state, find_location)
+    elif old.skipped != state.skipped:
+        known = sections.LIGHT_SECTIONS
+        text = sections.write_bullets(text, find_location(text), sections.SKIPPED, state.skipped, known)
     if parse_state(text, vocabulary=vocabulary) != state:
         raise StateError(
             "the written state would read back differently", hint="`state check` shows what is unusual"
@@ -65,9 +72,7 @@ def render(state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Pha
     return text
 
 
-def require_writable(
-    state: StateFile, *, vocabulary: Vocabulary = STANDARD, previous: Phase | None = None
-) -> None:
+def require_writable(state: StateFile, *, vocabulary: Vocabulary = STANDARD) -> None:
     """Raise `StateError` unless the dialect allows every value."""
     dialect, flow = state.dialect, state.flow
     if dialect is not Dialect.RICH and vocabulary.last_step(dialect, flow or "") is None:
@@ -79,21 +84,19 @@ def require_writable(
     if not 0 <= state.retry_count <= MAX_RETRY:
         raise StateError(f"retry_count {state.retry_count} is not allowed", hint=f"allowed: 0 to {MAX_RETRY}")
     if dialect is Dialect.AUTODEV:
-        _require_autodev(state, previous)
+        _require_autodev(state)
     elif isinstance(state.sub_step, Phase):
         raise StateError(f"a structured sub_step does not fit into {dialect}", hint="write it as a Position")
 
 
-def _require_autodev(state: StateFile, previous: Phase | None) -> None:
+def _require_autodev(state: StateFile) -> None:
     if state.cycle is None or state.cycle < 1:
         raise StateError(f"cycle {state.cycle} is not allowed", hint="allowed: 1 or more")
     if isinstance(state.sub_step, Position):
         raise StateError("autodev needs a structured sub_step", hint="write it as a Phase")
-    broken = autodev.broken_rule(state.sub_step, previous) if state.sub_step else ""
+    broken = autodev.broken_rule(state.sub_step) if state.sub_step else ""
     if broken:
-        raise StateError(
-            f"sub_step {broken}", hint="phase is an integer that never decreases, name is a kebab-case token"
-        )
+        raise StateError(f"sub_step {broken}", hint="phase is an integer from 0, name is a kebab-case token")
 
 
 def _block_edits(text: str, block: Block, old: StateFile, new: StateFile) -> list[Edit]:

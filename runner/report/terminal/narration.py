@@ -137,6 +137,8 @@ def _decision(body: ev.DecisionAsked | ev.DecisionAnswered) -> str:
 def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
     if isinstance(body, ev.PlaceFound):
         return body.correction or f"at step {body.step_number} ({body.step_name})"
+    if body.ahead:
+        return f"step {body.step_number} ({body.step_name}) will be skipped"
     how = "skipped" if body.skipped else "finished"
     return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
 

@@ -50,7 +50,7 @@ def effect_of(question: Question, letter: str) -> Effect:  # noqa: PLR0911  one 
             return Effect.ABORT if gives_up else Effect.CONTINUE
         case QuestionKind.OVERWRITE:
             return Effect.SKIP if letter == question.options[-1].letter else Effect.CONTINUE
-        case QuestionKind.ROLLBACK | QuestionKind.TRACKER | QuestionKind.BOUNDARY:
+        case QuestionKind.ROLLBACK | QuestionKind.SKIP | QuestionKind.TRACKER | QuestionKind.BOUNDARY:
             return Effect.CONTINUE
         case _:
             assert_never(question.kind)

@@ -41,6 +41,7 @@ from runner.story.flow.memories import DECISION, remembered
 from runner.story.session.contract import StateFacts
 
 if TYPE_CHECKING:
+    from runner.flows.boundary_summary import Produced
     from runner.flows.state.transitions import Overflow
     from runner.flows.story_state import StoryState
     from runner.story.flow.tracker_gate import TrackerGate
@@ -84,6 +85,11 @@ class FlowSteps:
     @property
     def _work_steps(self) -> tuple[FlowStep, ...]:
         return tuple(one for one in self._flow.steps if one.kind is SessionKind.WORK)
+
+    @property
+    def _skipped(self) -> set[str]:
+        """The steps that the user skipped, in this run or before it."""
+        return {*self._now.skipped_steps, *(self._state.skipped_steps if self._state else ())}
 
     @property
     def is_last(self) -> bool:
@@ -191,9 +197,10 @@ class FlowSteps:
         await self._note_damages()
 
     async def _note_damages(self) -> None:
-        """Write into the log what was found damaged in the state file."""
-        if self._state is not None and self._state.damages:
-            said, self._state.damages = self._state.damages, ()
+        """Write into the log what was found damaged in the state file, or cannot be trusted."""
+        state = self._state
+        if state is not None and (said := (*state.damages, *state.oddities)):
+            state.damages = state.oddities = ()
             await self._record(*(ev.Noted(story_id=self._story.id, message=text) for text in said))
 
     def missing_artifacts(self) -> tuple[str, ...]:
@@ -205,7 +212,8 @@ class FlowSteps:
         if self._state is None:
             return
         place, following = self._now.place, self._following()
-        moved = transition(self._flow, place.number, summary=self._summary())
+        produced = await to_thread.run_sync(self._state.produced, place.number)
+        moved = transition(self._flow, place.number, summary=self._summary(produced), skipped=self._skipped)
         asks = moved.question is not None and not self._context.settings.cross_boundaries
         outcome = self._outcome()
         here = step(self._flow, place.number)
@@ -217,6 +225,7 @@ class FlowSteps:
         await self._record(
             self._step_finished(following), *self._memories(overflow), *self._last_commit(following)
         )
+        await self._note_damages()
         if asks and moved.question is not None and following is not FLOW_DONE:
             await self.ask(moved.question)
 
@@ -265,10 +274,14 @@ class FlowSteps:
             return (ev.CheckpointPlanned(story_id=self._story.id),)
         return ()
 
-    def _summary(self) -> tuple[str, ...]:
-        done = len(self._now.finished_steps) + 1
+    def _summary(self, produced: "Produced") -> tuple[str, ...]:
+        """Return what a boundary shows; the position counts, not the steps of this run alone."""
+        numbers = [one.number for one in self._work_steps]
+        passed = numbers[: numbers.index(self._now.place.number) + 1]
+        done = sum(number not in self._skipped for number in passed)
         return (
-            f"Steps finished: {done} of {len(self._work_steps)}",
+            *produced.lines,
+            f"Steps finished: {done} of {len(numbers)}",
             f"Commits: {self._now.workspace.commits}",
         )
 
@@ -276,9 +289,8 @@ class FlowSteps:
         numbers = [one.number for one in self._work_steps]
         place = self._now.place.number
         after = numbers.index(place) + 1 if place in numbers else len(numbers)
-        if after >= len(numbers):
-            return FLOW_DONE
-        return Step(number=numbers[after], name=self._work_steps[after].name)
+        ahead = [one for one in self._work_steps[after:] if one.number not in self._skipped]
+        return Step(number=ahead[0].number, name=ahead[0].name) if ahead else FLOW_DONE
 
     def _step_finished(self, following: Step, *, skipped: bool = False) -> ev.StepFinished:
         place = self._now.place

@@ -167,6 +167,7 @@ _retries = st.builds(
 _sessions = st.builds(LastSession, date=_free, ended_at=_free, reason=_free, notes=_free).map(
     lambda session: session if session != LastSession() else None
 )
+_skipped = st.builds("{} — {} (2026-04-23)".format, st.integers(1, 17), _free)
 _common = {
     "status": st.sampled_from(StepStatus),
     "retry_count": st.integers(0, 3),
@@ -198,6 +199,7 @@ def states(draw: st.DrawFn, *, dialect: Dialect | None = None) -> StateFile:
     state = replace(
         state, flow=flow, step=draw(st.integers(1, last).map(str) | st.just("done")), name=draw(_free)
     )
+    state = replace(state, skipped=tuple(draw(st.lists(_skipped | _free, max_size=3))))
     if kind is Dialect.POINTER:
         return replace(state, sub_step=Position(text=draw(_free)))
     return replace(state, sub_step=draw(_phases), cycle=draw(st.integers(1, 10**9 - 1)))

@@ -267,7 +267,9 @@ def session(docs: Path, make_repository: Callable[..., Path], monkeypatch: pytes
 @pytest.mark.parametrize(
     ("phase", "name", "words"),
     [
-        ("6", "batch-loop", "decreases from 7 to 6"),
+        ("6", "batch-loop", "phase 6 does not follow 7: the next one is 8"),
+        ("9", "batch-loop", "phase 9 does not follow 7: the next one is 8"),
+        ("1b", "variant", "must be a whole number from 0, not '1b'"),
         ("7.5", "half", "must be a whole number from 0, not '7.5'"),
         ("8", "Not_Kebab", "'Not_Kebab' is not kebab-case"),
         ("8", "awaiting-invocation", "reserved"),
@@ -315,9 +317,16 @@ def test_the_older_dialects_hold_a_sub_step_as_one_text(
     monkeypatch.setenv("AUTOPILOT_STATE_FILE", "_docs/stories/a/_autopilot_state.md")
     exchange = session.parent.parent / ".orchestrator" / "a"
     monkeypatch.setenv("AUTOPILOT_RESULT_FILE", str(exchange / "01.result.json"))
-    assert run("sub-step", "4", "review") == 0
-    written = parse_state((session.parent / "stories/a/_autopilot_state.md").read_text())
-    assert str(written.sub_step) == "4 — review"
+    path = session.parent / "stories/a/_autopilot_state.md"
+    for words, text in (
+        (("4", "review"), "4 — review"),
+        (("1b", "Test Case Generation", "batch 2"), "1b — Test Case Generation (batch 2)"),
+        (("0", "awaiting-invocation"), "0"),
+    ):
+        assert run("sub-step", *words) == 0
+        assert str(parse_state(path.read_text()).sub_step) == text
+    with pytest.raises(UsageError, match="a number such as 4 or 1b, not 'four'"):
+        run("sub-step", "four", "review")
     assert [path.name for path in exchange.iterdir()] == ["state.lock"]
 
 

@@ -43,12 +43,26 @@ def test_a_failed_step_stays_failed() -> None:
 
 def test_a_plain_file_needs_no_import() -> None:
     """Where the target holds everything, nothing is added."""
-    plain = parse_state(render(replace(new_state(Dialect.POINTER), step="3", name="Plan")))
+    plain = parse_state(render(replace(new_state(Dialect.POINTER, story="a"), step="3", name="Plan")))
     made = convert_state(plain, Dialect.AUTODEV)
     assert made.unheld == ()
     assert "Imported" not in made.state.text
     again = convert_state(made.state, Dialect.POINTER)
     assert (again.unheld, again.state) == ((), plain)
+
+
+def test_skipped_steps_keep_their_names_and_get_the_numbers_of_the_target() -> None:
+    """There and back: a section in one dialect, rows in the other; one without a counterpart is kept."""
+    state = replace(new_state(Dialect.AUTODEV), step="5", name="Decompose")
+    state = parse_state(render(replace(state, skipped=("3 — Plan (2026-11-17)",))))
+    rich = convert_state(state, Dialect.RICH).state
+    assert (rich.skipped_steps, rich.completed[0].completed) == (("2",), "2026-11-17")
+    light = convert_state(rich, Dialect.POINTER, flow="greenfield").state
+    assert light.skipped == ("3 — Plan (2026-11-17)",)
+    own = parse_state(render(replace(state, skipped=("11 — Retrospective", "nothing of ours"))))
+    made = convert_state(own, Dialect.RICH)
+    assert "skipped steps" in made.unheld
+    assert "11 — Retrospective" in made.state.text
 
 
 def test_a_cycle_and_a_structured_sub_step_are_told_in_words() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -129,20 +130,36 @@ def test_another_dialect_is_not_written_over(path: Path, lock: Path, state: Stat
     assert path.read_text() == text_of("rich-plan")
 
 
-def test_rules_are_checked_before_anything_is_written(path: Path, lock: Path, state: StateFile) -> None:
-    """Acceptance 56: a falling or unstructured sub-step does not reach the disk."""
+@pytest.mark.usefixtures("state")
+def test_rules_are_checked_before_anything_is_written(path: Path, lock: Path) -> None:
+    """Acceptance 56: a phase out of order or an unstructured sub-step does not reach the disk."""
     before = path.read_bytes()
-    fallen = replace(state, sub_step=Phase(phase=1, name="x"))
-    with pytest.raises(StateError, match="decreases"):
-        save_state(path, fallen, state, lock=lock, previous=Phase(phase=2, name="y"))
-    save_sub_step(path, Phase(phase=2, name="y"), lock=lock)
-    with pytest.raises(StateError, match="decreases"):
-        save_sub_step(path, Phase(phase=1, name="x"), lock=lock)
+    one = partial(save_sub_step, path, lock=lock, session="run/a/1")
+    with pytest.raises(StateError, match="phase 2 does not follow 0: the next one is 1"):
+        one(Phase(phase=2, name="y"))
+    one(Phase(phase=1, name="x"))
+    one(Phase(phase=2, name="y"))
+    for wrong in (Phase(phase=1, name="x"), Phase(phase=4, name="z"), Phase(phase=2, name="z")):
+        with pytest.raises(StateError, match="the next"):
+            one(wrong)
     with pytest.raises(StateError, match="structured"):
-        save_sub_step(path, Position(text="4"), lock=lock)
+        one(Position(text="4"))
     assert path.read_bytes() == before.replace(b"phase: 0", b"phase: 2").replace(b"awaiting-invocation", b"y")
     with pytest.raises(StateError, match="does not exist"):
-        save_sub_step(path.with_name("none.md"), Phase(phase=1, name="x"), lock=lock)
+        save_sub_step(path.with_name("none.md"), Phase(phase=1, name="x"), lock=lock, session="")
+
+
+@pytest.mark.usefixtures("state")
+def test_a_new_session_continues_or_starts_over(path: Path, lock: Path) -> None:
+    """Its first save may be the recorded phase, the next one, or the first; then the order holds again."""
+    save_sub_step(path, Phase(phase=1, name="x"), lock=lock, session="one")
+    save_sub_step(path, Phase(phase=2, name="y"), lock=lock, session="two")
+    save_sub_step(path, Phase(phase=2, name="y", detail="again"), lock=lock, session="three")
+    save_sub_step(path, Phase(phase=1, name="x"), lock=lock, session="four")
+    with pytest.raises(StateError, match="phase 3 does not follow 1"):
+        save_sub_step(path, Phase(phase=3, name="z"), lock=lock, session="four")
+    with pytest.raises(StateError, match="may also start over at phase 1"):
+        save_sub_step(path, Phase(phase=3, name="z"), lock=lock, session="five")
 
 
 @pytest.mark.usefixtures("_hasty")

@@ -103,6 +103,24 @@ def test_lists_are_joined_and_removals_kept() -> None:
     )
 
 
+def test_skipped_steps_of_both_sides_stay_and_a_rollback_ends_one() -> None:
+    """The section belongs to the dialect: both sides' bullets, without what one side removed."""
+    base = autodev(skipped=("1 — Problem", "2 — Research"))
+    ours = autodev(skipped=("1 — Problem", "2 — Research", "3 — Plan (2026-11-17)"), step="4")
+    theirs = autodev(skipped=("2 — Research", "4 — UI Design"), step="5")
+    merged = merge_states(base, ours, theirs)
+    assert parse_state(merged).skipped == ("2 — Research", "3 — Plan (2026-11-17)", "4 — UI Design")
+    assert merged.count("## Skipped Steps") == 1
+
+
+def test_a_section_of_another_dialect_is_foreign() -> None:
+    """Pointer and autodev have no Blockers: what both sides wrote below such a heading is kept."""
+    base = BASE + "\n## Blockers\n- a\n"
+    ours = base.replace("step: 1", "step: 2")
+    theirs = base.replace("step: 1", "step: 3") + "- b\n"
+    assert "- a\n- b\n" in merge_states(base, ours, theirs)
+
+
 def test_foreign_sections_of_both_sides_stay() -> None:
     """Ours as it is; theirs added, or joined line by line where both wrote the same section."""
     base = BASE + "\n## Shared\na\n\n## Ours only changed\nx\n\n## Theirs changed\n1\n\n## Dropped\nold\n"

@@ -202,14 +202,16 @@ def test_acceptance_56_a_broken_sub_step_is_unknown_never_guessed(written: str, 
     assert "folders" in problem.hint
 
 
-def test_acceptance_56_a_phase_that_fell_is_not_trusted() -> None:
-    """Within one invocation a lower phase is a parse error; the marker begins a new invocation."""
-    text = text_of("autodev-implement")
-    assert parse_state(text, previous=Phase(phase=7, name="batch-loop")).problems == ()
-    fallen = parse_state(text, previous=Phase(phase=8, name="report"))
-    assert fallen.sub_step is None
-    assert "decreases from 8 to 7" in fallen.problems[0].message
-    assert parse_state(AUTODEV, previous=Phase(phase=8, name="report")).sub_step == AWAITING
+def test_a_skipped_step_without_its_number_is_reported() -> None:
+    """The section is read as bullets; one that names no number counts for nothing, and says so."""
+    text = AUTODEV + "\n## Skipped Steps\n- 3 — Plan (2026-11-17)\n- 2b: x\n- the plan\n- none\n"
+    state = parse_state(text)
+    assert state.skipped_steps == ("3", "2b")
+    assert [problem.value for problem in state.problems] == ["the plan"]
+    assert not any(problem.fatal for problem in state.problems)
+    twice = parse_state(text + "\n## Skipped Steps\n- 4\n")
+    assert "a second section 'Skipped Steps'" in twice.problems[0].message
+    assert twice.skipped_steps == ("3", "2b")
 
 
 def test_the_inline_form_of_a_sub_step_is_read() -> None:

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
+from runner.flows.state.conversion import convert_state
 from runner.flows.state.errors import UnreadableStateError
 from runner.flows.state.model import Dialect, StateFile, StepStatus
 from runner.flows.state.reading import parse_state, read
 from runner.flows.state.vocabulary import STANDARD
-from runner.flows.state.writing import TEMPLATES, render
+from runner.flows.state.writing import TEMPLATES, new_state, render
 from tests.flows.state.samples import EXPECTED, NAMES, states, text_of
 
 VARIANTS: dict[str, Callable[[str], str]] = {
@@ -93,6 +94,25 @@ def test_any_state_can_be_written_into_a_sample(name: str, state: StateFile) -> 
         "More notes.",
     ):
         assert (kept in written) == (kept in text)
+
+
+@given(state=states(dialect=Dialect.RICH))
+@settings(max_examples=50, deadline=None)
+def test_the_table_of_steps_stays_whatever_is_written(state: StateFile) -> None:
+    """A new rich file has it, every write keeps it, and a conversion does not take it for somebody's text."""
+    steps = [("0", "Problem", "a|b/*.md"), ("1", "Research", "")]
+    text = new_state(Dialect.RICH, reference=steps).text
+    written = render(replace(state, text=text))
+    assert parse_state(written) == state
+    table = (
+        "\n## Step ↔ SubStep Reference\n\n| Step | Name | Artifacts |\n|------|------|-----------|\n"
+        "| 0 | Problem | a\\|b/*.md |\n| 1 | Research |  |\n\n## Completed Steps\n"
+    )
+    assert table in written
+    more = text.replace("\n\n## Completed", "\nmine\n\n## Completed")
+    for one, own in ((text, False), (more, True)):
+        made = convert_state(parse_state(one), Dialect.AUTODEV, flow="greenfield", step="1")
+        assert ("text of its own" in made.unheld) == own
 
 
 @pytest.mark.parametrize("dialect", Dialect)

@@ -24,11 +24,13 @@ from runner.flows.state.transitions import (
     Transition,
     begin_step,
     boundary,
+    change_flow,
     complete_step,
     correct,
     enter_again,
     fail_attempt,
     finish,
+    mark_skipped,
     record_decision,
     retry_by_user,
     roll_back,
@@ -90,9 +92,9 @@ def test_acceptance_51_one_run_and_three_retries_then_failed(state: StateFile) -
     assert rows[0].sub_step == str(state.sub_step)
     (blocker,) = blockers
     assert blocker.startswith(
-        f"Step {state.step} ({state.name}) failed at sub-step {state.sub_step} after 3 retries"
+        f"{state.name} (step {state.step}) failed 4 consecutive times at sub-step {state.sub_step}. "
     )
-    assert blocker.endswith("no 4")
+    assert blocker.endswith("Last failure: no 4. Automatic retries are used up.")
     with pytest.raises(StateError, match="waits for a decision"):
         begin_step(state, StepRef(step=state.step, name=state.name))
 
@@ -101,8 +103,15 @@ def test_a_failure_is_noted_once_and_without_a_sub_step_too() -> None:
     """The same blocker is not listed twice; an unknown sub-step is left out of it."""
     failed = replace(PLAN, retry_count=3, sub_step=None)
     once = fail_attempt(failed, reason="no", at=AT).state
-    assert once.blockers == ("Step 2 (Plan) failed after 3 retries; the last failure: no",)
+    (blocker,) = once.blockers
+    assert blocker == (
+        "Plan (step 2) failed 4 consecutive times at an unknown sub-step. "
+        "Last failure: no. Automatic retries are used up."
+    )
     assert fail_attempt(once, reason="no", at=AT).state.blockers == once.blockers
+    assert retry_by_user(once).state.blockers == ()
+    idle = fail_attempt(replace(failed, sub_step=IDLE), reason="no", at=AT).state
+    assert "4 consecutive times before its first sub-step." in idle.blockers[0]
 
 
 def test_retry_by_a_person_starts_anew() -> None:
@@ -129,9 +138,46 @@ def test_skip_by_a_person_stands_before_the_next_step() -> None:
         step="2b", name="Blackbox Test Spec", completed="2026-04-23", outcome="skipped by the user: no time"
     )
     assert (state.blockers, state.retry_log) == ((), ())
+    assert state.skipped_steps == ("2b",)
     change = skip_by_user(parse_state(text_of("autodev-failed")), None, at=AT)
     assert (written(change).status, change.state.retry_count) == (StepStatus.SKIPPED, 0)
     assert change.overflow.completed[0].outcome == "skipped by the user"
+
+
+@ALL
+def test_a_skip_holds_until_the_step_runs_again(state: StateFile) -> None:
+    """It outlives every move, also one that was written by hand, and ends with the step's own work."""
+    here, after = StepRef(step=state.step, name=state.name), StepRef(step="5", name="Run Tests")
+    skipped = written(skip_by_user(state, after, at=AT))
+    assert skipped.skipped_steps == (state.step,)
+    light = state.dialect is not Dialect.RICH
+    assert skipped.skipped == ((f"{state.step} — {state.name} (2026-04-23)",) if light else ())
+    assert (f"\n## Skipped Steps\n- {state.step} — " in render(skipped)) == light
+    again = written(skip_by_user(replace(skipped, step=state.step, name=state.name), None, at=AT))
+    assert again.skipped == skipped.skipped, "once is enough"
+    by_hand = replace(state, status=StepStatus.SKIPPED)
+    assert by_hand.skipped_steps == (state.step,)
+    assert written(begin_step(by_hand, after)).skipped_steps == (state.step,)
+    assert written(correct(by_hand, after, StepStatus.NOT_STARTED)).skipped_steps == (state.step,)
+    assert written(begin_step(skipped, here)).skipped_steps == ()
+    back = replace(skipped, step=state.step, name=state.name, status=StepStatus.IN_PROGRESS)
+    assert written(complete_step(back, at=AT)).skipped_steps == ()
+    later = written(mark_skipped(skipped, StepRef(step="6", name="Deploy"), at=AT))
+    assert (later.step, later.skipped_steps) == ("5", (state.step, "6"))
+    assert written(roll_back(later, here, later=("5", "6"))).skipped_steps == ()
+
+
+def test_a_new_cycle_asks_for_skipped_steps_again() -> None:
+    """Steps of the loop are not skipped for good; what came before the loop is."""
+    early, late = StepRef(step="4", name="Testability Revision"), StepRef(step="14", name="Security Audit")
+    state = mark_skipped(mark_skipped(AUTODEV, early, at=AT).state, late, at=AT).state
+    assert written(enter_again(state, StepRef(step="9", name="New Task"))).skipped_steps == ("4",)
+    assert change_flow(state, "greenfield", NEXT, StepStatus.NOT_STARTED).state.skipped == ()
+    early, late = StepRef(step="2c", name="Decompose Tests"), StepRef(step="2hb", name="Security Audit")
+    rich = mark_skipped(mark_skipped(PLAN, early, at=AT).state, late, at=AT).state
+    after = written(enter_again(rich, StepRef(step="2f", name="New Task")))
+    assert after.skipped_steps == ("2c",)
+    assert after.completed[-1].outcome == "in an earlier cycle: skipped by the user"
 
 
 def test_acceptance_53_success_after_two_retries_resets_and_clears() -> None:
@@ -175,7 +221,7 @@ def test_acceptance_55_a_boundary_stops_before_the_next_step() -> None:
         date="2026-04-23",
         ended_at="Step 3 Decompose — SubStep 4 — Architecture Review & Risk Assessment",
         reason="session boundary",
-        notes="Implement is next",
+        notes="Decompose complete, implementation ready",
     )
     assert not change.overflow
 

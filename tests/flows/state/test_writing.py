@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from runner.flows.state.dialects.autodev import broken_order
 from runner.flows.state.errors import StateError
 from runner.flows.state.model import (
     AWAITING,
@@ -48,32 +49,50 @@ def test_a_new_file_names_its_flow_and_first_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "previous", "message"),
+    ("phase", "message"),
     [
-        (Phase(phase=4.5, name="x"), None, "not an integer"),  # type: ignore[arg-type]  # what is refused
-        (Phase(phase=True, name="x"), None, "not an integer"),
-        (Phase(phase=-1, name="x"), None, "not an integer"),
-        (Phase(phase=1, name="Not Kebab"), None, "not kebab-case"),
-        (Phase(phase=1, name="trailing-"), None, "not kebab-case"),
-        (Phase(phase=1, name=""), None, "not kebab-case"),
-        (Phase(phase=1, name="awaiting-invocation"), None, "reserved"),
-        (Phase(phase=2, name="x"), Phase(phase=3, name="y"), "decreases from 3 to 2"),
+        (Phase(phase=4.5, name="x"), "not an integer"),  # type: ignore[arg-type]  # what is refused
+        (Phase(phase=True, name="x"), "not an integer"),
+        (Phase(phase=-1, name="x"), "not an integer"),
+        (Phase(phase=1, name="Not Kebab"), "not kebab-case"),
+        (Phase(phase=1, name="trailing-"), "not kebab-case"),
+        (Phase(phase=1, name=""), "not kebab-case"),
+        (Phase(phase=1, name="awaiting-invocation"), "reserved"),
     ],
 )
-def test_acceptance_56_a_sub_step_against_the_rules_is_not_written(
-    phase: Phase, previous: Phase | None, message: str
-) -> None:
-    """Fractional, falling, not kebab-case, or the reserved name elsewhere: refused."""
+def test_acceptance_56_a_sub_step_against_the_rules_is_not_written(phase: Phase, message: str) -> None:
+    """Fractional, not kebab-case, or the reserved name elsewhere: refused."""
     state = replace(new_state(Dialect.AUTODEV), sub_step=phase)
     with pytest.raises(StateError, match=message):
-        render(state, previous=previous)
+        render(state)
 
 
-def test_a_sub_step_may_stay_rise_or_begin_anew() -> None:
-    """The same phase with a new detail, a later one, and the marker of a new invocation are fine."""
-    state, before = new_state(Dialect.AUTODEV), Phase(phase=3, name="y")
-    for phase in (Phase(phase=3, name="y", detail="batch 2"), Phase(phase=4, name="z"), AWAITING):
-        assert parse_state(render(replace(state, sub_step=phase), previous=before)).sub_step == phase
+RECORDED = Phase(phase=3, name="y", detail="batch 1")
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    ("phase", "within", "over"),
+    [
+        (Phase(phase=4, name="z"), "", ""),
+        (Phase(phase=3, name="y", detail="batch 2"), "", ""),
+        (RECORDED, "", ""),
+        (AWAITING, "", ""),
+        (Phase(phase=3, name="z"), "phase 3 is 'y' already; the next save point is phase 4", None),
+        (Phase(phase=2, name="x"), "phase 2 does not follow 3: the next one is 4", None),
+        (Phase(phase=5, name="x"), "phase 5 does not follow 3: the next one is 4", None),
+        (Phase(phase=1, name="x"), "phase 1 does not follow 3: the next one is 4", ""),
+        (Phase(phase=0, name="x"), "phase 0 does not follow 3: the next one is 4", ""),
+    ],
+)
+def test_a_phase_rises_by_one_and_a_new_session_may_start_over(
+    phase: Phase, within: str, over: str | None, *, first: bool
+) -> None:
+    """Within a session each save is the next phase, or the same one again; `over` is the first save's own."""
+    expected = within if not first or over is None else over
+    assert broken_order(phase, RECORDED, first=first).startswith(expected)
+    assert bool(broken_order(phase, RECORDED, first=first)) == bool(expected)
+    assert broken_order(phase, None, first=first) == "", "nothing is known that it could follow"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ def runner(path: Path, lock: Path, count: int) -> StateFile:
 def polite_agent(path: Path, lock: Path, count: int) -> None:
     """Note progress through the program, under its lock."""
     for number in range(1, count + 1):
-        save_sub_step(path, Phase(phase=number, name="batch-loop", detail=f"batch {number}"), lock=lock)
+        phase = Phase(phase=number, name="batch-loop", detail=f"batch {number}")
+        save_sub_step(path, phase, lock=lock, session="polite")
 
 
 def rude_agent(path: Path, count: int, *, in_place: bool) -> None:

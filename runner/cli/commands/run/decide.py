@@ -226,7 +226,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
     def _write(self, run: "RunSnapshot", answer: "DecisionAnswered", at: float) -> None:
         """Write the answer into the story's state file, if that has a section for decisions."""
         from runner.core import choose
-        from runner.flows.decision_record import write_decision
+        from runner.flows.on_request.decision_record import write_decision
         from runner.story.flow.answers import words_for
 
         story = run.stories[answer.story_id]

@@ -152,6 +152,7 @@ def _text(found: "Found") -> str:
     lines += [f"  blocker: {text}" for text in state.blockers]
     lines += [f"  attempt {row.attempt} at step {row.step} failed: {row.reason}" for row in state.retry_log]
     lines += [f"  decided: {text}" for text in state.decisions]
+    lines += [f"  skipped: {', '.join(state.skipped_steps)}"] if state.skipped_steps else []
     lines += [f"  problem: {problem}" for problem in state.problems]
     return "\n".join("  " * line.startswith("  ") + one_line(line) for line in lines)
 
@@ -189,7 +190,8 @@ def _convert(arguments: argparse.Namespace, path: Path, output: Output) -> int:
     flow, step = arguments.flow or state.flow, arguments.step
     if step is None and flow is not None and state.dialect is not to and not state.done:
         step = _same_step(state, to, flow, folder)
-    made = convert_state(state, to, flow=arguments.flow, step=step, vocabulary=vocabulary)
+    steps = _steps_of(to, flow, folder)
+    made = convert_state(state, to, flow=arguments.flow, step=step, steps=steps, vocabulary=vocabulary)
     for name in made.unheld:
         output.warn(f"{to} has no field for: {name}; copied to '## {IMPORTED}'")
     if arguments.output is None:
@@ -246,6 +248,19 @@ def _same_step(state: "StateFile", to: "Dialect", flow: str, folder: Path) -> st
     return same[0]
 
 
+def _steps_of(dialect: "Dialect", flow: str | None, folder: Path) -> dict[str, str]:
+    """Return the numbers of a flow's steps in a dialect, by their names where these are unique."""
+    from runner.core.flow import Edition
+    from runner.flows.catalog import FlowError, load_flow
+
+    try:
+        steps = load_flow(flow, Edition(dialect), folder).steps if flow else ()
+    except FlowError:
+        return {}
+    names = [one.name for one in steps]
+    return {one.name: one.number for one in steps if names.count(one.name) == 1}
+
+
 def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> int:
     """Record a sub-skill's progress under the file's lock; only the runner writes the other fields."""
     from runner.core.errors import UsageError
@@ -256,15 +271,17 @@ def _sub_step(number: str, name: str, detail: str = "", *, output: Output) -> in
     vocabulary = _vocabulary(_top_of(exchange))
     state = load_state(path, vocabulary=vocabulary)
     sub_step: Phase | Position
-    if state is not None and state.dialect is not Dialect.AUTODEV:
-        sub_step = _position(number, name, detail)
-    elif number.isascii() and number.isdigit():
+    if state is None or state.dialect is Dialect.AUTODEV:
+        if not (number.isascii() and number.isdigit()):
+            raise UsageError(
+                f"PHASE must be a whole number from 0, not '{number}'", hint="count save points: 0, 1, 2 …"
+            )
         sub_step = Phase(phase=int(number), name=name, detail=detail)
     else:
-        raise UsageError(
-            f"PHASE must be a whole number from 0, not '{number}'", hint="count save points: 0, 1, 2 …"
-        )
-    saved = save_sub_step(path, sub_step, lock=exchange / LOCK_NAME, vocabulary=vocabulary)
+        sub_step = _position(number, name, detail)
+    saved = save_sub_step(
+        path, sub_step, lock=exchange / LOCK_NAME, session=_session_id(exchange), vocabulary=vocabulary
+    )
     notice = _context_notice()
     output.document({"path": str(path), "sub_step": str(saved.sub_step), "context": notice})
     output.answer(f"{path}: sub-step {saved.sub_step}" + (f"\n\n{notice}" if notice else ""))
@@ -281,16 +298,24 @@ def _context_notice() -> str:
 
 
 def _position(number: str, name: str, detail: str) -> "Position":
-    """Return a sub-step of the older dialects, whose numbers may have a letter."""
+    """Return the one text that the older dialects hold: a skill's own number and name, or 0."""
     from runner.core.errors import UsageError
-    from runner.flows.state.model import Position
+    from runner.flows.state.model import IDLE, RESERVED_NAME, Position
 
-    position = Position(text=f"{number} — {name}" + (f" ({detail})" if detail else ""))
-    if position.number != number:
+    if number == "0" and name == RESERVED_NAME:
+        return IDLE
+    written = Position(text=f"{number} — {name}" + (f" ({detail})" if detail else ""))
+    if written.number != number:
         raise UsageError(
-            f"PHASE must be a number such as 2 or 1b, not '{number}'", hint="count save points: 1, 2, 3 …"
+            f"PHASE must be a number such as 4 or 1b, not '{number}'",
+            hint="it is the sub-skill's own number; its name follows: `state sub-step 1b test-cases`",
         )
-    return position
+    return written
+
+
+def _session_id(exchange: Path) -> str:
+    """Return the id of the session; one that was started without it is known by its exchange folder."""
+    return os.environ.get("AUTOPILOT_SESSION_ID") or str(exchange)
 
 
 def _session_paths() -> tuple[Path, Path]:

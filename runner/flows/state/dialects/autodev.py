@@ -31,26 +31,41 @@ cycle: 1
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,8}")
 _KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _INLINE = re.compile(r"\{[ \t]*phase:([^,{}]*),[ \t]*name:([^,{}]*)(?:,[ \t]*detail:(.*))?\}")
+_STARTS = (0, 1)
 _ALLOWED = "phase: an integer from 0, name: kebab-case, detail: any text"
 _HINT = "the folders decide the position instead; the sub-skill writes the field at its next save point"
 
 
-def broken_rule(phase: Phase, previous: Phase | None = None) -> str:
-    """Return the rule that a sub-step breaks, given the previous one in the same invocation; '' for none."""
+def broken_rule(phase: Phase) -> str:
+    """Return the rule that a sub-step breaks; '' for none."""
     if not _INTEGER.fullmatch(str(phase.phase)):
         return f"phase {phase.phase} is not an integer from 0"
     if not _KEBAB.fullmatch(phase.name):
         return f"name '{phase.name}' is not kebab-case"
-    if phase.name == RESERVED_NAME:
-        return f"'{RESERVED_NAME}' is reserved for phase 0" if phase.phase else ""
-    if previous is not None and phase.phase < previous.phase:
-        return f"phase decreases from {previous.phase} to {phase.phase} within one invocation"
+    if phase.name == RESERVED_NAME and phase.phase:
+        return f"'{RESERVED_NAME}' is reserved for phase 0"
     return ""
 
 
-def read_sub_step(
-    text: str, block: Block, previous: Phase | None = None
-) -> tuple[Phase | None, Problem | None]:
+def broken_order(phase: Phase, recorded: Phase | None, *, first: bool) -> str:
+    """Return why a sub-step cannot be saved after the recorded one; '' if it can.
+
+    The phase rises by one with each save. Saving the same phase under the same name again changes its detail.
+    The `first` save of a session may also start over, at 0 or 1: a retry does not know what was left.
+    """
+    if recorded is None or phase.name == RESERVED_NAME:
+        return ""  # nothing is known that it could follow, or a new invocation begins
+    again = (phase.phase, phase.name) == (recorded.phase, recorded.name)
+    following = recorded.phase + 1
+    if again or phase.phase == following or (first and phase.phase in _STARTS):
+        return ""
+    if phase.phase == recorded.phase:
+        return f"phase {phase.phase} is '{recorded.name}' already; the next save point is phase {following}"
+    more = f"; a new session may also start over at phase {_STARTS[-1]}" if first else ""
+    return f"phase {phase.phase} does not follow {recorded.phase}: the next one is {following}{more}"
+
+
+def read_sub_step(text: str, block: Block) -> tuple[Phase | None, Problem | None]:
     """Read the structured sub-step, or return why it cannot be trusted."""
     key = block.top.get("sub_step")
     if key is None:
@@ -64,7 +79,7 @@ def read_sub_step(
         message = f"sub_step phase '{number}' is not an integer from 0"
         return None, _problem(line_number(text, key.line), number, message)
     phase = Phase(phase=int(number), name=name, detail=detail)
-    broken = broken_rule(phase, previous)
+    broken = broken_rule(phase)
     if broken:
         return None, _problem(line_number(text, key.line), str(phase), f"sub_step {broken}")
     return phase, None

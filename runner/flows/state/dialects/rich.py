@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runner.flows.state.model import CompletedRow, LastSession, Problem, RetryRow, StateFile
+from runner.flows.state.dialects.sections import bullets_of, new_section, write_bullets
+from runner.flows.state.model import CompletedRow, LastSession, RetryRow, StateFile
 from runner.flows.state.text.block import Location, set_value
 from runner.flows.state.text.codec import (
     decode_text,
-    encode_bullet,
     encode_row,
     encode_scalar,
 )
 from runner.flows.state.text.edits import Edit, apply, insert_after
-from runner.flows.state.text.layout import Key, Section, Span, keys, line_number, visible
-from runner.flows.state.text.listing import change, read_bullets, read_table
+from runner.flows.state.text.layout import Key, keys, visible
+from runner.flows.state.text.listing import change, read_table
 
 TEMPLATE = """\
 # Autopilot State
@@ -72,6 +72,10 @@ _FIRST = {title: cells[0].lower() for title, cells in HEADERS.items()}
 SESSION_KEYS = ("date", "ended_at", "reason", "notes")
 
 
+REFERENCE = "step ↔ substep reference"
+_REFERENCE_HEAD = ("Step", "Name", "Artifacts")
+
+
 class History(Struct, frozen=True):
     """What the five sections hold."""
 
@@ -82,32 +86,36 @@ class History(Struct, frozen=True):
     blockers: tuple[str, ...] = ()
 
 
+def with_reference(text: str, steps: Sequence[tuple[str, str, str]]) -> str:
+    """Add the table of a flow's steps to a new file: number, name, artifacts. It is for readers only."""
+    if not steps:
+        return text
+    lines = [encode_row(_REFERENCE_HEAD), _rule(_REFERENCE_HEAD), *map(encode_row, steps)]
+    table = "\n".join(lines)
+    place = f"## {SECTIONS[COMPLETED]}\n"
+    return text.replace(place, f"## Step ↔ SubStep Reference\n\n{table}\n\n{place}", 1)
+
+
+def without_reference(text: str, location: Location) -> str:
+    """Return a text without that table; a section in which somebody wrote more stays."""
+    section = location.sections.get(REFERENCE)
+    lines = section.body.of(text).splitlines() if section else []
+    if section is None or any(line.strip()[:1] not in {"", "|"} for line in lines):
+        return text
+    return text[: section.start] + text[section.end :]
+
+
 def read_history(text: str, location: Location) -> History:
     """Read the sections that exist."""
     known = location.sections
     session = _session_keys(text, location) if SESSION in known else {}
     return History(
         completed=tuple(map(completed_row, _rows(text, location, COMPLETED))),
-        decisions=_bullets(text, location, DECISIONS),
+        decisions=bullets_of(text, location, DECISIONS),
         last_session=_last_session(session),
         retry_log=tuple(map(retry_row, _rows(text, location, RETRIES))),
-        blockers=_bullets(text, location, BLOCKERS),
+        blockers=bullets_of(text, location, BLOCKERS),
     )
-
-
-def section_problems(text: str, location: Location) -> list[Problem]:
-    """Return a problem for each repeated section: only the first one is read."""
-    return [
-        Problem(
-            line=line_number(text, section.start),
-            key=section.title,
-            message=f"a second section '{SECTIONS[section.title]}'; only the first one is read",
-            hint="merge the two",
-            fatal=False,
-        )
-        for section in location.repeated
-        if section.title in SECTIONS
-    ]
 
 
 def _rows(text: str, location: Location, title: str) -> list[tuple[str, ...]]:
@@ -115,13 +123,6 @@ def _rows(text: str, location: Location, title: str) -> list[tuple[str, ...]]:
     if section is None:
         return []
     return read_table(text, section, location.hidden, _FIRST[title]).values
-
-
-def _bullets(text: str, location: Location, title: str) -> tuple[str, ...]:
-    section = location.sections.get(title)
-    if section is None:
-        return ()
-    return tuple(read_bullets(text, section, location.hidden).values)
 
 
 def completed_row(cells: tuple[str, ...]) -> CompletedRow:
@@ -167,7 +168,7 @@ def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str
         rows = [(row.step, row.name, row.completed, row.outcome) for row in new.completed]
         text = _write_table(text, find(text), COMPLETED, rows)
     if old.decisions != new.decisions:
-        text = _write_bullets(text, find(text), DECISIONS, new.decisions)
+        text = write_bullets(text, find(text), DECISIONS, new.decisions, SECTIONS)
     if old.last_session != new.last_session:
         text = _write_session(text, find(text), new.last_session or LastSession())
     if old.retry_log != new.retry_log:
@@ -177,7 +178,7 @@ def write_history(text: str, old: StateFile, new: StateFile, find: Callable[[str
         ]
         text = _write_table(text, find(text), RETRIES, log)
     if old.blockers != new.blockers:
-        text = _write_bullets(text, find(text), BLOCKERS, new.blockers)
+        text = write_bullets(text, find(text), BLOCKERS, new.blockers, SECTIONS)
     return text
 
 
@@ -186,7 +187,7 @@ def _write_table(text: str, location: Location, title: str, rows: Sequence[tuple
     head = table_head(title)
     section = location.sections.get(title)
     if section is None:
-        return apply(text, [_new_section(text, location, title, ["", *head, *lines])])
+        return apply(text, [new_section(text, location, title, ["", *head, *lines], SECTIONS)])
     listing = read_table(text, section, location.hidden, _FIRST[title])
     if not listing.headed and not listing.items:
         return apply(text, [insert_after(text, section.start, ["", *head, *lines])])
@@ -198,16 +199,11 @@ def _write_table(text: str, location: Location, title: str, rows: Sequence[tuple
 def table_head(title: str) -> list[str]:
     """Return the lines above a table's rows."""
     header = HEADERS[title]
-    return [encode_row(header), "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"]
+    return [encode_row(header), _rule(header)]
 
 
-def _write_bullets(text: str, location: Location, title: str, values: Sequence[str]) -> str:
-    lines = [encode_bullet(value) for value in values]
-    section = location.sections.get(title)
-    if section is None:
-        return apply(text, [_new_section(text, location, title, lines)])
-    listing = read_bullets(text, section, location.hidden)
-    return apply(text, change(text, listing, values, lines, empty="- none"))
+def _rule(header: tuple[str, ...]) -> str:
+    return "|" + "|".join("-" * (len(cell) + 2) for cell in header) + "|"
 
 
 def _write_session(text: str, location: Location, new: LastSession) -> str:
@@ -220,7 +216,7 @@ def _write_session(text: str, location: Location, new: LastSession) -> str:
     section = location.sections.get(SESSION)
     if section is None:
         lines = [f"{name}: {encode_scalar(value)}".rstrip(" ") for name, value in wanted.items()]
-        return apply(text, [_new_section(text, location, SESSION, lines)])
+        return apply(text, [new_section(text, location, SESSION, lines, SECTIONS)])
     found = _session_keys(text, location)
     edits: list[Edit] = []
     missing: list[str] = []
@@ -236,16 +232,3 @@ def _write_session(text: str, location: Location, new: LastSession) -> str:
         last = max((key.line for key in found.values()), default=section.start)
         edits.append(insert_after(text, last, missing))
     return apply(text, edits)
-
-
-def _new_section(text: str, location: Location, title: str, lines: Sequence[str]) -> Edit:
-    """Insert a missing section after the nearest one that usually precedes it."""
-    order = ["current step", *SECTIONS]
-    before: list[Section] = [
-        location.sections[name] for name in order[: order.index(title)] if name in location.sections
-    ]
-    whole = Span(before[-1].start, before[-1].end) if before else location.region
-    start, end = whole.start, whole.end
-    last = max(start, start + len(text[start:end].rstrip()) - 1)
-    hashes = "#" * (before[-1].level if before else 2)
-    return insert_after(text, text.rfind("\n", 0, last + 1) + 1, ["", f"{hashes} {SECTIONS[title]}", *lines])

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from isolation.files.disk import LockFile
+from isolation.files.disk import LockFile, replace_file
 from runner.flows.state.combine import join_writers
+from runner.flows.state.dialects.autodev import broken_order
 from runner.flows.state.disk.swap import Changed, put, read_settled
 from runner.flows.state.errors import StateBusyError, StateError, UnreadableStateError
 from runner.flows.state.model import Phase, Position, StateFile
@@ -30,26 +31,23 @@ PATIENCE = 10.0
 LOCK_NAME = "state.lock"
 """The name of the lock in a story's exchange folder."""
 
+SAVER_NAME = "state.session"
+"""The name of the file beside it that says which session saved a sub-step last."""
+
 _PAUSE = 0.005
 
 
-def load_state(
-    path: Path,
-    *,
-    vocabulary: Vocabulary = STANDARD,
-    previous: Phase | None = None,
-    copies: bool = True,
-) -> StateFile | None:
+def load_state(path: Path, *, vocabulary: Vocabulary = STANDARD, copies: bool = True) -> StateFile | None:
     """Read a state file; None if it does not exist.
 
     An unreadable one is copied, and the error names the copy; the original stays. Without `copies` nothing
-    is written. `previous` is the sub-step last seen in the same invocation.
+    is written.
     """
     data = _settled(path, vocabulary)
     if data is None:
         return None
     try:
-        return parse_state(decode(data), vocabulary=vocabulary, previous=previous)
+        return parse_state(decode(data), vocabulary=vocabulary)
     except UnreadableStateError as error:
         if not copies:
             raise
@@ -63,7 +61,6 @@ def save_state(
     *,
     lock: Path,
     vocabulary: Vocabulary = STANDARD,
-    previous: Phase | None = None,
     replace_unreadable: bool = False,
 ) -> StateFile:
     """Write the runner's state, merged with what was written since `expected`; return the result.
@@ -72,7 +69,7 @@ def save_state(
     folder of the same workspace. A file that cannot be read is refused, or with `replace_unreadable`
     replaced after its bytes are copied next to it.
     """
-    require_writable(state, vocabulary=vocabulary, previous=previous)
+    require_writable(state, vocabulary=vocabulary)
 
     def joined(on_disk: StateFile | None) -> StateFile:
         if on_disk is None:
@@ -88,9 +85,14 @@ def save_state(
 
 
 def save_sub_step(
-    path: Path, sub_step: Phase | Position, *, lock: Path, vocabulary: Vocabulary = STANDARD
+    path: Path, sub_step: Phase | Position, *, lock: Path, session: str, vocabulary: Vocabulary = STANDARD
 ) -> StateFile:
-    """Write a sub-skill's progress and nothing else; in autodev its phase never decreases."""
+    """Write a sub-skill's progress and nothing else; in autodev its phase rises by one with each save.
+
+    `session` is the id of the session that saves. Which one saved last is noted beside the lock: only within
+    one session must a phase follow the one before it.
+    """
+    saver = lock.with_name(SAVER_NAME)
 
     def progressed(on_disk: StateFile | None) -> StateFile:
         if on_disk is None:
@@ -98,11 +100,27 @@ def save_sub_step(
                 f"{path.name} does not exist", hint="the runner creates it when the story starts"
             )
         goal = replace(on_disk, sub_step=sub_step)
-        before = on_disk.sub_step if isinstance(on_disk.sub_step, Phase) else None
-        require_writable(goal, vocabulary=vocabulary, previous=before)
+        require_writable(goal, vocabulary=vocabulary)
+        recorded = on_disk.sub_step if isinstance(on_disk.sub_step, Phase) else None
+        if isinstance(sub_step, Phase) and (
+            broken := broken_order(sub_step, recorded, first=_saved_last(saver) != session)
+        ):
+            raise StateError(
+                f"sub_step {broken}", hint="save each phase once, in order; the same again changes its detail"
+            )
         return goal
 
-    return _write(path, progressed, lock=lock, vocabulary=vocabulary, replace_unreadable=False)
+    saved = _write(path, progressed, lock=lock, vocabulary=vocabulary, replace_unreadable=False)
+    if isinstance(sub_step, Phase):
+        replace_file(saver, session.encode(errors="surrogateescape"), durable=False)
+    return saved
+
+
+def _saved_last(saver: Path) -> str:
+    try:
+        return saver.read_bytes().decode(errors="surrogateescape")
+    except FileNotFoundError:
+        return ""
 
 
 def set_aside(path: Path, data: bytes) -> Path:
