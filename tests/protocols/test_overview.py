@@ -42,12 +42,13 @@ def _row(text: str, title: str, story: str) -> dict[str, str]:
 def test_the_page_and_status_join_all_dialects_while_they_work(repo: Path, tmp_path: Path) -> None:
     """From the first moment and to the second: flow, sub-step, retries and blockers of every dialect."""
     _flow(repo)
-    go, late = tmp_path / "go", tmp_path / "late"
+    go, late, later = (tmp_path / name for name in ("go", "late", "later"))
     save = f"{sys.executable} -m runner state sub-step"
     wait = "until test -f {}; do sleep 0.02; done"
     first = f"{save} 1 outline half; test $AUTOPILOT_ATTEMPT = 1 && echo 'error: no pen' && exit 7"
     second = f"touch {tmp_path}/here-$AUTOPILOT_STORY_ID; {wait.format(late)}; {save} 2 filling"
-    script = f"{first}; {second}; {wait.format(go)}; exit 8"
+    third = f"{wait.format(later)}; {save} 3 polishing"
+    script = f"{first}; {second}; {third}; {wait.format(go)}; exit 8"
     for name in DIALECTS:
         write_story(repo, name, command=script, flow="short", dialect=name, max_attempts=2)
     write_story(repo, "plain", command=wait.format(go))
@@ -65,9 +66,10 @@ def test_the_page_and_status_join_all_dialects_while_they_work(repo: Path, tmp_p
         shown = run(repo, "status").out
         for name in DIALECTS:
             assert f"retry: {name}: attempt 1 at step 1, sub-step 1 — outline (half), failed: " in shown
-        late.touch()
         # No event says so: the agents write into their files.
-        _await_rows(page, "Stories", {"SubStep": "2 — filling"})
+        for gate, sub_step in ((late, "2 — filling"), (later, "3 — polishing")):
+            gate.touch()
+            _await_rows(page, "Stories", {"SubStep": sub_step})
         go.touch()
         ran = program.finish()
     assert ran.code == 5, ran.err
@@ -77,7 +79,7 @@ def test_the_page_and_status_join_all_dialects_while_they_work(repo: Path, tmp_p
     for name in DIALECTS:
         assert f"- **{name}**: " in text.split("## Blockers\n")[1].split("\n## ")[0]
         assert "Draft" in blocked[name]
-    assert {one["sub_step"] for one in status.data["retries"]} == {"1 — outline (half)", "2 — filling"}
+    assert {one["sub_step"] for one in status.data["retries"]} == {"1 — outline (half)", "3 — polishing"}
 
 
 def _await_rows(page: Path, title: str, wanted: dict[str, str]) -> None:
