@@ -13,7 +13,7 @@ import pytest
 from runner.core.flow import Edition
 from runner.flows.catalog import load_flow
 from tests.acceptance import literal_agent
-from tests.acceptance.flow_stories import AUTOPILOT, story
+from tests.acceptance.flow_stories import AUTODEV, AUTOPILOT, story
 from tests.acceptance.program import run, started, wait_until, write_story
 from tests.conftest import git
 
@@ -261,15 +261,20 @@ def test_the_gate_of_the_tracker_is_passed_once(repo: Path, kept: Path, tmp_path
 def test_a_plan_shows_the_steps_that_would_run_and_writes_nothing(repo: Path) -> None:
     """Flow, step and the steps up to the next boundary: of a new story, and of one that stands at Implement.
 
-    After the worktree is gone its branch says where the story is.
+    The folders win over a state file that is wrong, which stays as it is. After the worktree is gone the
+    branch says where the story is.
     """
     story(repo, "a", "fail:Implement:1", max_attempts=1)
     story(repo, "b")
     write_story(repo, "q", command="true")
     commit(repo)
     assert run(repo, "a").code == 5, "it stops at the boundary"
+    state = _exchange(repo, "a").parent / "_docs/stories/a" / AUTODEV
+    right = state.read_text()
+    state.write_text(right.replace("step: 6\nname: Implement", "step: 2\nname: Research"))
     before = _everything(repo)
     planned = run(repo, "plan", "--json")
+    assert "step 6 (Implement)" in shown(repo)
     assert _everything(repo) == before
     a, b, q = (planned.story(name) for name in "abq")
     assert (a["flow"], b["flow"], q["flow"]) == ("greenfield", "greenfield", "quick")
@@ -286,6 +291,7 @@ def test_a_plan_shows_the_steps_that_would_run_and_writes_nothing(repo: Path) ->
         in (" ".join(text.split()))
     )
     assert "runs Problem, Research, Plan, UI Design, Decompose, then asks" in " ".join(text.split())
+    state.write_text(right)
     crossing = run(repo, "run", "--dry-run", "--cross-boundaries", "--json").story("b")
     assert len(crossing["steps"]) == 11
 
