@@ -18,7 +18,7 @@ from isolation.workspace import OpenWorkspace, open_workspace
 from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
 from runner.core.events import events as ev
-from runner.core.model import Status, Story, StoryId
+from runner.core.model import RunId, Status, Story, StoryId
 from runner.core.text.names import branch_of
 from runner.plan.claims import EVERYTHING
 from runner.story.context.context import RunContext, StoryContext
@@ -134,7 +134,9 @@ class StoryWorkspace:
 
     def commit_own(self, workspace: Workspace, paths: tuple[str, ...], at: float) -> str | None:
         """Commit what the runner wrote, and nothing else; return the new tip, if there is one. Blocking."""
-        repository, message = self._repository, self._message()
+        repository, run_id = self._repository, self._context.log.snapshot.run_id
+        # It belongs to no step, so that rolling one back leaves it alone.
+        message = own_edit_message(self._context.story, run_id)
         if self._claim is None:
             return commit_paths(repository, workspace.path, workspace.branch, message, at, paths=paths)
         since = repository.branch_tip(workspace.branch)
@@ -219,6 +221,11 @@ class StoryWorkspace:
             f"Autopilot-Step: {now.step.number} {now.step.name}\n"
             f"Autopilot-Attempt: {now.progress.attempt}\n"
         )
+
+
+def own_edit_message(story: Story, run_id: RunId) -> str:
+    """Return the message of a commit that holds what the runner wrote into the documents of a story."""
+    return f"{story.title}: state file\n\nAutopilot-Run: {run_id}\nAutopilot-Story: {story.id}\n"
 
 
 def squashed_message(message: str, of_agent: Sequence[str], tip: str) -> str:

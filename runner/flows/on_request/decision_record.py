@@ -36,8 +36,5 @@ def write_decision(run: RunSnapshot, story: StorySnapshot, text: str, *, at: flo
         save_state(path, after, before, lock=tree / EXCHANGE / LOCK_NAME, vocabulary=vocabulary)
     except StateError:
         return
-    message = (
-        f"{story.title}: a decision\n\nAutopilot-Run: {run.run_id}\nAutopilot-Story: {story.id}\n"
-        f"Autopilot-Step: {story.place.number} {story.place.name}\n"
-    )
+    message = f"{story.title}: a decision\n\nAutopilot-Run: {run.run_id}\nAutopilot-Story: {story.id}\n"
     commit_paths(repository, tree, branch, message, at, paths=[path.relative_to(tree).as_posix()])
