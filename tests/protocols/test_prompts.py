@@ -196,7 +196,7 @@ def test_sub_steps_of_the_older_dialects_have_numbers_with_letters(
     write_story(repo, "a", flow="greenfield", dialect=dialect, command=script, max_attempts=1)
     commit(repo)
     assert run(repo).code == 5, "it asks whether to try again"
-    assert "PHASE must be a number such as 2 or 1b, not 'b1'" in told.read_text()
+    assert "PHASE must be a number such as 4 or 1b, not 'b1'" in told.read_text()
     state = _exchange(repo, "a").parent / "_docs/stories/a" / AUTOPILOT
     assert "sub_step: 1b — Test Case Generation\n" in state.read_text()
     run(repo, "decide", "a", "A")
