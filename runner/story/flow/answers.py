@@ -57,7 +57,9 @@ def effect_of(question: Question, letter: str) -> Effect:  # noqa: PLR0911  one 
 
 
 def concerns_session(question: Question) -> bool:
-    """Return whether the next session needs the answer; other sessions do not concern it."""
+    """Return whether the next session needs the answer; other sessions and boundaries do not concern it."""
+    if question.kind is QuestionKind.BOUNDARY:
+        return bool(question.pauses)
     return question.kind not in {QuestionKind.BLOCKED, QuestionKind.PROMOTION}
 
 
