@@ -30,6 +30,7 @@ from tests.conftest import git
 ROOT = Path(__file__).resolve().parents[2]
 _FOUND = (path for kind in ("tutorial", "how-to") for path in (ROOT / "docs" / kind).glob("*.md"))
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted(_FOUND))}
+PARKED = 5
 STATE = """# Autodev State
 
 ## Current Step
@@ -182,6 +183,17 @@ def _flow(place: Path) -> None:
     git(place, "merge", "-q", "autopilot/checkout-17")
 
 
+def _at_a_step(place: Path) -> None:
+    """Let a story stop at its first step, which does not succeed."""
+    _empty(place)
+    (place / "flows").mkdir()
+    (place / "flows" / "small.toml").write_text(FLOW)
+    step = 'case "$AUTOPILOT_STEP" in *Plan) exit 1 ;; esac; mkdir -p _docs; echo x > _docs/Build.md'
+    write_story(place, "checkout-17", flow="small", command=step, verify=["true"], max_attempts=1)
+    commit_stories(place)
+    assert run(place).code == PARKED
+
+
 def _states(place: Path) -> None:
     """Let a pipeline leave state files."""
     _empty(place)
@@ -292,6 +304,7 @@ SCENES: dict[str, Scene] = {
     "parked": _parked,
     "session": _session,
     "flow": _flow,
+    "at a step": _at_a_step,
     "states": _states,
     "quarantine": _quarantine,
     "interrupted": _interrupted,

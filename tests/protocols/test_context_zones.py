@@ -124,7 +124,8 @@ def test_in_danger_a_session_is_ended_where_it_has_saved_and_a_fresh_one_continu
     """
     full = [TRUNCATED] * 3
     draft = {"sh": "echo draft > draft.md"}
-    stage.story("saves", [draft, *full, told("danger"), save(2, "write"), FOR_EVER], [REPORT])
+    saves = [draft, save(1, "draft"), *full, told("danger"), save(2, "write"), FOR_EVER]
+    stage.story("saves", saves, [REPORT])
     commits = {"sh": "echo x > x.md; git add -A; git commit -q -m batch; sleep 0.3; echo late > late.md"}
     stage.story("commits", [*full, commits, FOR_EVER], [REPORT])
     slow: list[dict[str, Any]] = [{"sh": "echo begun; sleep 0.3; echo ended"}, {"think": 1}]
@@ -164,7 +165,7 @@ def test_in_caution_a_session_is_asked_to_end_and_a_fresh_one_continues(stage: S
     stage.story(
         "calls", [*[LOOK] * 18, save(1, "early"), told("caution"), save(2, "late"), partial], [REPORT]
     )
-    stage.story("reads", [*docs, *reads, told("caution"), save(3, "read-all"), partial], [REPORT])
+    stage.story("reads", [*docs, *reads, told("caution"), save(1, "read-all"), partial], [REPORT])
     stage.story("ends", [*[LOOK] * 19, told("caution"), notice, REPORT])
     stage.story("safe", [save(1, "first"), partial], [notice, REPORT])
     ran = stage.run()
