@@ -126,7 +126,7 @@ def test_a_run_that_waits_for_a_person_and_goes_on(repo: Path) -> None:
     """Acceptance 67: parked, then answered and resumed: one run record each time."""
     ask = {"status": "needs-decision", "decision": {"question": "Which?", "options": ["Red", "Blue"]}}
     asking = f"echo '{json.dumps(ask)}' > $AUTOPILOT_RESULT_FILE"
-    answered = "grep -q 'has decided' $AUTOPILOT_PROMPT_FILE"
+    answered = "grep -q 'Decided so far' $AUTOPILOT_PROMPT_FILE"
     write_story(repo, "a", command=f"{answered} && {writes('a.txt')} || {asking}")
     assert run(repo).code == 5
     assert check(repo, parked=1)["fallback_to_manual"] is True
