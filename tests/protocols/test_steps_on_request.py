@@ -145,6 +145,7 @@ def test_a_story_that_is_not_done_returns_to_a_step(repo: Path, memory: Path, tr
     rolled = run(repo, "rollback", "a", "Research", "--yes")
     assert rolled.code == 0, rolled.err
     assert "overwrites files in _docs/stories/a/01_solution/" in rolled.err
+    assert "kept:" not in rolled.err, "what the runner wrote is not taken for the user's"
     text = on_branch(repo, "a", "autodev")
     assert "step: 2\nname: Research\nstatus: in_progress\n" in text
     assert "written meanwhile" in text

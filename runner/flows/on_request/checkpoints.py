@@ -20,7 +20,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     """One commit of the story's branch.
 
     `place` is the index of its step in the flow, one past the last step for the end of the flow; None when
-    the commit belongs to no step.
+    the commit belongs to no step: it is a user's, or holds what the runner itself wrote (`own`).
     """
 
     id: str
@@ -28,6 +28,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     subject: str
     place: int | None
     rolled_back: bool = False
+    own: bool = False
 
 
 def load_history(repository: Repository, commits: str, story_id: StoryId, flow: Flow) -> list[Commit]:
@@ -46,7 +47,11 @@ def load_history(repository: Repository, commits: str, story_id: StoryId, flow: 
         place = _step_of(flow, rollback or step) if ours else None
         rolled_back = ours and bool(rollback)
         parent = parents.split(" ")[0]
-        found.append(Commit(id=commit, parent=parent, subject=subject, place=place, rolled_back=rolled_back))
+        own = ours and not step and not rolled_back
+        made = Commit(
+            id=commit, parent=parent, subject=subject, place=place, rolled_back=rolled_back, own=own
+        )
+        found.append(made)
     return found
 
 
@@ -74,7 +79,7 @@ def undone_by(commits: Sequence[Commit], place: int) -> tuple[Commit, ...]:
 
 
 def others_since(commits: Sequence[Commit], first: Commit | None) -> tuple[Commit, ...]:
-    """Return the commits since the first reverted one that belong to no step."""
+    """Return the commits since the first reverted one that the runner did not make."""
     ids = [commit.id for commit in commits]
     since = commits[ids.index(first.id) :] if first else []
-    return tuple(commit for commit in since if commit.place is None)
+    return tuple(commit for commit in since if commit.place is None and not commit.own)

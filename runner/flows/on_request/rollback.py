@@ -73,7 +73,8 @@ def make_plan(
     step = flow.steps[place]
     commits = load_history(repository, f"{story.workspace.base or run.base}..{on.tip}", story.id, flow)
     undone = undone_by(commits, place)
-    repeated = commits and commits[-1].rolled_back and commits[-1].place == place
+    newest = next((commit for commit in reversed(commits) if not commit.own), None)
+    repeated = newest is not None and newest.rolled_back and newest.place == place
     skipped = state is not None and step.number in state.skipped_steps
     if not undone and not repeated and not skipped:
         raise NotFoundError(
@@ -133,14 +134,11 @@ def carry_out(plan: Rollback, *, at: float) -> str:
 
 def _with_state_committed(plan: Rollback, at: float) -> Rollback:
     """Commit what the state file says now, so that it is in the history below the rollback."""
-    on, state = plan.on, plan.on.state
+    on = plan.on
     if read_status(on.repository, on.worktree).head != on.tip:
         raise _changed_meanwhile(on, "its branch has moved")
-    where = f"{state.step} {state.name}" if state else ""
-    tip = on.commit_state("Keep the state file", f"Autopilot-Step: {where}", at=at)
-    kept = Commit(id=tip, parent=on.tip, subject="Keep the state file", place=None)
-    undone = (kept, *plan.undone) if tip != on.tip else plan.undone
-    return replace(plan, on=replace(on, tip=tip, unsaved=False), undone=undone)
+    tip = on.commit_state(f"{on.story.title}: state file", at=at)
+    return replace(plan, on=replace(on, tip=tip, unsaved=False))
 
 
 def _changed_meanwhile(on: StoryBranch, why: str) -> RollbackError:

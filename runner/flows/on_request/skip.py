@@ -1,8 +1,7 @@
 """Skips a step of a story because the user asks for it: the state file says so, on the story's branch.
 
-The skip is in the file, not only in the journal, so that it holds in every clone. Its commit carries the
-trailers of the step, so a rollback of that step takes the skip back. Only the state file is committed; what
-else is uncommitted in the worktree stays as it is.
+The skip is in the file, not only in the journal, so that it holds in every clone until the step is rolled
+back. Only the state file is committed; what else is uncommitted in the worktree stays as it is.
 """
 
 import re
@@ -105,8 +104,7 @@ def carry_out(plan: Skip, *, at: float) -> str:
         after = skip_by_user(there, None, at=when).state
     on.save(after)
     words = f"{step.number} {step.name}"
-    trailers = (f"Autopilot-Step: {words}", f"Autopilot-Skip: {words}")
-    return on.commit_state(f"Skip step {step.number} ({step.name})", *trailers, at=at)
+    return on.commit_state(f"Skip step {step.number} ({step.name})", f"Autopilot-Skip: {words}", at=at)
 
 
 def events(plan: Skip, commit: str, commits: int) -> tuple[ev.Body, ...]:
