@@ -6,7 +6,7 @@ The ref that records it moves together with the target, so it says whether the a
 from collections.abc import Callable
 
 from isolation.git.landing.merges import LANDED
-from isolation.git.landing.target import has_ref, settle
+from isolation.git.landing.target import has_ref, release, settle
 from isolation.git.repository import Repository
 from runner.core.events import landing as ld
 from runner.land.landings import Landing, LandingLog, landings
@@ -17,6 +17,8 @@ KILLED = "its process was killed before the target moved"
 def recover(repository: Repository, log: LandingLog, say: Callable[[str], None]) -> None:
     """Bring every landing to its end. The caller holds the lease. Blocking."""
     for each in landings(log.journal):
+        if each.moving or each.undoing is not None:
+            release(repository, each.onto)
         if each.moving:
             _complete_landing(repository, log, each, say)
         elif each.undoing is not None:

@@ -8,11 +8,11 @@ from functools import partial
 
 from msgspec import Struct
 
-from isolation.errors import MergeConflictError
+from isolation.errors import MergeConflictError, TargetError
 from isolation.files import lease
 from isolation.git.commits import named
 from isolation.git.landing.merges import LANDED, UNDONE, revert
-from isolation.git.landing.target import Move, TargetError, move
+from isolation.git.landing.target import Move, move
 from isolation.git.repository import Repository
 from isolation.paths import journal_path
 from runner.core.errors import NotFoundError

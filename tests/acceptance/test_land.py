@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.acceptance.landing_project import six_stories
-from tests.acceptance.program import run
+from tests.acceptance.program import commit_stories, run, write_story, writes
 from tests.conftest import git
 
 
@@ -65,3 +66,122 @@ def test_six_stories_end_in_a_green_main(make_repository: Callable[..., Path]) -
     assert tip_of(repo) == before
     assert git(repo, "status", "--porcelain").strip() == "?? notes.txt"
     assert run(repo, "status", "--json").story("a-search")["merged"] is None
+
+
+def done_stories(repo: Path, *names: str, verify: str = "") -> None:
+    """Run stories that each make a file of their own."""
+    if verify:
+        (repo / "autopilot-multi.toml").write_text(f"verify = [{verify!r}]\n")
+    for name in names:
+        write_story(repo, name, command=writes(f"{name}.txt"))
+    commit_stories(repo)
+    ran = run(repo, "--json")
+    assert ran.code == 0, ran.err
+
+
+def test_without_a_verify_command_land_asks(repo: Path) -> None:
+    """What is not configured did not pass; --yes agrees. A landing under later commits is reverted."""
+    done_stories(repo, "a", "b")
+    before = tip_of(repo)
+    refused = run(repo, "land")
+    assert refused.code == 1
+    assert "no verify command is known" in refused.err
+    assert "--yes" in refused.err
+    assert tip_of(repo) == before
+    landed = run(repo, "land", "--yes")
+    assert landed.code == 0, landed.err
+    assert "not verified" in landed.out
+    assert (repo / "a.txt").read_text() == "made\n"
+    assert run(repo, "land").out.startswith("nothing to land on main\nalready there: a, b")
+
+    git(repo, "commit", "-q", "--allow-empty", "-m", "later")
+    later = tip_of(repo)
+    shown = run(repo, "undo", "--dry-run")
+    assert "would be reverted" in shown.out
+    assert "newer commits on main" in shown.out
+    assert tip_of(repo) == later
+    refused = run(repo, "undo")
+    assert refused.code == 1
+    undone = run(repo, "undo", "--yes", "--json")
+    assert undone.data["how"] == "revert"
+    assert git(repo, "rev-parse", "main~1").strip() == later
+    assert not (repo / "a.txt").exists()
+    assert git(repo, "status", "--porcelain") == ""
+    assert run(repo, "undo", "--yes").code == 1
+
+
+def test_files_of_the_user_stop_a_landing_before_anything_moves(repo: Path) -> None:
+    """The file is named; another dirty file is no obstacle and stays byte-identical."""
+    (repo / "mine.txt").write_text("committed\n")
+    done_stories(repo, "a", verify="true")
+    (repo / "mine.txt").write_bytes(b"dirty\r\n\xff")
+    (repo / "a.txt").write_text("untracked\n")
+    before = tip_of(repo)
+    refused = run(repo, "land", "--json")
+    assert refused.code == 1
+    assert refused.document["error"]["code"] == "target"
+    assert "a.txt" in refused.document["error"]["message"]
+    assert "mine.txt" not in refused.document["error"]["message"]
+    assert (tip_of(repo), (repo / "a.txt").read_text()) == (before, "untracked\n")
+    (repo / "a.txt").unlink()
+    (repo / ".git" / "MERGE_HEAD").write_text(before)
+    assert "in the middle of a merge" in run(repo, "land").err
+    (repo / ".git" / "MERGE_HEAD").unlink()
+    assert run(repo, "land").code == 0
+    assert (repo / "mine.txt").read_bytes() == b"dirty\r\n\xff"
+    assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
+
+
+def test_a_red_target_and_land_verify(repo: Path) -> None:
+    """A target that is red by itself is not blamed on stories; names, --onto and squash are obeyed."""
+    done_stories(repo, "a", "b", verify="true")
+    settings = repo / "autopilot-multi.toml"
+    settings.write_text('land-verify = ["echo broken; false"]\n')
+    red = run(repo, "land", "--json")
+    assert red.code == 3
+    assert red.data["red_target"] == "echo broken; false"
+    assert red.data["landed"] == []
+    settings.write_text('land-verify = ["test -e b.txt && test ! -e a.txt"]\n')
+    git(repo, "branch", "release")
+    landed = run(repo, "land", "b", "--onto", "release", "--style", "squash", "--json")
+    assert landed.code == 0, landed.err
+    assert landed.data["landed"] == ["b"]
+    assert git(repo, "rev-list", "--count", "main..release").strip() == "1"
+    assert not (repo / "b.txt").exists()
+    assert run(repo, "status", "--json").story("b")["merged"] == "release"
+    assert "nothing to land on release" in run(repo, "land", "b", "--onto", "release").out
+    assert run(repo, "land", "nonsense").code == 1
+    assert run(repo, "land", "--onto", "nowhere").code == 1
+
+
+def test_everything_lands_while_somebody_commits(repo: Path) -> None:
+    """Twenty stories land although the target moves all the time, each on a tip that was tested."""
+    names = [f"s{number:02}" for number in range(20)]
+    done_stories(repo, *names, verify="true")
+    stop = threading.Event()
+
+    def commit() -> None:
+        number = 0
+        while not stop.wait(0.2):
+            number += 1
+            (repo / "log.txt").write_text(f"{number}\n")
+            # Either may meet the lock of the index, and fails then; it must not succeed halfway.
+            for args in (["add", "log.txt"], ["commit", "-q", "-m", f"other {number}"]):
+                subprocess.run(["git", *args], cwd=repo, check=False, capture_output=True)
+
+    somebody = threading.Thread(target=commit)
+    somebody.start()
+    try:
+        landed = run(repo, "land", "--json", limit=120)
+    finally:
+        stop.set()
+        somebody.join()
+    assert landed.code == 0, landed.err
+    assert sorted(landed.data["landed"]) == names
+    print(f"rebuilds: {landed.data['rebuilds']}, verify runs: {landed.data['verify_runs']}")  # noqa: T201  a figure
+    git(repo, "merge-base", "--is-ancestor", landed.data["after"], "main")
+    assert git(repo, "rev-parse", f"{landed.data['after']}^1").strip() == landed.data["before"]
+    assert tree_of(repo, landed.data["after"]) == landed.data["tree"]
+    there = git(repo, "ls-tree", "--name-only", "main").split()
+    assert {f"{name}.txt" for name in names} <= set(there), "no commit of somebody else brings old files back"
+    assert {line.split()[-1] for line in git(repo, "status", "--porcelain").splitlines()} <= {"log.txt"}

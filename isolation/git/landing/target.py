@@ -7,14 +7,16 @@ Nothing is forced: a file that the user has changed and the move would touch sto
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from isolation.errors import WorkspaceError
+from isolation.errors import TargetError
 from isolation.git.checkout import read_status
-from isolation.git.commits import named, operation_in_progress, retried
+from isolation.git.commits import named, operation_in_progress
+from isolation.git.landing.held_index import HeldIndex, hold_index, release_stale
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository, failure
@@ -22,12 +24,6 @@ from isolation.paths import own_git_dir
 
 _NO_BLOB = "0" * 40
 _ABSENT = ("", "")
-
-
-class TargetError(WorkspaceError):
-    """The target cannot move because of what is in a checkout of it; nothing has moved."""
-
-    code = "target"
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -107,22 +103,30 @@ def move(repository: Repository, wanted: Move) -> bool:
     If a checkout cannot follow, because the user has changed something this very moment, the branch moves
     back and `TargetError` says why.
     """
-    require_movable(repository, wanted.branch, repository.changed_paths(wanted.old, wanted.new))
-    earlier = {ref: _value(repository, ref) for ref in wanted.recorded}
-    if not _swap(repository, wanted):
-        return False
-    followed: list[Path] = []
-    try:
-        for checkout in checkouts_of(repository, wanted.branch):
-            _follow(repository, checkout, wanted.old, wanted.new)
-            followed.append(checkout)
-    except TargetError:
-        reason = f"{wanted.reason} was not possible"
-        back = replace(wanted, old=wanted.new, new=wanted.old, reason=reason, recorded=earlier)
-        if _swap(repository, back):
-            for checkout in followed:
-                _follow(repository, checkout, wanted.new, wanted.old)
-        raise
+    touched = repository.changed_paths(wanted.old, wanted.new)
+    with ExitStack() as stack:
+        # From here on no other git command can stage or commit there: one between the move of the branch and
+        # that of the index would commit the old files on top of the new ones.
+        held = [
+            stack.enter_context(hold_index(repository, path))
+            for path in checkouts_of(repository, wanted.branch)
+        ]
+        require_movable(repository, wanted.branch, touched)
+        earlier = {ref: _value(repository, ref) for ref in wanted.recorded}
+        if not _swap(repository, wanted):
+            return False
+        followed: list[HeldIndex] = []
+        try:
+            for index in held:
+                index.follow(wanted.old, wanted.new)
+                followed.append(index)
+        except TargetError:
+            reason = f"{wanted.reason} was not possible"
+            back = replace(wanted, old=wanted.new, new=wanted.old, reason=reason, recorded=earlier)
+            if _swap(repository, back):
+                for index in followed:
+                    index.follow(wanted.new, wanted.old)
+            raise
     return True
 
 
@@ -152,24 +156,18 @@ def _swap(repository: Repository, wanted: Move) -> bool:
     raise failure(args, output)
 
 
-def _follow(repository: Repository, checkout: Path, old: str, new: str) -> None:
-    """Bring index and files of a checkout from one commit to another; the user's own changes stay."""
-    # Without a refresh, a file that was only touched would count as changed.
-    retried(repository, ("update-index", "-q", "--refresh"), checkout)
-    output = retried(repository, ("read-tree", "-m", "-u", old, new), checkout)
-    if output.returncode != 0:
-        raise TargetError(
-            f"{checkout} could not follow: {' '.join(output.stderr.split())[:300]}",
-            hint="commit or stash your changes there, then try again.",
-        )
-
-
 class _Change(Struct, frozen=True, kw_only=True):
     """One path between two commits, as mode and blob on both sides; zeros where it is missing."""
 
     path: str
     old: tuple[str, str]
     new: tuple[str, str]
+
+
+def release(repository: Repository, branch: str) -> None:
+    """Remove what a killed process of ours holds in the checkouts of a branch. The caller holds the lease."""
+    for checkout in checkouts_of(repository, branch):
+        release_stale(checkout)
 
 
 def settle(repository: Repository, branch: str, old: str, new: str) -> None:
@@ -179,13 +177,14 @@ def settle(repository: Repository, branch: str, old: str, new: str) -> None:
     commit, and files at either, the last one perhaps in part.
     """
     changes = _changes(repository, old, new)
-    for checkout in checkouts_of(repository, branch) if changes else ():
-        listed = repository.run("ls-files", "-s", "-z", cwd=checkout).fields()
-        index = {path: tuple(words.split()[:2]) for words, _, path in (one.partition("\t") for one in listed)}
-        if all(index.get(each.path, _ABSENT) == each.old for each in changes):
-            written = [each for each in changes if _is_written(repository, checkout, each)]
-            _take(repository, checkout, written)
-            _follow(repository, checkout, old, new)
+    for checkout in checkouts_of(repository, branch):
+        with hold_index(repository, checkout) as held:
+            listed = repository.run("ls-files", "-s", "-z", cwd=checkout).fields()
+            words = (entry.partition("\t") for entry in listed)
+            index = {path: tuple(before.split()[:2]) for before, _, path in words}
+            if changes and all(index.get(each.path, _ABSENT) == each.old for each in changes):
+                _take(held, [each for each in changes if _is_written(repository, checkout, each)])
+                held.follow(old, new)
 
 
 def _changes(repository: Repository, old: str, new: str) -> list[_Change]:
@@ -217,16 +216,17 @@ def _is_written(repository: Repository, checkout: Path, change: _Change) -> bool
     return found == change.new[1] or whole.startswith(path.read_bytes())
 
 
-def _take(repository: Repository, checkout: Path, written: Sequence[_Change]) -> None:
+def _take(held: HeldIndex, written: Sequence[_Change]) -> None:
     """Update the index to what the killed move has written, and complete the files."""
     lines = [
         f"0 {_NO_BLOB}\t{each.path}" if each.new == _ABSENT else f"{each.new[0]} {each.new[1]} 0\t{each.path}"
         for each in written
     ]
-    if not lines:
-        return
-    text = "".join(f"{line}\0" for line in lines).encode(errors="surrogateescape")
-    repository.run("update-index", "-z", "--index-info", cwd=checkout, stdin=text)
-    names = "".join(f"{each.path}\0" for each in written if each.new != _ABSENT)
-    files = names.encode(errors="surrogateescape")
-    repository.run("checkout-index", "--force", "-u", "-z", "--stdin", cwd=checkout, stdin=files)
+    if lines:
+        held.run("update-index", "-z", "--index-info", stdin=_fields(lines))
+        there = [each.path for each in written if each.new != _ABSENT]
+        held.run("checkout-index", "--force", "-u", "-z", "--stdin", stdin=_fields(there))
+
+
+def _fields(parts: Sequence[str]) -> bytes:
+    return "".join(f"{part}\0" for part in parts).encode(errors="surrogateescape")

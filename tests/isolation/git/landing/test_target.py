@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from isolation.git.landing.target import Move, TargetError, has_ref, move, require_movable, settle
+from isolation.errors import TargetError
+from isolation.git.landing.target import Move, has_ref, move, require_movable, settle
 from isolation.git.repository import Repository
 from tests.conftest import git
 
