@@ -185,3 +185,43 @@ def test_everything_lands_while_somebody_commits(repo: Path) -> None:
     there = git(repo, "ls-tree", "--name-only", "main").split()
     assert {f"{name}.txt" for name in names} <= set(there), "no commit of somebody else brings old files back"
     assert {line.split()[-1] for line in git(repo, "status", "--porcelain").splitlines()} <= {"log.txt"}
+
+
+def test_what_the_child_of_a_squashed_parent_deleted_stays_deleted(repo: Path) -> None:
+    """The parent lands as one commit; its child, which deleted a file of it, does not bring it back later."""
+    (repo / "autopilot-multi.toml").write_text('verify = ["true"]\n')
+    write_story(repo, "parent", command="echo draft > draft.txt; echo kept > kept.txt")
+    write_story(repo, "child", command="rm draft.txt; echo final > final.txt", depends_on=["parent"])
+    write_story(repo, "late", command="echo late > late.txt", depends_on=["child"])
+    commit_stories(repo)
+    assert run(repo, "--json").code == 0
+    first = run(repo, "land", "parent", "--style", "squash", "--json")
+    assert first.data["landed"] == ["parent"], first.err
+    assert (repo / "draft.txt").exists()
+    second = run(repo, "land", "--json")
+    assert second.data["landed"] == ["child", "late"], second.err
+    assert not (repo / "draft.txt").exists()
+    assert {path.name for path in repo.glob("*.txt")} == {"kept.txt", "final.txt", "late.txt"}
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_a_dependent_of_what_did_not_land_stays(repo: Path) -> None:
+    """It says because of which story; a command that differs by story runs as that story's."""
+    done_stories(repo, "a", verify="true")
+    settings = repo / "autopilot-multi.toml"
+    write_story(repo, "b", command=writes("b.txt"), verify=['test "$AUTOPILOT_STORY_ID" = b'])
+    write_story(repo, "c", command=writes("c.txt"), depends_on=["b"])
+    settings.write_text(settings.read_text() + 'land-verify = ["test ! -e b.txt"]\n')
+    commit_stories(repo)
+    assert run(repo, "b", "c", "--json").code == 0
+    data = run(repo, "land", "--json").data
+    assert data["landed"] == ["a"], "of an earlier run"
+    left = {each["id"]: each for each in data["not_landed"]}
+    assert left["b"]["reason"] == "`test ! -e b.txt` fails (exit code 1) with it on main"
+    assert left["c"]["reason"] == "depends on b, which did not land"
+    status = run(repo, "status", "--json")
+    assert status.story("b")["not_landed"] == left["b"]["reason"]
+    settings.write_text('land-verify = ["true"]\n')
+    git(repo, "commit", "-q", "-a", "-m", "less strict")
+    assert run(repo, "land", "c", "--json").data["landed"] == ["b", "c"]
+    assert "merged" in run(repo, "status").out

@@ -38,7 +38,7 @@ class HeldIndex:
             shutil.copy2(self._index, self._copy)
         env = {"GIT_INDEX_FILE": str(self._copy)}
         output = self._repository.run(*args, cwd=self.checkout, env=env, stdin=stdin, check=False)
-        # Refreshing says by its exit code that files differ, which is no failure.
+        # A refresh exits with 1 if files differ, which is expected.
         if check and output.returncode != 0:
             raise failure(args, output)
         return output
