@@ -61,6 +61,12 @@ class MergeConflictError(WorkspaceError):
         self.paths = paths
 
 
+class TargetError(WorkspaceError):
+    """The target of a landing cannot move, as a rule because of what is in a checkout of it."""
+
+    code = "target"
+
+
 class ClaimError(IsolationError):
     """A claim's glob cannot be used."""
 

@@ -212,7 +212,7 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
     tips = _independent(repository, parents)
     merged = tips[0]
     for number, tip in enumerate(tips[1:], start=2):
-        tree = _merge_tree(repository, merged, tip)
+        tree = _merged_tree(repository, merged, tip)
         # Not the current time: the same parents must give the same commit.
         date = max(committed_at(repository, commit) for commit in (merged, tip))
         subject = message if number == len(tips) else f"{message} ({number} of {len(tips)})"
@@ -373,19 +373,24 @@ def committed_at(repository: Repository, commit: str) -> int:
     return int(repository.run("show", "--no-patch", "--format=%ct", commit, "--").stdout)
 
 
-def _merge_tree(repository: Repository, ours: str, theirs: str) -> str:
+def merge_tree(repository: Repository, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
+    """Merge two commits without touching any checkout; return the tree, and the paths in conflict."""
     args = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
     output = repository.run(*args, check=False)
     if output.returncode == _USAGE:
         raise RepositoryError(
-            "merging several dependencies needs git 2.38 or newer",
-            hint="install a newer git, or let the story depend on one story only",
+            "merging without a checkout needs git 2.38 or newer",
+            hint="install a newer git; a story that depends on one story only needs no merge",
         )
     if output.returncode not in {0, 1}:
         raise failure(args, output)
     tree, *paths = output.fields()
-    if output.returncode == 1:
-        conflicts = tuple(dict.fromkeys(paths))
+    return tree, tuple(dict.fromkeys(paths)) if output.returncode == 1 else ()
+
+
+def _merged_tree(repository: Repository, ours: str, theirs: str) -> str:
+    tree, conflicts = merge_tree(repository, ours, theirs)
+    if conflicts:
         tips = " and ".join(_shown(repository, commit) for commit in (ours, theirs))
         raise MergeConflictError(
             f"{tips} do not merge: conflicts in {named(conflicts)}",

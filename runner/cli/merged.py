@@ -2,10 +2,14 @@
 
 from pathlib import Path
 from shutil import which
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runner.core.model import RunSnapshot, Status, StorySnapshot
+
+if TYPE_CHECKING:
+    from isolation.git.repository import Repository
 
 
 def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
@@ -21,7 +25,7 @@ def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
     from isolation.paths import current_branch, find_repository
 
     paths = find_repository(Path(directory))
-    older = any(run.stories[name].started_at is None for name in done)
+    older = any(run.stories[name].started_at is None or run.stories[name].workspace.landed for name in done)
     if not older and head_without_git(paths) == run.base:
         return run
     if which("git") is None:
@@ -29,15 +33,26 @@ def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
     from isolation.git.repository import Repository
 
     repository = Repository(paths=paths, version=())
-    found = merged(repository, {commit for commit in done.values() if commit})
+    landed = {run.stories[name].workspace.landed_as for name in done} - {""}
+    found = merged(repository, {commit for commit in done.values() if commit} | landed)
     into = current_branch(paths.main_checkout or paths.top) or "HEAD"
-    stories = {
-        name: replace(story, next="", workspace=replace(story.workspace, merged=into))
-        if done.get(name) in found
-        else story
-        for name, story in run.stories.items()
-    }
+    stories = dict(run.stories)
+    for name, commit in done.items():
+        story = stories[name]
+        workspace = story.workspace
+        if commit in found or workspace.landed_as in found:
+            where = into
+        else:
+            where = workspace.landed if _is_in(repository, workspace.landed_as, workspace.landed) else ""
+        if where:
+            stories[name] = replace(story, next="", workspace=replace(workspace, merged=where, unlanded=""))
     return replace(run, stories=stories)
+
+
+def _is_in(repository: "Repository", commit: str, branch: str) -> bool:
+    """Whether a landing on another branch than that of the main checkout is still there."""
+    asked = ("merge-base", "--is-ancestor", commit, f"refs/heads/{branch}")
+    return bool(commit) and repository.run(*asked, check=False).returncode == 0
 
 
 def _may_be_merged(story: StorySnapshot) -> bool:

@@ -10,6 +10,8 @@ GROUPS = {
         "resume": "continue after a crash, an interruption or a decision",
         "stop": "stop stories after their current session, or now",
         "decide": "list or answer the decisions that stories are waiting for",
+        "land": "bring done stories together on one branch, verified",
+        "undo": "undo a landing",
         "rollback": "undo a step of a story in a new commit",
         "skip": "skip a step of a story, after a warning about what depends on it",
         "quarantine": "list, show or restore what stories wrote outside their claims",

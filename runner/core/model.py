@@ -296,7 +296,9 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     `unchanged` means that this commit has the same files as the base, whatever happened in between, `markers`
     are the files to which it adds conflict markers. `opening` means that a workspace was begun and not yet
     recorded as open, `apart` that it is a worktree although the run shares one tree. `merged` is the branch
-    that contains the work by now; it is not recorded, but found out when a run is shown.
+    that contains the work by now; it is not recorded, but found out when a run is shown. `landed` is the
+    branch that a landing has brought the work to, `landed_as` its commit there, `unlanded` says why the last
+    landing left it out.
     """
 
     path: str | None = None
@@ -310,6 +312,9 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     opening: bool = False
     apart: bool = False
     merged: str = ""
+    landed: str = ""
+    landed_as: str = ""
+    unlanded: str = ""
 
 
 class StorySnapshot(Struct, frozen=True, kw_only=True):

@@ -159,6 +159,17 @@ class Settings(WorkSettings):
             flag="--squash",
         ),
     ] = False
+    land_verify: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="a command that must also pass on the joined work of stories before `land` moves a branch",
+            details="Run after the verify commands of the stories that land. See "
+            "[from branches to main](../how-to/from-branches-to-main.md).",
+            expects="a command or a list of commands",
+            example="make integration-test",
+            separator="\n",
+        ),
+    ] = ()
     continue_: Annotated[
         ContinuePolicy,
         Setting(

@@ -127,6 +127,7 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "commit": story.workspace.commit,
         "commits": story.workspace.commits,
         "merged": story.workspace.merged or None,
+        "not_landed": story.workspace.unlanded or None,
         "workspace": story.workspace.path,
         "step": {"number": story.step.number, "name": story.step.name},
         "attempt": story.progress.attempt,

@@ -119,7 +119,7 @@ async def start_run(
         retry_failed=plan.retry_failed,
         failed={} if plan.retry_failed else plan.failed_quick,
     )
-    async with _acquired(repository, run_id) as journal:
+    async with acquired(repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
         return await _coordinate(
             assignment,
@@ -171,7 +171,7 @@ async def resume_run(
     quiet: bool = False,
 ) -> Ended:
     """Continue a run where it was interrupted: what is finished stays finished."""
-    async with _acquired(repository, run_id) as journal:
+    async with acquired(repository, run_id) as journal:
         events = await to_thread.run_sync(journal.events, run_id)
         continued = await to_thread.run_sync(overtaken, journal, run_id)
         snapshot = without_overtaken(fold(run_id, events), continued)
@@ -226,7 +226,7 @@ def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ..
 
 
 @asynccontextmanager
-async def _acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Journal]:
+async def acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Journal]:
     """Hold the repository for one run, once the processes of any killed run are gone.
 
     The order matters: only the holder of the lease may repair the journal or wait out old keepers, and the

@@ -10,6 +10,8 @@ ARGUMENTS = {
     "resume": (),
     "stop": (),
     "decide": (),
+    "land": ("--yes",),
+    "undo": (),
     "rollback": ("a", "Plan"),
     "skip": ("a",),
     "quarantine": (),
@@ -30,7 +32,7 @@ ARGUMENTS = {
     "demo": ("--help",),
     "completion": ("bash",),
 }
-REFUSED = {"stop", "rollback", "skip", "state"}
+REFUSED = {"stop", "undo", "rollback", "skip", "state"}
 """What has nothing to do after a finished run without a flow; its refusal is an answer, too."""
 
 

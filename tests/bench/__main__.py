@@ -17,6 +17,7 @@ BENCHES = (
     "bench_shared",
     "bench_schedule",
     "bench_crossings",
+    "bench_land",
 )
 QUICK = ("bench_start", "bench_keeper", "bench_probe")
 

@@ -63,7 +63,8 @@ def test_document_has_the_shared_shape() -> None:
     assert data["usage"] == usage
     story = data["stories"][0]
     assert list(story) == [
-        *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "merged", "workspace"),
+        *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "merged"),
+        *("not_landed", "workspace"),
         *("step", "attempt", "max_attempts", "retry_count", "sessions", "agent", "model", "escalated"),
         *("waiting", "waits", "started_at", "ended_at"),
         *("kill_switch", "decision", "usage", "next"),
@@ -207,15 +208,14 @@ def test_report_names_the_kill_switch_with_its_hint() -> None:
 
 
 def test_report_of_many_done_stories_stays_short() -> None:
-    """Forty merges are one command, not forty."""
+    """Forty merges are one command, not forty; so are two."""
     names = [f"pkg-{number:02}" for number in range(40)]
     events = [started(*names)]
     for name in names:
         events += [*working(name, 1), *done(name, 5)]
     text = report(snapshot(events), look=PLAIN)
-    assert text.count("git merge") == 1
-    branches = " ".join(f"autopilot/{name}" for name in names)
-    assert f'next: for branch in {branches}; do git merge --no-edit "$branch" || break; done' in text
+    assert "git merge" not in text
+    assert text.splitlines().count("next: autopilot-multi land") == 1
 
 
 @pytest.mark.parametrize("look", [NARROW, WIDE])

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
+from runner.core.events import landing
 from runner.core.model import RunId, StoryId
 
 
@@ -413,6 +414,7 @@ Body: TypeAlias = (
     | AgentPaused
     | AgentRefused
     | BudgetAwaited
+    | landing.LandingBody
 )
 
 # The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
@@ -453,6 +455,7 @@ _KINDS: dict[str, Any] = {
     "AgentPaused": AgentPaused,
     "AgentRefused": AgentRefused,
     "BudgetAwaited": BudgetAwaited,
+    **landing.KINDS,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
 _FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}
@@ -485,12 +488,8 @@ def decode(kind: str, data: Mapping[str, Any]) -> Body:
     known = _KINDS.get(kind)
     if known is None:
         raise UnknownEventError(kind)
-    names = _FIELDS[kind]
-    values = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in data.items()
-        if name in names
-    }
+    given = {name: data[name] for name in _FIELDS[kind] if name in data}
+    values = {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
     body: Body = known(**values)
     return body
 

@@ -6,6 +6,7 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from runner.core.events import events as ev
+from runner.core.events import landing as ld
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
@@ -43,6 +44,8 @@ _Directing: TypeAlias = (
 
 def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # noqa: C901, PLR0911, PLR0912  one arm per event
     """Return the story after one of its events; events of the run leave it as it is."""
+    if isinstance(body, ld.LandingBody):
+        return story  # they concern several stories, so the fold of the run applies them
     match body:
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from runner.core.events import events as ev
+from runner.core.events import landing as ld
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
 from runner.core.text.instants import clock, span
 from runner.core.text.screen import cells, neutral
@@ -102,7 +103,19 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         ):
             return None
         case _:
-            assert_never(body)
+            return _landing(body)
+
+
+def _landing(body: ld.LandingBody) -> str | None:
+    match body:
+        case ld.Landed():
+            return f"landed on {body.onto} at {body.commit[:_SHORT]}: {', '.join(body.stories)}"
+        case ld.StoryNotLanded():
+            return f"not landed: {body.reason}"
+        case ld.LandingUndone():
+            return f"landing undone: {', '.join(body.stories)}"
+        case _:
+            return None
 
 
 def _finished(body: ev.StoryFinished) -> str:

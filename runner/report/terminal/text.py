@@ -34,6 +34,7 @@ _INDENT = 4
 _TITLES_FROM = 100
 _FEW = 5
 _MERGE = "git merge "
+LAND = "autopilot-multi land"
 
 
 def report(run: RunSnapshot, *, look: Look) -> str:
@@ -125,7 +126,9 @@ def _taken(story: StorySnapshot, inside: StoryId | None, look: Look, *, brief: b
         return []
     if inside is not None:
         return look.wrapped(f"comes with {inside}, whose branch contains it", _INDENT, "dim")
-    return [] if brief else look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
+    left = story.workspace.unlanded
+    lines = look.wrapped(f"not landed: {neutral(left)}", _INDENT, "yellow") if left else []
+    return lines if brief else [*lines, *look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")]
 
 
 def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
@@ -162,12 +165,10 @@ def _explained(story: StorySnapshot, run: RunSnapshot, look: Look) -> list[str]:
 
 
 def _all_of(offered: Sequence[StorySnapshot]) -> str:
-    """Return one command that takes the work of many stories, if they are taken by merges."""
-    first = neutral(offered[0].next)
-    if not all(story.next.startswith(_MERGE) for story in offered):
-        return f"{first}, and so on for each done story"
-    branches = " ".join(neutral(story.next.removeprefix(_MERGE)) for story in offered)
-    return f'for branch in {branches}; do {_MERGE}--no-edit "$branch" || break; done'
+    """Return one command that takes the work of several stories, if they are taken by merges."""
+    if all(story.next.startswith(_MERGE) for story in offered):
+        return LAND
+    return f"{neutral(offered[0].next)}, and so on for each done story" if len(offered) > _FEW else ""
 
 
 def _ending(run: RunSnapshot, look: Look) -> list[str]:
@@ -178,8 +179,8 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
         lines += look.wrapped(f"ended by {switch.name}: {neutral(switch.detail)}", color="yellow")
         lines += look.wrapped(f"hint: {recovery(switch)}") if switch.hint else []
     offered = _offered(run, contained(run))
-    if len(offered) > _FEW:
-        lines.append(f"next: {_all_of(offered)}")  # not wrapped, so that it can be copied
+    if len(offered) > 1 and (command := _all_of(offered)):
+        lines.append(f"next: {command}")  # not wrapped, so that it can be copied
     for story in run.stories.values():
         own = run.isolation != SHARED or story.workspace.apart
         if story.status.final and story.workspace.path and own:

@@ -1,0 +1,192 @@
+"""Bring the branches of done stories together on one branch: merged, verified together, then moved.
+
+Without STORY, every done story lands that is not on the target yet; a story that others depend on comes
+first. The merges are made without touching a checkout and verified in a worktree of their own, by the
+verify commands of the stories and the setting `land-verify`. Only what was verified becomes the target.
+A story that conflicts, or is red alone or together with another, stays on its branch, with the reason.
+If the target is checked out, its files follow; files that you have changed are never touched.
+`autopilot-multi undo` undoes a landing.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.land.landing import NotLanded, Plan, Result
+    from runner.land.session import Ended
+
+EXAMPLE = "autopilot-multi land --dry-run"
+
+EXIT_NONE_LANDED = 3
+EXIT_SOME_LEFT = 4
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `land`."""
+    parser.add_argument("stories", nargs="*", metavar="STORY", help="the id of a story (default: all)")
+    parser.add_argument(
+        "--onto", metavar="BRANCH", help="the branch to land on (default: that of the main checkout)"
+    )
+    parser.add_argument(
+        "--style",
+        choices=("merge", "squash"),
+        default="merge",
+        help="a merge of each branch, or one commit for each story (default: merge)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would land; change nothing")
+    parser.add_argument("--yes", action="store_true", help="land although nothing verifies the result")
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Show the train, or land it."""
+    from runner.land.session import Request, land, show_plan
+    from runner.land.train import Style
+
+    request = Request(
+        directory=Path(arguments.directory),
+        names=arguments.stories,
+        onto=arguments.onto,
+        style=Style(arguments.style),
+    )
+    if arguments.dry_run:
+        plan = show_plan(request)
+        output.document({**_plan_data(plan), "dry_run": True})
+        output.answer(_plan_text(plan))
+        return 0
+    ended = land(request, output.say, confirmed=lambda plan: _confirmed(plan, output, yes=arguments.yes))
+    return _show(ended, output)
+
+
+def _show(ended: "Ended", output: Output) -> int:
+    if ended.signal is not None:
+        output.error(code="interrupted", message=f"interrupted; {ended.plan.onto} has not moved")
+        return ended.signal
+    if ended.result is None:
+        output.document({**_plan_data(ended.plan), "landed": [], "not_landed": []})
+        nothing = "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
+        output.answer(nothing)
+        return 0
+    result = ended.result
+    complete = not result.not_landed and result.red_target is None
+    output.document(_data(result), success=complete)
+    output.answer(_text(result))
+    if complete:
+        return 0
+    return EXIT_SOME_LEFT if result.after else EXIT_NONE_LANDED
+
+
+def _confirmed(plan: "Plan", output: Output, *, yes: bool) -> bool:
+    """Return whether the user agrees to land what nothing verifies; otherwise `land` is consent enough."""
+    from runner.core.errors import UsageError
+
+    if plan.verified or yes:
+        return True
+    words = f"no verify command is known, so nothing would show whether {plan.onto} works with this"
+    if output.as_json or sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(words, hint="set `land-verify` to a command, or add --yes to land unverified.")
+    sys.stderr.write(f"{words}. Land anyway? [y/N]: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _plan_data(plan: "Plan") -> dict[str, Any]:
+    return {
+        "onto": plan.onto,
+        "before": plan.tip,
+        "style": str(plan.style),
+        "verified": plan.verified,
+        "train": [
+            {
+                "id": each.id,
+                "title": each.story.title,
+                "branch": each.branch,
+                "commit": each.tip,
+                "depends_on": list(each.story.depends_on),
+            }
+            for each in plan.candidates.stories
+        ],
+        "contained": list(plan.candidates.contained),
+        "gone": list(plan.candidates.gone),
+    }
+
+
+def _data(result: "Result") -> dict[str, Any]:
+    return {
+        "landing_id": result.plan.id,
+        **_plan_data(result.plan),
+        "before": result.before,
+        "after": result.after or None,
+        "tree": result.tree or None,
+        "landed": list(result.landed) if result.after else [],
+        "not_landed": [_left(each) for each in result.not_landed],
+        "red_target": result.red_target.command if result.red_target else None,
+        "verify_runs": result.verify_runs,
+        "rebuilds": result.rebuilds,
+    }
+
+
+def _left(each: "NotLanded") -> dict[str, Any]:
+    return {
+        "id": each.story,
+        "why": each.why,
+        "reason": each.reason,
+        "files": list(each.files),
+        "with": list(each.others),
+        "command": each.verdict.command or None,
+        "output": list(each.verdict.output),
+        "log": str(each.verdict.log) if each.verdict.log else None,
+    }
+
+
+def _plan_text(plan: "Plan") -> str:
+    candidates = plan.candidates
+    lines = [f"{each.id:<24} {each.branch}  {_plain(each.story.title)}" for each in candidates.stories]
+    if lines:
+        lines.insert(0, f"would be merged onto {plan.onto} ({plan.tip[:10]}) in this order and verified:")
+    else:
+        lines.append(f"nothing to land on {plan.onto}")
+    if candidates.contained:
+        lines.append(f"already there: {', '.join(candidates.contained)}")
+    if candidates.gone:
+        lines.append(f"without a branch: {', '.join(candidates.gone)}")
+    if candidates.stories and not plan.verified:
+        lines.append("no verify command is known: set `land-verify`, or `land` asks before it moves anything")
+    return "\n".join(lines)
+
+
+def _text(result: "Result") -> str:
+    plan, lines = result.plan, []
+    if result.red_target is not None:
+        verdict = result.red_target
+        lines += [
+            f"{plan.onto} is red without any story: `{verdict.command}` fails ({verdict.detail})",
+            *(f"    {_plain(line)}" for line in verdict.output),
+            f"nothing was landed; fix {plan.onto} first",
+        ]
+        return "\n".join(lines)
+    for each in result.not_landed:
+        lines.append(f"not landed: {each.story}: {_plain(each.reason)}")
+        lines += [f"    {_plain(line)}" for line in each.verdict.output]
+    count = len(result.landed)
+    if result.after:
+        runs = f"{result.verify_runs} run{'s' * (result.verify_runs != 1)}"
+        checked = f"verified as tree {result.tree[:10]} in {runs}" if plan.verified else "not verified"
+        stories = f"{count} {'story' if count == 1 else 'stories'}"
+        lines.append(f"landed {stories} on {plan.onto}: {', '.join(result.landed)}")
+        lines.append(f"{plan.onto} is at {result.after[:10]}, {checked}")
+        lines.append(f"undo: autopilot-multi undo {plan.id}")
+    else:
+        lines.append(f"nothing was landed; {plan.onto} has not moved")
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    from runner.core.text.screen import neutral
+
+    return neutral(text)

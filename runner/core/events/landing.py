@@ -1,0 +1,100 @@
+"""Events of landings: branches of done stories become one commit on a target branch, or that is undone.
+
+A landing can take stories of several runs. Each of these runs has its own copy of the events, which names its
+own stories only. They follow the rule intent, act, done: `LandingVerified` is durable before the target
+moves, `LandingUndoPlanned` before it moves back.
+"""
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from runner.core.model import StoryId
+
+
+class LandingPlanned(Struct, frozen=True, kw_only=True):
+    """These stories are about to be verified together on the tip of the target."""
+
+    landing_id: str
+    onto: str
+    tip: str
+    stories: tuple[str, ...]
+    style: str = "merge"
+
+
+class LandingVerified(Struct, frozen=True, kw_only=True):
+    """Intent: the target is about to move from `before` to `commit`, whose `tree` was verified."""
+
+    landing_id: str
+    onto: str
+    before: str
+    commit: str
+    tree: str
+    stories: tuple[str, ...]
+    verify_runs: int = 0
+    style: str = "merge"
+
+
+class Landed(Struct, frozen=True, kw_only=True):
+    """Done: the target has moved, and its checkouts have followed."""
+
+    landing_id: str
+    onto: str
+    commit: str
+    stories: tuple[str, ...]
+
+
+class StoryNotLanded(Struct, frozen=True, kw_only=True):
+    """A story was left out of a landing; `output` are the telling lines of the command that failed."""
+
+    story_id: StoryId
+    landing_id: str
+    reason: str
+    output: tuple[str, ...] = ()
+
+
+class LandingAbandoned(Struct, frozen=True, kw_only=True):
+    """The landing, or its undoing, has ended without effect."""
+
+    landing_id: str
+    reason: str
+
+
+class LandingUndoPlanned(Struct, frozen=True, kw_only=True):
+    """Intent: the target is about to move from `before` to `commit`, which holds no landed work any more."""
+
+    landing_id: str
+    onto: str
+    before: str
+    commit: str
+    stories: tuple[str, ...]
+
+
+class LandingUndone(Struct, frozen=True, kw_only=True):
+    """Done: the target is without the landed work; `reverted`: by a commit on top of it."""
+
+    landing_id: str
+    stories: tuple[str, ...]
+    reverted: bool = False
+
+
+LandingBody: TypeAlias = (
+    LandingPlanned
+    | LandingVerified
+    | Landed
+    | StoryNotLanded
+    | LandingAbandoned
+    | LandingUndoPlanned
+    | LandingUndone
+)
+
+# As in `events.py`: a class may be renamed, its kind in the journal may not.
+KINDS: dict[str, Any] = {
+    "LandingPlanned": LandingPlanned,
+    "LandingVerified": LandingVerified,
+    "Landed": Landed,
+    "StoryNotLanded": StoryNotLanded,
+    "LandingAbandoned": LandingAbandoned,
+    "LandingUndoPlanned": LandingUndoPlanned,
+    "LandingUndone": LandingUndone,
+}

@@ -1,0 +1,208 @@
+"""The stories that can land: done according to the journal, and not in the target yet."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from isolation.git.landing.merges import brought_paths, conflicting, not_contained
+from isolation.git.repository import Repository
+from runner.core.errors import NotFoundError
+from runner.core.events import events as ev
+from runner.core.events import landing as ld
+from runner.core.events.fold import fold
+from runner.core.events.story_json import from_json
+from runner.core.landing.order import landing_order
+from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
+from runner.core.text.names import did_you_mean
+from runner.records.journal import Journal
+
+RUNS_SEARCHED = 50
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A done story with the tip of its branch; `fork` is where its own work begins.
+
+    `verify` are the commands that decided about it; `general` means that they are those of the settings.
+    """
+
+    story: Story
+    run_id: RunId
+    branch: str
+    tip: str
+    fork: str
+    verify: tuple[str, ...]
+    general: bool
+    replayed: bool = False
+
+    @property
+    def id(self) -> StoryId:
+        """The story's id."""
+        return self.story.id
+
+
+class Candidates(Struct, frozen=True, kw_only=True):
+    """What can land, in the order in which it is tried; `contained` are stories that are in the target.
+
+    `gone` are done stories without a branch or a commit.
+    """
+
+    stories: tuple[Candidate, ...] = ()
+    contained: tuple[StoryId, ...] = ()
+    gone: tuple[StoryId, ...] = ()
+
+    @property
+    def needs(self) -> dict[StoryId, set[StoryId]]:
+        """What each of them depends on, as far as it is to land, too."""
+        ids = {each.id for each in self.stories}
+        return {each.id: ids & set(each.story.depends_on) for each in self.stories}
+
+    def __getitem__(self, story_id: StoryId) -> Candidate:
+        return next(each for each in self.stories if each.id == story_id)
+
+
+class _Done(Struct, frozen=True, kw_only=True):
+    """A done story as its run recorded it."""
+
+    story: Story
+    run: RunSnapshot
+    branch: str
+    commit: str
+
+
+def find_candidates(
+    repository: Repository, journal: Journal, onto: str, tip: str, names: Sequence[str] = ()
+) -> Candidates:
+    """Return the stories that can land on a target; with `names` only these, and what they depend on."""
+    done, squashed = _done_stories(journal)
+    _require_known(names, done)
+    chosen = _with_dependencies(names, done) if names else set(done)
+    tips = {story_id: _tip(repository, done[story_id]) for story_id in sorted(chosen)}
+    there = {story_id: found for story_id, found in tips.items() if found and done[story_id].branch != onto}
+    landed = {story_id for story_id in there if _landed_in(repository, done[story_id], tip)}
+    missing = not_contained(repository, there.values(), tip)
+    ready = {
+        story_id: found for story_id, found in there.items() if found in missing and story_id not in landed
+    }
+    found = [
+        _candidate(done[story_id], found, replayed=_holds(repository, found, squashed))
+        for story_id, found in ready.items()
+    ]
+    return Candidates(
+        stories=_ordered(repository, tip, found),
+        contained=tuple(story_id for story_id in there if story_id not in ready),
+        gone=tuple(story_id for story_id in tips if story_id not in there),
+    )
+
+
+def _done_stories(journal: Journal) -> tuple[dict[StoryId, _Done], frozenset[str]]:
+    """Return the done stories of the newest run that worked on each, and what landed without its history."""
+    done: dict[StoryId, _Done] = {}
+    seen: set[StoryId] = set()
+    squashed: set[str] = set()
+    for run_id in journal.runs()[:RUNS_SEARCHED]:
+        events = journal.events(run_id)
+        run = fold(run_id, events)
+        stories = {story.id: story for story in _stories_of(events)}
+        squashed |= set(_without_history(events, run))
+        for story in run.stories.values():
+            workspace = story.workspace
+            if story.id in seen:
+                continue
+            if story.status is Status.DONE and workspace.commit and workspace.commits:
+                branch = workspace.branch or ""
+                done[story.id] = _Done(
+                    story=stories[story.id], run=run, branch=branch, commit=workspace.commit
+                )
+            # A run that never got to a story says nothing about it.
+            seen |= {story.id} if story.sessions or story.id in done else set()
+    return done, frozenset(squashed)
+
+
+def _stories_of(events: Sequence[ev.Event]) -> Iterator[Story]:
+    started = (event.body for event in events if isinstance(event.body, ev.RunStarted))
+    return (from_json(entry) for body in started for entry in body.stories)
+
+
+def _without_history(events: Sequence[ev.Event], run: RunSnapshot) -> Iterator[str]:
+    """Return the tips of stories that landed as other commits than their own."""
+    for event in events:
+        body = event.body
+        if isinstance(body, ld.LandingVerified) and body.style != "merge":
+            stories = (run.stories.get(StoryId(name)) for name in body.stories)
+            yield from (story.workspace.commit for story in stories if story and story.workspace.commit)
+
+
+def _holds(repository: Repository, tip: str, commits: Collection[str]) -> bool:
+    return any(commit != tip and repository.is_ancestor(commit, tip) for commit in commits)
+
+
+def _require_known(names: Sequence[str], done: Mapping[StoryId, _Done]) -> None:
+    for name in names:
+        if StoryId(name) not in done:
+            hint = did_you_mean(name, done) or f"done are: {', '.join(sorted(done)) or 'none'}."
+            raise NotFoundError(f"no done story '{name}'", hint=hint)
+
+
+def _landed_in(repository: Repository, done: _Done, tip: str) -> bool:
+    """Whether a landing has brought the story to the target as another commit, and it is still there."""
+    landed_as = done.run.stories[done.story.id].workspace.landed_as
+    asked = ("merge-base", "--is-ancestor", landed_as, tip)
+    return bool(landed_as) and repository.run(*asked, check=False).returncode == 0
+
+
+def _with_dependencies(names: Sequence[str], done: Mapping[StoryId, _Done]) -> set[StoryId]:
+    chosen: set[StoryId] = set()
+    left = [StoryId(name) for name in names]
+    while left:
+        story_id = left.pop()
+        if story_id in done and story_id not in chosen:
+            chosen.add(story_id)
+            left.extend(done[story_id].story.depends_on)
+    return chosen
+
+
+def _tip(repository: Repository, done: _Done) -> str:
+    """Return what a story's branch holds now; without the branch, what its run recorded."""
+    if done.branch and (tip := repository.branch_tip(done.branch)):
+        return tip
+    found = repository.run("rev-parse", "--verify", "--quiet", f"{done.commit}^{{commit}}", check=False)
+    return found.stdout.strip()
+
+
+def _candidate(done: _Done, tip: str, *, replayed: bool) -> Candidate:
+    own, story = done.story.verify, done.story
+    general = done.run.options.get("verify")
+    shared = tuple(str(each) for each in general) if isinstance(general, list | tuple) else ()
+    return Candidate(
+        story=story,
+        run_id=done.run.run_id,
+        branch=done.branch,
+        tip=tip,
+        fork=done.run.stories[story.id].workspace.base or done.run.base,
+        verify=own or shared,
+        general=not own,
+        replayed=replayed,
+    )
+
+
+def _ordered(repository: Repository, tip: str, found: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Put them in order; a forecast of conflicts may replace the trial here."""
+    by_id = {each.id: each for each in found}
+    needs = {each.id: {need for need in each.story.depends_on if need in by_id} for each in found}
+    order = landing_order(needs, _conflicts(repository, tip, found))
+    return tuple(by_id[story_id] for story_id in order)
+
+
+def _conflicts(
+    repository: Repository, tip: str, found: Sequence[Candidate]
+) -> dict[StoryId, tuple[StoryId, ...]]:
+    """Try which branches do not merge with each other, among those that change the same files."""
+    paths = {each.id: brought_paths(repository, tip, each.tip) for each in found}
+    tips = {each.tip: each.id for each in found}
+    conflicts: dict[StoryId, list[StoryId]] = {each.id: [] for each in found}
+    for number, each in enumerate(found):
+        near = [other.tip for other in found[number + 1 :] if paths[each.id] & paths[other.id]]
+        for other in conflicting(repository, each.tip, near):
+            conflicts[each.id].append(tips[other])
+            conflicts[tips[other]].append(each.id)
+    return {story_id: tuple(others) for story_id, others in conflicts.items()}

@@ -1,0 +1,364 @@
+"""One landing: candidates, train, search for what is green together, and the move of the target.
+
+The target only ever moves to a commit whose tree was verified, by compare-and-swap. If somebody else was
+faster, the train is built on the new tip and verified again. The order of records is: the plan, then
+`LandingVerified` before the target moves, then `Landed`; `recovery.py` knows what to do in between.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from trio import to_thread
+
+from isolation.errors import TargetError
+from isolation.git.landing.merges import LANDED, Joined, brought_paths, join, not_contained
+from isolation.git.landing.target import Move, move, require_movable
+from isolation.git.repository import Repository
+from runner.core.errors import UsageError
+from runner.core.events import landing as ld
+from runner.core.landing.search import Answer, Company, Found, Merge, Search, Stories, Verify, search
+from runner.core.model import StoryId
+from runner.core.settings import Settings
+from runner.land.candidates import Candidate, Candidates, find_candidates
+from runner.land.landings import LandingLog, owners_of
+from runner.land.train import Clash, Style, Train
+from runner.land.verifier import Verdict, Verifier, has_commands
+from runner.records.journal import Journal
+
+MOST_REBUILDS = 200
+"""How often the target may move in the middle of a landing before it is given up."""
+
+Say = Callable[[str], None]
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a landing would try: the target, its tip, and the candidates in their order."""
+
+    id: str
+    onto: str
+    tip: str
+    candidates: Candidates
+    verified: bool
+    style: Style = Style.MERGE
+
+
+class NotLanded(Struct, frozen=True, kw_only=True):
+    """A story that stays on its branch, and why: `conflict`, `red`, `red-together` or `dependency`."""
+
+    story: StoryId
+    why: str
+    reason: str
+    files: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    verdict: Verdict = field(default_factory=lambda: Verdict(green=True))
+
+
+class _Built(Struct, frozen=True, kw_only=True):
+    """A train on one tip: what was found, its commit, and what stays on its branch."""
+
+    found: Found
+    joined: Joined
+    left: tuple[NotLanded, ...]
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """How a landing ended; `after` is empty if the target did not move."""
+
+    plan: Plan
+    before: str = ""
+    after: str = ""
+    tree: str = ""
+    landed: Stories = ()
+    not_landed: tuple[NotLanded, ...] = ()
+    verify_runs: int = 0
+    rebuilds: int = 0
+    red_target: Verdict | None = None
+
+
+def make_plan(
+    repository: Repository,
+    journal: Journal,
+    settings: Settings,
+    *,
+    landing_id: str,
+    onto: str,
+    names: Sequence[str] = (),
+    style: Style = Style.MERGE,
+) -> Plan:
+    """Find what can land. Changes nothing. Blocking."""
+    tip = repository.branch_tip(onto)
+    if tip is None:
+        raise UsageError(
+            f"there is no branch '{onto}' to land on", hint="`git branch` lists the branches; see --onto."
+        )
+    candidates = find_candidates(repository, journal, onto, tip, names)
+    verified = has_commands(candidates.stories, settings)
+    return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, style=style)
+
+
+def require_free_checkouts(repository: Repository, plan: Plan) -> None:
+    """Refuse early what would stop the target from moving: changes of the user's in files that stories touch.
+
+    It is looked at again when the target moves, with what lands then. Blocking.
+    """
+    touched = {
+        path for each in plan.candidates.stories for path in brought_paths(repository, plan.tip, each.tip)
+    }
+    require_movable(repository, plan.onto, touched)
+
+
+class Landing:
+    """Carries out a plan."""
+
+    def __init__(
+        self, repository: Repository, log: LandingLog, verifier: Verifier, plan: Plan, say: Say
+    ) -> None:
+        self._repository = repository
+        self._log = log
+        self._verifier = verifier
+        self._plan = plan
+        self._say = say
+        self._date = time.time()
+        self._verdicts: dict[Stories, Verdict] = {}
+        self._rejected: dict[StoryId, NotLanded] = {}
+        self._target: Verdict | None = None
+
+    async def run(self) -> Result:
+        """Search and move until the target has what can land."""
+        plan = self._plan
+        planned = partial(
+            ld.LandingPlanned, landing_id=plan.id, onto=plan.onto, tip=plan.tip, style=str(plan.style)
+        )
+        owners = owners_of(plan.candidates.stories)
+        await to_thread.run_sync(self._log.record, owners, lambda stories: planned(stories=stories))
+        tip, built, caught_up = plan.tip, None, None
+        for rebuilds in range(MOST_REBUILDS):
+            if built is None or caught_up is None:
+                built = await self._build(tip)
+                caught_up = built.joined
+            result = await self._try_to_move(tip, built, caught_up)
+            if result is not None:
+                result = replace(result, rebuilds=rebuilds)
+                await to_thread.run_sync(self._record_end, result)
+                return result
+            newer = await to_thread.run_sync(self._repository.branch_tip, plan.onto)
+            if newer is None:
+                break
+            tip = newer
+            self._say(f"{plan.onto} has moved to {tip[:10]}; the train is verified again on top of that")
+            caught_up = await self._catch_up(tip, built)
+            if caught_up is None:
+                await to_thread.run_sync(self._leave_out_contained, tip)
+        raise TargetError(
+            f"{plan.onto} moved {MOST_REBUILDS} times while it was verified, or is gone",
+            hint="try again when it is quiet; nothing was changed.",
+        )
+
+    async def _build(self, tip: str) -> _Built:
+        """Find out what can land on a tip, and why the rest cannot."""
+        train = await to_thread.run_sync(self._train, tip)
+        found = await self._search(train)
+        left = await to_thread.run_sync(self._explain, train, found)
+        joined = await to_thread.run_sync(train.build, found.landed)
+        return _Built(found=found, joined=joined, left=left)
+
+    async def _catch_up(self, tip: str, built: _Built) -> Joined | None:
+        """Merge a train onto a tip that was not there when it was built; None if that is not green.
+
+        Much faster than a new train, so that a target that moves all the time can be overtaken.
+        """
+        plan = self._plan
+        if plan.style is not Style.MERGE:
+            return None
+        landed = [plan.candidates[each] for each in built.found.landed]
+        message = f"Merge landing of {len(landed)} stories\n\nAutopilot-Landing: {plan.id}\n"
+        act = partial(join, self._repository, tip, built.joined.commit, message, self._date)
+        joined = await to_thread.run_sync(act)
+        if not joined.commit:
+            return None
+        verdict = await self._verifier.verify(joined.commit, joined.tree, landed)
+        return joined if verdict.green else None
+
+    def _leave_out_contained(self, tip: str) -> None:
+        """Leave out what somebody else has merged in the meantime."""
+        candidates = self._plan.candidates
+        missing = not_contained(self._repository, [each.tip for each in candidates.stories], tip)
+        left = tuple(each for each in candidates.stories if each.tip in missing)
+        contained = tuple(each.id for each in candidates.stories if each.tip not in missing)
+        candidates = replace(candidates, stories=left, contained=(*candidates.contained, *contained))
+        self._plan = replace(self._plan, candidates=candidates)
+
+    def _train(self, tip: str) -> Train:
+        plan = self._plan
+        return Train(
+            self._repository,
+            plan.candidates,
+            tip=tip,
+            landing_id=plan.id,
+            date=self._date,
+            style=plan.style,
+        )
+
+    async def _search(self, train: Train) -> Found:
+        """Answer the questions of the search with git and with verify commands."""
+        candidates = self._plan.candidates
+        order = [each.id for each in candidates.stories]
+        asking = search(order, candidates.needs, rejected=tuple(self._rejected))
+        self._verdicts.clear()
+        found = await self._answered(asking, train)
+        for story_id, company in found.red.items():
+            self._rejected[story_id] = self._red(story_id, company)
+        return found
+
+    async def _answered(self, asking: Search, train: Train) -> Found:
+        try:
+            question = next(asking)
+            while True:
+                if isinstance(question, Merge):
+                    joined = await to_thread.run_sync(train.build, question.stories)
+                    answer = Answer.GREEN if joined.commit else Answer.CONFLICT
+                else:
+                    answer = await self._verify(question, train)
+                question = asking.send(answer)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
+
+    async def _verify(self, question: Verify, train: Train) -> Answer:
+        stories, candidates = question.stories, self._plan.candidates
+        joined = await to_thread.run_sync(train.build, stories)
+        if not joined.commit:
+            return Answer.CONFLICT
+        if stories:
+            self._say(f"verifying {_shown(stories)} on {self._plan.onto}")
+            verdict = await self._verifier.verify(
+                joined.commit, joined.tree, [candidates[each] for each in stories]
+            )
+        else:
+            self._say(f"verifying {self._plan.onto} as it is")
+            verdict = await self._verifier.verify_target(joined.commit, joined.tree, candidates.stories)
+            self._target = verdict
+        self._verdicts[stories] = verdict
+        if not verdict.green:
+            self._say(f"red: `{verdict.command}` {verdict.detail}")
+        return Answer.GREEN if verdict.green else Answer.RED
+
+    async def _try_to_move(self, tip: str, built: _Built, joined: Joined) -> Result | None:
+        """Move the target to what was found green; None if somebody else has moved it."""
+        plan, found = self._plan, built.found
+        result = Result(
+            plan=plan,
+            before=tip,
+            landed=found.landed,
+            not_landed=built.left,
+            verify_runs=self._verifier.runs,
+            red_target=self._target if found.red_target else None,
+        )
+        if not found.landed:
+            return result
+        trees = await to_thread.run_sync(self._repository.trees, (joined.commit,))
+        if trees != (joined.tree,):
+            raise TargetError(f"commit {joined.commit[:12]} does not hold the tree that was verified")
+        owners = owners_of(plan.candidates[each] for each in found.landed)
+        verified = partial(
+            ld.LandingVerified,
+            landing_id=plan.id,
+            onto=plan.onto,
+            before=tip,
+            commit=joined.commit,
+            tree=joined.tree,
+            verify_runs=self._verifier.runs,
+            style=str(plan.style),
+        )
+        await to_thread.run_sync(self._log.record, owners, lambda stories: verified(stories=stories))
+        wanted = Move(
+            branch=plan.onto,
+            old=tip,
+            new=joined.commit,
+            reason=f"land {plan.id}",
+            recorded={f"{LANDED}/{plan.id}": tip},
+        )
+        try:
+            moved = await to_thread.run_sync(move, self._repository, wanted)
+        except TargetError as error:
+            reason = error.message
+            abandoned = ld.LandingAbandoned(landing_id=plan.id, reason=reason)
+            await to_thread.run_sync(self._log.record, owners, lambda _: abandoned)
+            raise
+        return replace(result, after=joined.commit, tree=joined.tree) if moved else None
+
+    def _record_end(self, result: Result) -> None:
+        """Record that the target has moved, and why stories were left out."""
+        plan, candidates = self._plan, self._plan.candidates
+        if result.after:
+            landed = partial(ld.Landed, landing_id=plan.id, onto=plan.onto, commit=result.after)
+            owners = owners_of(candidates[each] for each in result.landed)
+            self._log.record(owners, lambda stories: landed(stories=stories))
+        self._log.append(
+            [
+                (
+                    candidates[each.story].run_id,
+                    ld.StoryNotLanded(
+                        story_id=each.story,
+                        landing_id=plan.id,
+                        reason=each.reason,
+                        output=each.verdict.output,
+                    ),
+                )
+                for each in result.not_landed
+            ]
+        )
+
+    def _explain(self, train: Train, found: Found) -> tuple[NotLanded, ...]:
+        """Say of each story that does not land why."""
+        if found.red_target:
+            return ()
+        landed, needs = set(found.landed), self._plan.candidates.needs
+        explained: list[NotLanded] = []
+        for each in self._plan.candidates.stories:
+            if each.id in landed:
+                continue
+            missing = sorted(needs[each.id] - landed)
+            if each.id in self._rejected:
+                explained.append(self._rejected[each.id])
+            elif missing:
+                words = f"depends on {', '.join(missing)}, which did not land"
+                explained.append(
+                    NotLanded(story=each.id, why="dependency", reason=words, others=tuple(missing))
+                )
+            else:
+                explained.append(self._conflict(each, train.clash(each.id, found.landed)))
+        return tuple(explained)
+
+    def _conflict(self, each: Candidate, clash: Clash) -> NotLanded:
+        whom = ", ".join(clash.stories) or self._plan.onto
+        files = ", ".join(clash.files)
+        reason = f"conflicts with {whom} in {files}" if clash.files else f"cannot be merged: {clash.obstacle}"
+        return NotLanded(
+            story=each.id, why="conflict", reason=reason, files=clash.files, others=clash.stories
+        )
+
+    def _red(self, story_id: StoryId, company: Company) -> NotLanded:
+        """Say with whom a story is red, with the evidence of the smallest group that showed it."""
+        shown = [(len(key), verdict) for key, verdict in self._verdicts.items() if key[-1:] == (story_id,)]
+        verdict = min(
+            (each for each in shown if not each[1].green),
+            key=lambda each: each[0],
+            default=(0, Verdict(green=False)),
+        )[1]
+        fails = f"`{verdict.command}` fails ({verdict.detail})"
+        if not company.stories:
+            why, reason = "red", f"{fails} with it on {self._plan.onto}"
+        else:
+            others = " and ".join(company.stories) + ("" if company.exact else " and others")
+            why, reason = "red-together", f"red together with {others}, green without: {fails}"
+        return NotLanded(story=story_id, why=why, reason=reason, others=company.stories, verdict=verdict)
+
+
+def _shown(stories: Stories) -> str:
+    if len(stories) == 1:
+        return stories[0]
+    return f"{len(stories)} stories ({stories[0]} … {stories[-1]})"

@@ -1,0 +1,97 @@
+"""Landings that are killed at random moments: the target is at a tested tree, and the next one continues."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from isolation.paths import journal_path
+from tests.acceptance.program import commit_stories, run, started, write_story, writes
+from tests.conftest import git
+
+KILLS = 20
+
+
+def verified_trees(repo: Path) -> set[str]:
+    """Return the trees that the journal says were verified."""
+    with closing(sqlite3.connect(journal_path(repo / ".git"))) as journal:
+        query = "SELECT json_extract(data, '$.tree') FROM events WHERE kind = 'LandingVerified'"
+        return {row[0] for row in journal.execute(query)}
+
+
+def backlog(repo: Path, count: int) -> list[str]:
+    """Run stories that each make two files, and change a file that the user has changed nothing in."""
+    names = [f"s{number:03}" for number in range(count)]
+    (repo / "autopilot-multi.toml").write_text('verify = ["test -e README.md"]\n')
+    (repo / "mine.txt").write_text("committed\n")
+    for name in names:
+        write_story(repo, name, command=f"{writes(name + '.txt')}; {writes(name + '.md', 'more')}")
+    commit_stories(repo)
+    assert run(repo, "--max-stories=8", "--json", limit=300).code == 0
+    (repo / "mine.txt").write_bytes(b"dirty\r\n\xff")
+    return names
+
+
+def check(repo: Path, first_tree: str) -> None:
+    """Check what holds at every moment: the target was tested, the user's file is untouched, git is sound."""
+    tree = git(repo, "rev-parse", "main^{tree}").strip()
+    assert tree in {first_tree, *verified_trees(repo)}
+    assert (repo / "mine.txt").read_bytes() == b"dirty\r\n\xff"
+    sound = subprocess.run(
+        ["git", "fsck", "--strict", "--no-dangling", "--no-progress"],
+        cwd=repo,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    # A killed `git worktree add` leaves a HEAD of zeros in its own worktree; the next landing removes it.
+    assert sound.stderr.strip() in {"", "error: worktrees/_land/HEAD: detached HEAD points at nothing"}
+
+
+def kill_landings(repo: Path, names: list[str], kills: int, seed: int) -> None:
+    """Kill landings of single stories, half of them with the git command that they run."""
+    rng = random.Random(seed)  # noqa: S311  a sample, not a secret
+    first_tree = git(repo, "rev-parse", "main^{tree}").strip()
+    began = time.monotonic()
+    assert run(repo, "land", names[0]).code == 0
+    usual = time.monotonic() - began
+    for number in range(kills):
+        with started(repo, "land", names[1 + number % (len(names) - 1)]) as landing:
+            time.sleep(rng.uniform(0.1, 1.1) * usual)  # a moment that nothing announces
+            with suppress(ProcessLookupError):
+                if number % 2:
+                    os.killpg(landing.pid, signal.SIGKILL)
+                else:
+                    os.kill(landing.pid, signal.SIGKILL)
+            landing.finish()
+        check(repo, first_tree)
+    last = run(repo, "land")
+    assert last.code == 0, last.out + last.err
+    check(repo, first_tree)
+    git(repo, "fsck", "--strict", "--no-dangling")
+    there = git(repo, "ls-tree", "--name-only", "main").split()
+    assert {f"{name}.txt" for name in names} <= set(there)
+    assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
+    assert not (repo / ".git" / "index.lock").exists()
+    assert run(repo, "status").code == 0
+
+
+def test_killed_landings_leave_a_tested_target(repo: Path) -> None:
+    """Twenty kills at random moments, then one landing that ends with everything there."""
+    seed = random.SystemRandom().randrange(1 << 30)
+    print(f"seed {seed}")  # noqa: T201  to repeat a failure
+    kill_landings(repo, backlog(repo, 12), KILLS, seed)
+
+
+@pytest.mark.chaos
+def test_five_hundred_killed_landings(repo: Path) -> None:
+    """The same, 500 times."""
+    seed = random.SystemRandom().randrange(1 << 30)
+    print(f"seed {seed}")  # noqa: T201  to repeat a failure
+    kill_landings(repo, backlog(repo, 250), 500, seed)
