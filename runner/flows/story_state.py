@@ -31,7 +31,7 @@ from runner.core.flow import (
     re_entry,
     step,
 )
-from runner.core.model import FLOW_DONE, Step
+from runner.core.model import FLOW_DONE, SessionKind, Step
 from runner.flows.boundary_summary import Produced, read_produced, ready_notes
 from runner.flows.catalog import load_flow
 from runner.flows.overview import vocabulary_of
@@ -334,6 +334,14 @@ class StoryState:
         cycle = cycle or self.cycle()
         globs = [artifact_parts(in_cycle(text, cycle))[0] for text in found.artifacts] if found else []
         return tuple(path for glob in globs for path in sorted(self._workspace.glob(glob)) if path.is_file())
+
+    def summary(self, number: str) -> tuple[str, ...]:
+        """Return what a boundary after a step shows; its position counts, not what one run has done."""
+        state = self._load()
+        skipped = state.skipped_steps if state else self.skipped_steps
+        numbers = [one.number for one in self.flow.steps if one.kind is SessionKind.WORK]
+        passed = [one for one in numbers[: numbers.index(number) + 1] if one not in skipped]
+        return (*self.produced(number).lines, f"Steps finished: {len(passed)} of {len(numbers)}")
 
     def produced(self, number: str) -> Produced:
         """Return what a finished step has left, for the question at its boundary; nothing without one."""

@@ -181,7 +181,7 @@ class Pipeline:
         if now.refusal is not None:
             return self._refused(*now.refusal)
         if now.place.number == DONE_NUMBER:
-            return await (self._passed(workspace) if now.sessions else self._found_done(workspace, flow))
+            return await (self._passed(workspace) if flow.judged else self._unjudged(workspace, flow))
         if now.progress.attempt > now.max_attempts:
             return await flow.give_up()
         if not now.progress.implemented:
@@ -439,16 +439,17 @@ class Pipeline:
     def _refused(self, reason: str, hint: str) -> ev.StoryFinished:
         return results.failed(self._story.id, reason, next_=hint)
 
-    async def _found_done(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished:
-        """Return the result of a story whose flow was done before it began: no work, if verify agrees."""
-        context = self._context
+    async def _unjudged(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished:
+        """Return the result of a flow whose end no verify command has judged; no work without a session."""
         result = await self._verify(workspace, flow)
         if result is not None:
             return result
-        if self._now.progress.verified < len(context.verify):
-            return results.failed(self._story.id, f"its flow was already done, but {self._now.reason}")
-        reason = f"its flow was already done, {self._proof}"
-        return results.no_work(self._story.id, commit=workspace.head, reason=reason)
+        why = "its last step was skipped" if flow.worked else "its flow was already done"
+        if self._now.progress.verified < len(self._context.verify):
+            return results.failed(self._story.id, f"{why}, but {self._now.reason}")
+        if flow.worked:
+            return await self._passed(workspace)
+        return results.no_work(self._story.id, commit=workspace.head, reason=f"{why}, {self._proof}")
 
     @property
     def _proof(self) -> str:

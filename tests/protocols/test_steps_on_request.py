@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.flow_stories import AUTODEV, AUTOPILOT, sessions, story
-from tests.acceptance.program import command, commit_stories, run
+from tests.acceptance.program import command, commit_stories, run, write_story
 from tests.acceptance.written_runs import coordinator
 from tests.conftest import git
 
@@ -158,3 +158,37 @@ def test_a_story_that_is_not_done_returns_to_a_step(repo: Path, memory: Path, tr
     ended = run(repo, "resume", "--json")
     assert ended.story("a")["status"] == "done", ended.err
     assert sessions(memory).count("a-2 attempt 1") == 2
+
+
+SHORT = """
+summary = "plan, then build"
+[[steps]]
+number = 1
+name = "Plan"
+prompt = "Plan it."
+artifacts = ["{docs}/plan.md"]
+[[steps]]
+number = 2
+name = "Build"
+prompt = "Build it."
+"""
+
+
+@pytest.mark.protocol("003.27")
+def test_a_story_whose_last_step_is_skipped_is_still_verified(repo: Path) -> None:
+    """The verify commands judge the end of a flow; a skip does not spare a story from them."""
+    (repo / "flows").mkdir()
+    (repo / "flows/short.toml").write_text(SHORT)
+    script = (
+        'mkdir -p "$AUTOPILOT_DOCS"; echo x > "$AUTOPILOT_DOCS/plan.md"; test "$AUTOPILOT_STEP" = "1 Plan"'
+    )
+    for name, verify in (("good", "test -e flows"), ("bad", "test -e built.txt")):
+        write_story(repo, name, flow="short", command=script, verify=[verify], max_attempts=1)
+    commit_stories(repo)
+    assert run(repo, "--no-base-check").code == 5
+    for name in ("good", "bad"):
+        assert run(repo, "skip", name, "build", "--yes").code == 0
+    ended = run(repo, "resume", "--json")
+    assert ended.story("good")["status"] == "done", ended.err
+    assert ended.story("bad")["status"] == "failed"
+    assert "its last step was skipped, but verify `test -e built.txt`" in ended.story("bad")["reason"]

@@ -41,7 +41,6 @@ from runner.story.flow.memories import DECISION, remembered
 from runner.story.session.contract import StateFacts
 
 if TYPE_CHECKING:
-    from runner.flows.boundary_summary import Produced
     from runner.flows.state.transitions import Overflow
     from runner.flows.story_state import StoryState
     from runner.story.flow.tracker_gate import TrackerGate
@@ -90,6 +89,16 @@ class FlowSteps:
     def _skipped(self) -> set[str]:
         """The steps that the user skipped, in this run or before it."""
         return {*self._now.skipped_steps, *(self._state.skipped_steps if self._state else ())}
+
+    @property
+    def worked(self) -> bool:
+        """Whether a session of the story has worked in this run."""
+        return any(one.kind is SessionKind.WORK for one in self._now.sessions)
+
+    @property
+    def judged(self) -> bool:
+        """Whether the last step of the flow ran, so that the verify commands have judged the story."""
+        return self.worked and self._work_steps[-1].number not in self._skipped
 
     @property
     def is_last(self) -> bool:
@@ -212,8 +221,9 @@ class FlowSteps:
         if self._state is None:
             return
         place, following = self._now.place, self._following()
-        produced = await to_thread.run_sync(self._state.produced, place.number)
-        moved = transition(self._flow, place.number, summary=self._summary(produced), skipped=self._skipped)
+        lines = await to_thread.run_sync(self._state.summary, place.number)
+        summary = (*lines, f"Commits: {self._now.workspace.commits}")
+        moved = transition(self._flow, place.number, summary=summary, skipped=self._skipped)
         asks = moved.question is not None and not self._context.settings.cross_boundaries
         outcome = self._outcome()
         here = step(self._flow, place.number)
@@ -273,17 +283,6 @@ class FlowSteps:
         if following is FLOW_DONE and self.keeps_file:
             return (ev.CheckpointPlanned(story_id=self._story.id),)
         return ()
-
-    def _summary(self, produced: "Produced") -> tuple[str, ...]:
-        """Return what a boundary shows; the position counts, not the steps of this run alone."""
-        numbers = [one.number for one in self._work_steps]
-        passed = numbers[: numbers.index(self._now.place.number) + 1]
-        done = sum(number not in self._skipped for number in passed)
-        return (
-            *produced.lines,
-            f"Steps finished: {done} of {len(numbers)}",
-            f"Commits: {self._now.workspace.commits}",
-        )
 
     def _following(self) -> Step:
         numbers = [one.number for one in self._work_steps]
