@@ -1,12 +1,13 @@
 """Completes or gives up a landing, or its undoing, that a killed process left between intent and end.
 
-The ref that records it moves together with the target, so it says whether the act has happened.
+The target itself says whether the act has happened. The refs that record it move together with it, unless git
+was killed in the middle; so they are set again.
 """
 
 from collections.abc import Callable
 
-from isolation.git.landing.merges import LANDED
-from isolation.git.landing.target import has_ref, release, settle
+from isolation.git.landing.merges import LANDED, UNDONE
+from isolation.git.landing.target import release, repair, settle
 from isolation.git.repository import Repository
 from runner.core.events import landing as ld
 from runner.land.landings import Landing, LandingLog, landings
@@ -18,7 +19,8 @@ def recover(repository: Repository, log: LandingLog, say: Callable[[str], None])
     """Bring every landing to its end. The caller holds the lease. Blocking."""
     for each in landings(log.journal):
         if each.moving or each.undoing is not None:
-            release(repository, each.onto)
+            refs = (f"{LANDED}/{each.id}", f"{UNDONE}/{each.id}")
+            release(repository, each.onto, refs, since=each.at)
         if each.moving:
             _complete_landing(repository, log, each, say)
         elif each.undoing is not None:
@@ -28,11 +30,13 @@ def recover(repository: Repository, log: LandingLog, say: Callable[[str], None])
 def _complete_landing(
     repository: Repository, log: LandingLog, each: Landing, say: Callable[[str], None]
 ) -> None:
-    if not has_ref(repository, f"{LANDED}/{each.id}"):
+    tip = repository.branch_tip(each.onto)
+    if tip is None or not contains(repository, tip, each.commit):
         log.record(each.owners, lambda _: ld.LandingAbandoned(landing_id=each.id, reason=KILLED))
         say(f"landing {each.id} was interrupted before {each.onto} moved; it starts over")
         return
-    if repository.branch_tip(each.onto) == each.commit:
+    repair(repository, {f"{LANDED}/{each.id}": each.before})
+    if tip == each.commit:
         settle(repository, each.onto, each.before, each.commit)
     log.record(
         each.owners,
@@ -48,15 +52,26 @@ def _complete_undo(
     intent: ld.LandingUndoPlanned,
     say: Callable[[str], None],
 ) -> None:
-    if has_ref(repository, f"{LANDED}/{each.id}"):
+    tip, reverted = repository.branch_tip(each.onto), intent.commit != each.before
+    # Moved back, the target no longer has what it had; reverted, it has the revert.
+    undone = (
+        tip is not None
+        and contains(repository, tip, intent.commit if reverted else intent.before) == reverted
+    )
+    if not undone:
         log.record(each.owners, lambda _: ld.LandingAbandoned(landing_id=each.id, reason=KILLED))
         say(f"undoing landing {each.id} was interrupted before {each.onto} moved; nothing was undone")
         return
-    if repository.branch_tip(each.onto) == intent.commit:
+    repair(repository, {f"{LANDED}/{each.id}": "", f"{UNDONE}/{each.id}": intent.before})
+    if tip == intent.commit:
         settle(repository, each.onto, intent.before, intent.commit)
-    reverted = intent.commit != each.before
     log.record(
         each.owners,
         lambda stories: ld.LandingUndone(landing_id=each.id, stories=stories, reverted=reverted),
     )
     say(f"undoing landing {each.id} was interrupted after {each.onto} had moved; it is complete now")
+
+
+def contains(repository: Repository, tip: str, commit: str) -> bool:
+    """Whether a commit is in the history of a tip; one that is gone is not."""
+    return repository.run("merge-base", "--is-ancestor", commit, tip, check=False).returncode == 0

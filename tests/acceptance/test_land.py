@@ -157,7 +157,7 @@ def test_a_red_target_and_land_verify(repo: Path) -> None:
 def test_everything_lands_while_somebody_commits(repo: Path) -> None:
     """Twenty stories land although the target moves all the time, each on a tip that was tested."""
     names = [f"s{number:02}" for number in range(20)]
-    done_stories(repo, *names, verify="true")
+    done_stories(repo, *names, verify="git rev-parse HEAD:")
     stop = threading.Event()
 
     def commit() -> None:
@@ -182,6 +182,9 @@ def test_everything_lands_while_somebody_commits(repo: Path) -> None:
     git(repo, "merge-base", "--is-ancestor", landed.data["after"], "main")
     assert git(repo, "rev-parse", f"{landed.data['after']}^1").strip() == landed.data["before"]
     assert tree_of(repo, landed.data["after"]) == landed.data["tree"]
+    logs = (repo / ".git" / "autopilot" / "runs" / landed.data["landing_id"]).rglob("*.log")
+    tested = {line for log in logs for line in log.read_text().split()}
+    assert landed.data["tree"] in tested, "the commands themselves have seen this tree"
     there = git(repo, "ls-tree", "--name-only", "main").split()
     assert {f"{name}.txt" for name in names} <= set(there), "no commit of somebody else brings old files back"
     assert {line.split()[-1] for line in git(repo, "status", "--porcelain").splitlines()} <= {"log.txt"}

@@ -71,7 +71,7 @@ def kill_landings(repo: Path, names: list[str], kills: int, seed: int) -> None:
                     os.kill(landing.pid, signal.SIGKILL)
             landing.finish()
         check(repo, first_tree)
-    last = run(repo, "land")
+    last = run(repo, "land", limit=300)
     assert last.code == 0, last.out + last.err
     check(repo, first_tree)
     git(repo, "fsck", "--strict", "--no-dangling")
@@ -87,6 +87,50 @@ def test_killed_landings_leave_a_tested_target(repo: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")  # noqa: T201  to repeat a failure
     kill_landings(repo, backlog(repo, 12), KILLS, seed)
+
+
+HOOK = """#!/bin/sh
+# Kills the program when git is about to move main, or has just moved it; perhaps with git.
+at="$(cat .git/kill-at 2>/dev/null)"
+test "$1" = "${at%+git}" || exit 0
+grep -q " refs/heads/main$" || exit 0
+kill -9 "$(ps -o ppid= -p "$PPID" | tr -d ' ')"
+case "$at" in *+git) kill -9 "$PPID" ;; esac
+test "$1" = committed
+"""
+
+
+@pytest.mark.parametrize("moment", ["prepared", "committed", "prepared+git", "committed+git"])
+def test_a_kill_just_before_and_just_after_the_move(repo: Path, moment: str) -> None:
+    """Before it nothing was landed or undone; after it the next command completes what was begun."""
+    names = backlog(repo, 2)
+    before = git(repo, "rev-parse", "main").strip()
+    hook, flag = repo / ".git" / "hooks" / "reference-transaction", repo / ".git" / "kill-at"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK)
+    hook.chmod(0o755)
+    flag.write_text(moment)
+    assert run(repo, "land").code == -signal.SIGKILL
+    moved = moment.startswith("committed")
+    assert (git(repo, "rev-parse", "main").strip() != before) == moved
+    check(repo, git(repo, "rev-parse", f"{before}^{{tree}}").strip())
+    flag.unlink()
+    again = run(repo, "land", "--json")
+    assert again.code == 0, again.err
+    assert ("it is complete now" if moved else "it starts over") in again.err
+    assert again.data["landed"] == ([] if moved else names)
+    assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
+    assert run(repo, "status", "--json").story(names[0])["merged"] == "main"
+
+    flag.write_text(moment)
+    assert run(repo, "undo", "--yes").code == -signal.SIGKILL
+    flag.unlink()
+    again = run(repo, "undo", "--yes")
+    assert again.code == (1 if moved else 0), again.err
+    assert git(repo, "rev-parse", "main").strip() == before
+    assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
+    assert not (repo / "s000.txt").exists()
+    assert not (repo / ".git" / "index.lock").exists()
 
 
 @pytest.mark.chaos

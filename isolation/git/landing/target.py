@@ -6,8 +6,9 @@ Nothing is forced: a file that the user has changed and the move would touch sto
 """
 
 import os
+import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,6 +25,8 @@ from isolation.paths import own_git_dir
 
 _NO_BLOB = "0" * 40
 _ABSENT = ("", "")
+_LONGEST_LOCK = 2.0
+_PAUSE = 0.05
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -164,10 +167,34 @@ class _Change(Struct, frozen=True, kw_only=True):
     new: tuple[str, str]
 
 
-def release(repository: Repository, branch: str) -> None:
-    """Remove what a killed process of ours holds in the checkouts of a branch. The caller holds the lease."""
+def release(repository: Repository, branch: str, refs: Collection[str], *, since: float) -> None:
+    """Remove the locks that a killed move has left. The caller holds the lease, and knows of such a move.
+
+    A git command that was killed with it leaves its own locks, which block the branch for good. Only those
+    go that are younger than the intent to move, and older than any such command takes.
+    """
+    common = repository.common_dir
     for checkout in checkouts_of(repository, branch):
         release_stale(checkout)
+        _remove_left((own_git_dir(checkout) or common) / "HEAD.lock", since)
+    for ref in (f"refs/heads/{branch}", *refs, "packed-refs"):
+        _remove_left(common / f"{ref}.lock", since)
+
+
+def _remove_left(lock: Path, since: float) -> None:
+    with suppress(FileNotFoundError):
+        while since <= (made := lock.stat().st_mtime):
+            if time.time() - made > _LONGEST_LOCK:
+                lock.unlink()
+            time.sleep(_PAUSE)
+
+
+def repair(repository: Repository, recorded: Mapping[str, str]) -> None:
+    """Set the refs of a move that has happened; a killed git command may have set only the branch."""
+    for ref, value in recorded.items():
+        if _value(repository, ref) != value:
+            args = (ref, value) if value else ("-d", ref)
+            repository.run("update-ref", *args)
 
 
 def settle(repository: Repository, branch: str, old: str, new: str) -> None:
