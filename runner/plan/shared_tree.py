@@ -277,8 +277,9 @@ def _opened(
     overlays = overlays_path(root, run_id)
     writable = claims.compile(settings.shared_writable, folding=folding)
     left = tuple(glob for name in byproducts for glob in (name, f"{name}/**"))
-    state_files = (f"{docs_folder(settings.docs_folder, '*')}/{name}" for name in STATE_NAMES)
-    own = (*_OWN_FILES, *state_files)
+    docs = docs_folder(settings.docs_folder, "*")
+    # The folder itself as well: it appears while sessions of other stories run.
+    own = (*_OWN_FILES, docs, *(f"{docs}/{name}" for name in STATE_NAMES))
     open_to_all = claims.compile((*settings.shared_writable, *own, *left), folding=folding)
     shared = _shared_folders(repository.top, writable)
     tree = SharedTree(
