@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.registrations import load_registrations, lock_reason
+from isolation.git.registrations import clear_missing, load_registrations, lock_reason
 from isolation.git.repository import Repository, offload
 from isolation.model import Workspace
 from isolation.paths import require_component
@@ -70,10 +70,13 @@ def _register(repository: Repository, run_id: str, path: Path, commit: str) -> N
 
 def _clear_leftover(repository: Repository, path: Path) -> None:
     """Remove what a killed run left at this path; anything that is not ours is refused."""
-    if not path.exists() and not path.is_symlink():
-        return
     here = next((entry for entry in load_registrations(repository) if entry.path == path), None)
     ours = here is not None and here.run_id is not None and here.branch is None
+    if not path.exists() and not path.is_symlink():
+        if ours:  # killed before the folder was made, or after it was moved to the trash
+            with metadata_lock(repository.common_dir):
+                clear_missing(repository, path)
+        return
     reason = discard(repository, path, sweep=False) if ours else "it is not a worktree of this program"
     if reason:
         raise WorkspaceError(f"{path} is in the way: {reason}", hint="move it away, then run again")
