@@ -25,7 +25,7 @@ from isolation.paths import own_git_dir
 
 _NO_BLOB = "0" * 40
 _ABSENT = ("", "")
-_LONGEST_LOCK = 2.0
+_LONGEST_LOCK = 10.0
 _PAUSE = 0.05
 
 
