@@ -8,6 +8,7 @@ at the end.
 """
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,8 @@ EXAMPLE = "autopilot-multi status --watch"
 POLL_SECONDS = 0.25
 EXIT_INTERRUPTED = 130
 HINT = "Ctrl-C: stop watching; the run continues"
+_SIGNS = ("stories", "_docs", "autopilot-multi.toml", ".config", "AGENTS.md", "CLAUDE.md")
+"""What a repository has in which stories may be found although nothing has run."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +62,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 def _show_positions(arguments: argparse.Namespace, output: Output) -> bool:
     """Show where the stories are although nothing has run; return whether there are any."""
+    if not _may_have_stories(Path(arguments.directory)):
+        return False
     from runner.cli.positions import positions_document, positions_text, rows_without_run
     from runner.report.terminal.table import look_for
 
@@ -68,6 +73,14 @@ def _show_positions(arguments: argparse.Namespace, output: Output) -> bool:
         output.answer(positions_text(rows, look_for(sys.stdout, no_color=arguments.no_color)))
         output.say("nothing has run here yet; start with `autopilot-multi`")
     return bool(rows)
+
+
+def _may_have_stories(directory: Path) -> bool:
+    """Whether a look for stories is worth it: reading the settings takes longer than everything else."""
+    from isolation.paths import find_repository
+
+    top = find_repository(directory).top
+    return "AUTOPILOT_MULTI_STORIES" in os.environ or any((top / name).exists() for name in _SIGNS)
 
 
 def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
