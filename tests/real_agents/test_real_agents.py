@@ -33,7 +33,7 @@ def test_three_stories_in_parallel_are_done(stage: Stage, agent: str) -> None:
     records = work_sessions(stage.repo)
     assert [record["agent_identity"] for record in records] == [agent] * 3
     for record in records:
-        assert record["status"] == "ok"
+        assert (record["status"], record["outcome"]) == ("completed", "ok")
         assert record["input_tokens"] >= 1000
         assert record["output_tokens"] >= 10
         assert record["cost_usd"] > 0
