@@ -13,6 +13,7 @@ from isolation.git.repository import Repository
 from isolation.paths import find_repository
 from runner.cli.run_reader import has_more
 from runner.core.errors import RunnerError
+from runner.core.flow import PROJECT_DOCS, STATE_NAMES
 from runner.core.model import RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
 from runner.core.text.screen import neutral
@@ -23,9 +24,7 @@ from runner.flows.state.model import StepStatus
 from runner.flows.state.vocabulary import STANDARD
 from runner.report.terminal.table import Cell, Column, Look, layout
 
-NAMES = ("_autodev_state.md", "_autopilot_state.md")
 STORIES = "stories"
-DOCS = "_docs"
 NOT_SEARCHED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 UNREADABLE = "unreadable"
 
@@ -164,22 +163,24 @@ def _default_folders(here: Path) -> list[Path]:
         repository, load_settings(top=repository.top, flags={}, environ=os.environ).settings
     )
     worktrees = sorted(root.iterdir()) if root.is_dir() else []
-    return [folder / DOCS for folder in (*worktrees, repository.top) if (folder / DOCS).is_dir()]
+    return [
+        folder / PROJECT_DOCS for folder in (*worktrees, repository.top) if (folder / PROJECT_DOCS).is_dir()
+    ]
 
 
 def _search(folder: Path) -> Iterator[Path]:
     """Find the state files below a folder, in order; symbolic links to folders are not followed."""
     for inside, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in NOT_SEARCHED)
-        yield from (Path(inside, name) for name in NAMES if name in files)
+        yield from (Path(inside, name) for name in STATE_NAMES if name in files)
 
 
 def _story(path: Path) -> str:
     """Return the name of the story that a file belongs to, from its path or from its own file name."""
-    if path.name not in NAMES:
+    if path.name not in STATE_NAMES:
         return path.stem
     parts = Path(os.path.realpath(path)).parts[:-1]
     if parts[-2:-1] == (STORIES,):
         return parts[-1]
-    owner = parts[-2] if len(parts) > 1 and parts[-1] == DOCS else parts[-1]
+    owner = parts[-2] if len(parts) > 1 and parts[-1] == PROJECT_DOCS else parts[-1]
     return path.stem if owner == os.sep else owner

@@ -10,20 +10,20 @@ from runner.core.tier_settings import MOST_STORIES
 DEFAULT_THRESHOLD = 0.85
 """How certain the next step must be, where neither the user nor past runs say otherwise."""
 
-VERIFY_KEEPS = tuple(
-    f"**/{name}/**"
-    for name in (
-        "__pycache__",
-        ".pytest_cache",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".cache",
-        ".tox",
-        ".nox",
-        ".gradle",
-        "target",
-    )
+TOOL_CACHES = (
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".cache",
+    ".tox",
+    ".nox",
+    ".gradle",
+    "target",
 )
+"""Folders that tools fill."""
+
+VERIFY_KEEPS = tuple(f"**/{name}/**" for name in TOOL_CACHES)
 """Caches without which commands give the same answers, only later."""
 
 

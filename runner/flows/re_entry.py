@@ -93,7 +93,7 @@ def banner(story_id: str, flow: Flow, state: StateFile, place: Step, journal: Jo
         lines.append(f"{'>' if here else ' '} {one.number:>3} {one.name:<{width}}  {words}")
     decisions = dict.fromkeys((*state.decisions, *journal.decisions))
     lines += [f"decided: {text}" for text in decisions]
-    last = _session_words(state.last_session) or journal.last_session
+    last = last_session_words(state.last_session) or journal.last_session
     lines += [f"last session: {last}"] if last else []
     lines += [f"blocker: {text}" for text in dict.fromkeys((*state.blockers, *journal.blockers))]
     return tuple(lines)
@@ -110,13 +110,9 @@ def _here(state: StateFile, place: Step) -> str:
     return ", ".join(words)
 
 
-def _session_words(session: LastSession | None) -> str:
+def last_session_words(session: LastSession | None) -> str:
+    """Return a last session in one line, as it is shown, and kept by the journal; empty without one."""
     if session is None:
         return ""
     how = ": ".join(part for part in (session.reason, session.notes) if part)
     return ", ".join(part for part in (session.date, session.ended_at, how) if part)
-
-
-def last_session_words(session: LastSession) -> str:
-    """Return a last session as the journal keeps it for dialects without such a section."""
-    return _session_words(session)

@@ -368,14 +368,15 @@ class StoryState:
 
     def _baseline(self) -> str:
         """Return the folder with the project's documents: the story's own, or that of an earlier story."""
-        folders = (*map(str, sorted((self._workspace / STORY_DOCS).glob("*"))), PROJECT_DOCS)
-        others = [Path(folder).relative_to(self._workspace).as_posix() for folder in folders[:-1]]
-        for docs in (self.flow.docs, *others, PROJECT_DOCS):
-            for one in (one for one in self.flow.steps if one.baseline):
-                texts = (text.replace(self.flow.docs, docs, 1) for text in one.artifacts)
-                if any(is_there(self._workspace, in_cycle(text, 1)) for text in texts):
-                    return docs
-        return self.flow.docs
+        own = self.flow.docs
+        others = (
+            f"{STORY_DOCS}/{folder.name}" for folder in sorted((self._workspace / STORY_DOCS).glob("*"))
+        )
+        artifacts = [text for one in self.flow.steps if one.baseline for text in one.artifacts]
+        for docs in (own, *others, PROJECT_DOCS):
+            if any(is_there(self._workspace, text.replace(own, docs, 1)) for text in artifacts):
+                return docs
+        return own
 
     def missing_artifacts(self, number: str) -> tuple[str, ...]:
         """Return the artifacts that should prove a step done but do not exist."""

@@ -203,11 +203,11 @@ def test_sub_steps_of_the_older_dialects_have_numbers_with_letters(
     foreseen = shown(repo)
     assert "Saved last: sub-step 1b — Test Case Generation. Continue there" in foreseen
     assert " state sub-step 2 short-name " in foreseen
-    anew = shown(repo, "a", "--new-run")
-    assert "The last session of this step failed: exit code 7." in anew
-    assert "Saved last: sub-step 1b — Test Case Generation. Continue there" in anew
+    in_new_run = shown(repo, "a", "--new-run")
+    assert "The last session of this step failed: exit code 7." in in_new_run
+    assert "Saved last: sub-step 1b — Test Case Generation. Continue there" in in_new_run
     run(repo, "resume" if dialect == "rich" else "run")
-    assert (foreseen if dialect == "rich" else anew) in prompts(repo)
+    assert (foreseen if dialect == "rich" else in_new_run) in prompts(repo)
 
 
 @pytest.mark.protocol("004.30")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from isolation.paths import EXCHANGE, own_git_dir
 from runner.core.limits.stuck import FileWrite, ProgressWatch, Stuck, content_digest
+from runner.core.work_settings import TOOL_CACHES
 
 MOST_ENTRIES = 200_000
 """How many entries are checked in one walk, so that it stays cheap."""
@@ -24,25 +25,7 @@ _LOOKS_A_LIMIT = 30
 _CLOCK_SLACK = 0.02
 """The kernel dates files by a clock that is behind by up to one tick."""
 _COMMITS = ("logs/HEAD", "COMMIT_EDITMSG")
-_NOT_WORK = frozenset(
-    {
-        ".git",
-        EXCHANGE,
-        "node_modules",
-        ".venv",
-        ".venv-story",
-        "venv",
-        "__pycache__",
-        ".pytest_cache",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".cache",
-        ".tox",
-        ".nox",
-        ".gradle",
-        "target",
-    }
-)
+_NOT_WORK = frozenset({".git", EXCHANGE, "node_modules", ".venv", ".venv-story", "venv", *TOOL_CACHES})
 """Folders that tools fill, and our own: large, and what is new there is not the work of a session."""
 
 
