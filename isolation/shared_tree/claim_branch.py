@@ -122,6 +122,46 @@ def commit_claim(
     )
 
 
+def changed_in_claim(
+    repository: Repository, cwd: Path, branch: str, claim: Claim, tip: str
+) -> tuple[str, ...]:
+    """Return the files of a claim in the checkout that differ from a commit of the story's branch."""
+    index = claim_index_path(repository.common_dir, branch)
+    return claim_tree(repository, cwd, index=index, tip=tip, claim=claim).changed
+
+
+def advance_claim(repository: Repository, cwd: Path, branch: str, old: str, new: str) -> str:
+    """Move a story's branch to a new commit, and its files in the checkout with it; return why not.
+
+    Git writes only what differs between the two commits, and nothing at all if one of these files is not as
+    `old` has it. The user's index and branch stay as they are.
+    """
+    index = claim_index_path(repository.common_dir, branch)
+    index.parent.mkdir(parents=True, exist_ok=True)
+    env = {"GIT_INDEX_FILE": str(index)}
+    try:
+        repository.run("read-tree", "--reset", old, cwd=cwd, env=env)
+        # Without the times of the files, git would take each of them for changed.
+        repository.run("update-index", "-q", "--refresh", cwd=cwd, env=env, check=False)
+        write = ("read-tree", "-m", "-u", "--no-sparse-checkout")
+        tried = repository.run(*write, "--dry-run", old, new, cwd=cwd, env=env, check=False)
+        if tried.returncode != 0:
+            return tried.stderr
+        ref = ("update-ref", "-m", "autopilot-multi: on request", f"refs/heads/{branch}")
+        with metadata_lock(repository.common_dir):
+            moved = repository.run(*ref, new, old, check=False)
+        if moved.returncode != 0:
+            return moved.stderr
+        written = repository.run(*write, old, new, cwd=cwd, env=env, check=False)
+        if written.returncode != 0:
+            with metadata_lock(repository.common_dir):
+                repository.run(*ref, old, new)
+            return written.stderr
+    finally:
+        index.unlink(missing_ok=True)
+    return ""
+
+
 def record_leftovers(repository: Repository, request: WorkspaceRequest, claim: Claim) -> None:
     """Record what an unfinished story leaves in its claim, to distinguish it later from others' changes."""
     tip = repository.resolve(f"refs/heads/{request.branch}")

@@ -165,13 +165,17 @@ def is_ignored(repository: Repository, top: Path, path: str) -> bool:
     return output.returncode == 0
 
 
+def in_shared_tree(run: RunSnapshot, story: StorySnapshot) -> bool:
+    """Return whether a story worked in the checkout that all share."""
+    return run.isolation == SHARED and not story.workspace.apart
+
+
 def docs_of(run: RunSnapshot, story: StorySnapshot) -> str:
     """Return the folder of a story's documents in its workspace."""
     if story.docs:
         return story.docs
     # A run of an earlier version, or a story whose position is not known yet.
-    shared = run.isolation == SHARED and not story.workspace.apart
-    return f"{STORY_DOCS}/{story.id}" if shared else PROJECT_DOCS
+    return f"{STORY_DOCS}/{story.id}" if in_shared_tree(run, story) else PROJECT_DOCS
 
 
 def _read(paths: Sequence[Path], vocabulary: Vocabulary) -> list[Found]:

@@ -294,12 +294,3 @@ def test_quarantine_lists_shows_and_brings_out(batch: Path, tmp_path: Path) -> N
         refused = run(batch, "quarantine", *words, "--json")
         assert refused.code == 1
         assert refused.document["error"]["hint"]
-
-
-def test_rollback_is_refused_in_a_shared_tree(batch: Path) -> None:
-    """Taking a step back would change files under the user's hands."""
-    _story(batch, "a")
-    run(batch, *DETECT)
-    ran = run(batch, "rollback", "a", "1", "--yes", "--json")
-    assert ran.code == 1
-    assert "worked directly in the checkout" in ran.document["error"]["message"]

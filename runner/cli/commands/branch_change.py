@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from runner.core.choose import Question
     from runner.core.events.events import Body
     from runner.core.model import RunSnapshot, StorySnapshot
+    from runner.flows.on_request.checkouts import Checkout
 
 RUNS_SEARCHED = 50
 
@@ -43,29 +44,19 @@ def find_story(arguments: argparse.Namespace) -> "tuple[RunSnapshot, StorySnapsh
     return run, story
 
 
-def require_own_worktree(
-    repository: "Repository", run: "RunSnapshot", story: "StorySnapshot", what: str
-) -> None:
-    """Refuse a story of a shared tree: its files are the user's own, and on no branch that is checked out."""
-    from isolation.model import IsolationMode
-    from runner.core.errors import UsageError
-
-    if run.isolation == IsolationMode.NONE:
-        branch = repository.name_of_branch(story.workspace.branch or "")
-        raise UsageError(
-            f"story {story.id} worked directly in the checkout; {what} needs a story with its own worktree",
-            hint=f"find its commits with `git log {branch}` and restore files with `git restore --source`",
-        )
-
-
 @contextmanager
 def checkout(
     repository: "Repository", run: "RunSnapshot", story: "StorySnapshot", output: Output
-) -> Iterator[Path]:
-    """Yield a checkout of the story's branch; without one, create it and remove it afterwards."""
+) -> Iterator["Checkout"]:
+    """Yield a checkout of the story's branch; without one, create it and remove it afterwards.
+
+    A story that worked in the shared tree has its files there, and its branch is checked out nowhere.
+    """
     from isolation.git.registrations import load_registrations
     from isolation.worktree.removal import close_path
     from runner.core.errors import NotFoundError
+    from runner.flows.on_request.checkouts import OwnWorktree, claim_checkout
+    from runner.flows.overview import in_shared_tree
 
     branch = story.workspace.branch
     tip = repository.branch_tip(branch) if branch else None
@@ -77,15 +68,31 @@ def checkout(
     entries = load_registrations(repository)
     existing = [entry.path for entry in entries if entry.branch == branch and entry.path.exists()]
     if existing:
-        yield existing[0]
+        yield OwnWorktree(repository=repository, path=existing[0], branch=branch)
+        return
+    if in_shared_tree(run, story):
+        yield claim_checkout(repository, run, story, _claim(repository, run, story))
         return
     path = _create(repository, run, story, branch, tip)
     try:
-        yield path
+        yield OwnWorktree(repository=repository, path=path, branch=branch)
     finally:
         closing = close_path(repository, path, branch)
         if not closing.removed:
             output.warn(f"{path} was kept: {closing.reason}")
+
+
+def _claim(repository: "Repository", run: "RunSnapshot", story: "StorySnapshot") -> tuple[str, ...]:
+    """Return what the story owned in its run."""
+    from isolation.paths import journal_path
+    from runner.core.events.events import RunStarted
+    from runner.core.events.story_json import from_json
+    from runner.records.journal import Journal
+
+    with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+        started = (event.body for event in journal.events(run.run_id) if isinstance(event.body, RunStarted))
+        recorded = (from_json(entry) for body in started for entry in body.stories)
+        return next((one.owns for one in recorded if one.id == story.id), ())
 
 
 def _create(

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from isolation.git.commits import commit_paths
 from isolation.git.repository import Repository
 from isolation.paths import EXCHANGE
 from runner.core.flow import QUICK
 from runner.core.model import RunSnapshot, StorySnapshot
-from runner.flows.overview import docs_of, vocabulary_of
+from runner.flows.on_request.checkouts import OwnWorktree, claim_checkout
+from runner.flows.overview import docs_of, in_shared_tree, vocabulary_of
 from runner.flows.places import state_file_in
 from runner.flows.state.disk.files import LOCK_NAME, load_state, save_state
 from runner.flows.state.errors import StateError
@@ -20,7 +20,7 @@ def write_decision(run: RunSnapshot, story: StorySnapshot, text: str, *, at: flo
     The journal has it in any case: a story without a worktree, or whose file cannot be read, keeps it there.
     """
     branch, place = story.workspace.branch, story.workspace.path
-    if story.flow == QUICK.name or not place or not branch or run.isolation == "none":
+    if story.flow == QUICK.name or not place or not branch:
         return
     tree = Path(place)
     path = state_file_in(tree / docs_of(run, story))
@@ -37,4 +37,8 @@ def write_decision(run: RunSnapshot, story: StorySnapshot, text: str, *, at: flo
     except StateError:
         return
     message = f"{story.title}: a decision\n\nAutopilot-Run: {run.run_id}\nAutopilot-Story: {story.id}\n"
-    commit_paths(repository, tree, branch, message, at, paths=[path.relative_to(tree).as_posix()])
+    own = [path.relative_to(tree).as_posix()]
+    if in_shared_tree(run, story):
+        claim_checkout(repository, run, story, own).commit(own, message, at)
+    else:
+        OwnWorktree(repository=repository, path=tree, branch=branch).commit(own, message, at)

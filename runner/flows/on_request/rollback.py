@@ -1,8 +1,8 @@
 """Rolls back a step of a story: a new commit reverts its work, and the state file follows.
 
 History is never rewritten and no branch is deleted, so git can undo a rollback as well. The result is
-computed outside the worktree; only then does the branch move to it, by a fast-forward that git refuses
-if it would overwrite uncommitted changes.
+computed outside the checkout; only then does the branch move to it, and git refuses if the files that follow
+would overwrite uncommitted changes. A story's claim in a shared tree follows in the same way.
 
 The trailers of the checkpoints show what a step made. A step that wrote outside the folder of the story's
 documents is rolled back by reverting its checkpoints. A step that wrote only documents has its artifact
@@ -18,7 +18,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from isolation.git.checkout import read_status
 from isolation.git.commits import commit_tree, named
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
@@ -28,6 +27,7 @@ from runner.core.events import events as ev
 from runner.core.flow import Flow, FlowStep, artifact_parts, in_cycle, state_paths
 from runner.core.model import RunSnapshot, StorySnapshot
 from runner.core.text.names import one_line
+from runner.flows.on_request.checkouts import Checkout
 from runner.flows.on_request.checkpoints import Commit, load_history, others_since, undone_by
 from runner.flows.on_request.story_branch import StoryBranch, open_branch
 from runner.flows.state.model import StateFile, StepRef
@@ -64,10 +64,10 @@ class Rollback(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    repository: Repository, worktree: Path, run: RunSnapshot, story: StorySnapshot, wanted: str
+    repository: Repository, checkout: Checkout, run: RunSnapshot, story: StorySnapshot, wanted: str
 ) -> Rollback:
-    """Plan the rollback of a step in a story's worktree; raise if something prevents it."""
-    on = open_branch(repository, worktree, run, story, RollbackError, clean=True)
+    """Plan the rollback of a step in a checkout of the story; raise if something prevents it."""
+    on = open_branch(repository, checkout, run, story, RollbackError, clean=True)
     flow, state = on.flow, on.state
     place = on.find_step(wanted)
     step = flow.steps[place]
@@ -119,13 +119,8 @@ def carry_out(plan: Rollback, *, at: float) -> str:
     tree = _tree(plan) if plan.undone or plan.after != on.state else None
     if tree is not None and (plan.undone or tree != repository.trees((tip,))[0]):
         tip = commit_tree(repository, tree, (on.tip,), _message(plan), at)
-        # A fast-forward, because git itself then refuses to overwrite uncommitted changes; hooks and an
-        # automatic stash must not interfere with that.
-        quiet = ("-c", "core.hooksPath=/dev/null", "-c", "merge.autoStash=false")
-        forward = ("merge", "--quiet", "--ff-only", "--no-verify-signatures", "--no-stat", tip)
-        moved = repository.run(*quiet, *forward, cwd=on.worktree, check=False)
-        if moved.returncode != 0:
-            raise _changed_meanwhile(on, one_line(moved.stderr))
+        if obstacle := on.checkout.advance(on.tip, tip):
+            raise _changed_meanwhile(on, obstacle)
     if plan.after is not None:
         # An ignored state file is not part of the commit; for a tracked one nothing is left to do here.
         on.save(plan.after)
@@ -135,7 +130,7 @@ def carry_out(plan: Rollback, *, at: float) -> str:
 def _with_state_committed(plan: Rollback, at: float) -> Rollback:
     """Commit what the state file says now, so that it is in the history below the rollback."""
     on = plan.on
-    if read_status(on.repository, on.worktree).head != on.tip:
+    if on.repository.branch_tip(on.name) != on.tip:
         raise _changed_meanwhile(on, "its branch has moved")
     tip = on.commit_state(f"{on.story.title}: state file", at=at)
     return replace(plan, on=replace(on, tip=tip, unsaved=False))

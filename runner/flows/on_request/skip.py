@@ -6,7 +6,6 @@ back. Only the state file is committed; what else is uncommitted in the worktree
 
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -16,6 +15,7 @@ from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.flow import BASELINE, DONE, QUICK, Flow, FlowStep, artifact_parts, in_cycle
 from runner.core.model import FLOW_DONE, RunSnapshot, SessionKind, Step, StorySnapshot
+from runner.flows.on_request.checkouts import Checkout
 from runner.flows.on_request.story_branch import StoryBranch, open_branch
 from runner.flows.state.model import StateFile, StepRef, StepStatus
 from runner.flows.state.transitions import correct, mark_skipped, skip_by_user
@@ -46,10 +46,10 @@ class Skip(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    repository: Repository, worktree: Path, run: RunSnapshot, story: StorySnapshot, wanted: str | None
+    repository: Repository, checkout: Checkout, run: RunSnapshot, story: StorySnapshot, wanted: str | None
 ) -> Skip:
-    """Plan to skip a step in a story's worktree, by default the current one; raise if that makes no sense."""
-    on = open_branch(repository, worktree, run, story, SkipError, clean=False)
+    """Plan to skip a step of a story, by default the current one; raise if that makes no sense."""
+    on = open_branch(repository, checkout, run, story, SkipError, clean=False)
     if on.state is None or story.flow == QUICK.name:
         raise SkipError(
             f"story {story.id} has no state file, so none of its steps can be skipped",

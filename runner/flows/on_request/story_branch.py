@@ -8,8 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from isolation.git.checkout import read_status
-from isolation.git.commits import commit_paths, named, operation_in_progress
+from isolation.git.commits import named, operation_in_progress
 from isolation.git.repository import Repository
 from isolation.paths import own_git_dir
 from runner.core.errors import NotFoundError, RunnerError
@@ -17,6 +16,7 @@ from runner.core.flow import Edition, Flow, in_place, state_paths
 from runner.core.model import RunSnapshot, StorySnapshot
 from runner.core.text.names import did_you_mean, one_line
 from runner.flows.catalog import load_flow
+from runner.flows.on_request.checkouts import Checkout
 from runner.flows.overview import docs_of, vocabulary_of
 from runner.flows.places import state_file_in
 from runner.flows.state.disk.collection import Found, collect
@@ -31,7 +31,7 @@ class StoryBranch(Struct, frozen=True, kw_only=True):
     """A checkout of a story's branch. `unsaved`: its state file has changes that are not committed."""
 
     repository: Repository
-    worktree: Path
+    checkout: Checkout
     story: StorySnapshot
     run_id: str
     name: str
@@ -42,6 +42,11 @@ class StoryBranch(Struct, frozen=True, kw_only=True):
     state: StateFile | None
     unsaved: bool
     vocabulary: Vocabulary
+
+    @property
+    def worktree(self) -> Path:
+        """The top of the tree that holds the story's files."""
+        return self.checkout.path
 
     @property
     def cycle(self) -> int:
@@ -71,28 +76,26 @@ class StoryBranch(Struct, frozen=True, kw_only=True):
         if self.state_file is not None:
             own = (f"Autopilot-Run: {self.run_id}", f"Autopilot-Story: {self.story.id}", *trailers)
             message = f"{one_line(subject)}\n\n" + "".join(f"{one_line(line)}\n" for line in own)
-            where = (self.repository, self.worktree, self.name)
-            made = commit_paths(*where, message, at, paths=[self.state_file])
-            return made or self.tip
+            return self.checkout.commit([self.state_file], message, at) or self.tip
         return self.tip
 
 
 def open_branch(
     repository: Repository,
-    worktree: Path,
+    checkout: Checkout,
     run: RunSnapshot,
     story: StorySnapshot,
     refusal: type[RunnerError],
     *,
     clean: bool,
 ) -> StoryBranch:
-    """Open the branch that a worktree has checked out; raise a `refusal` if something prevents a change.
+    """Open the branch that a checkout holds; raise a `refusal` if something prevents a change.
 
     With `clean`, uncommitted changes are refused, except for those of the story's own state file.
     """
     docs, branch = docs_of(run, story), story.workspace.branch or ""
-    own = state_paths(docs)
-    seen = read_status(repository, worktree)
+    own, worktree = state_paths(docs), checkout.path
+    seen = checkout.read()
     dirty = tuple(path for path in seen.dirty if path not in own)
     git_dir = own_git_dir(worktree)
     operation = operation_in_progress(git_dir) if git_dir else None
@@ -100,14 +103,14 @@ def open_branch(
         raise refusal(
             f"story {story.id}: {worktree} has {len(dirty)} uncommitted file{'s' * (len(dirty) > 1)}:"
             f" {named(dirty)}",
-            hint="commit or stash them there, then try again",
+            hint=checkout.cleaning,
         )
     if operation:
         raise refusal(
             f"story {story.id}: {worktree} is in the middle of {operation}",
             hint="finish or abort it there, then try again",
         )
-    if seen.branch != branch or seen.head is None:
+    if seen.branch != branch or seen.tip is None:
         raise refusal(f"story {story.id}: {worktree} is not on {branch}", hint=f"`git switch {branch}` there")
     vocabulary = vocabulary_of(repository.top)
     found = _state(worktree / docs, vocabulary, refusal)
@@ -115,11 +118,11 @@ def open_branch(
     path = found.path.relative_to(worktree).as_posix() if found else None
     return StoryBranch(
         repository=repository,
-        worktree=worktree,
+        checkout=checkout,
         story=story,
         run_id=run.run_id,
         name=branch,
-        tip=seen.head,
+        tip=seen.tip,
         docs=docs,
         flow=in_place(_flow(repository, story, state), docs, story.id),
         state_file=path,

@@ -7,6 +7,7 @@ import pytest
 from isolation.git.repository import Repository
 from isolation.paths import find_repository, journal_path
 from runner.core.events.fold import fold
+from runner.flows.on_request.checkouts import OwnWorktree
 from runner.flows.on_request.rollback import Rollback, RollbackError, carry_out, make_plan
 from runner.records.journal import Journal
 from tests.acceptance.branches import PLAN, Branch
@@ -29,7 +30,8 @@ def _plan(branch: Branch) -> Rollback:
     repository = Repository.open(branch.repo)
     with Journal.open_readonly(journal_path(find_repository(branch.repo).common_dir)) as journal:
         run = fold(RUN, journal.events(RUN))
-    return make_plan(repository, branch.path, run, branch.snapshot(), "Plan")
+    place = OwnWorktree(repository=repository, path=branch.path, branch=branch.name)
+    return make_plan(repository, place, run, branch.snapshot(), "Plan")
 
 
 def test_what_was_edited_meanwhile_is_not_overwritten(branch: Branch) -> None:

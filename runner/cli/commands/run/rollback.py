@@ -2,8 +2,8 @@
 
 STEP is the number or name of a step in the story's flow. History is never rewritten: the new commit
 reverts the step's code changes, restores the documents as they were before the step, and sets the
-state file back to the step. The command refuses while a run is active, or while the story's worktree
-has uncommitted changes. `autopilot-multi resume` then runs the step again.
+state file back to the step. The command refuses while a run is active, or while the story's worktree, or
+what it owns of a shared tree, has uncommitted changes. `autopilot-multi resume` then runs the step again.
 """
 
 import argparse
@@ -37,17 +37,16 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Plan the rollback, ask for confirmation and apply it, while holding the lease."""
     from isolation.files.lease import acquire
     from isolation.git.repository import Repository
-    from runner.cli.commands.branch_change import checkout, confirmed, find_story, require_own_worktree
+    from runner.cli.commands.branch_change import checkout, confirmed, find_story
     from runner.flows.on_request.rollback import make_plan, overwritten, question
 
     run, story = find_story(arguments)
     repository = Repository.open(Path(arguments.directory))
-    require_own_worktree(repository, run, story, "rollback")
     # The lease keeps a run from starting on this branch until the journal knows about the new commit.
     with acquire(repository.common_dir, f"rollback-{run.run_id}"):
         repository.exclude("/.orchestrator/")
-        with checkout(repository, run, story, output) as worktree:
-            plan = make_plan(repository, worktree, run, story, arguments.step)
+        with checkout(repository, run, story, output) as place:
+            plan = make_plan(repository, place, run, story, arguments.step)
             for commit in plan.kept:
                 output.say(f"kept: {commit.id[:10]} {_plain(commit.subject)} (not made by a step)")
             if arguments.yes and (places := overwritten(plan)):

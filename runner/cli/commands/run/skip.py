@@ -43,19 +43,17 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         confirmed,
         find_story,
         record,
-        require_own_worktree,
     )
     from runner.flows.on_request.skip import carry_out, events, make_plan, question
 
     run, story = find_story(arguments)
     repository = Repository.open(Path(arguments.directory))
-    require_own_worktree(repository, run, story, "skip")
     resume = f"autopilot-multi resume {run.run_id}"
     # The lease keeps a run from starting on this branch until the journal knows about the skip.
     with acquire(repository.common_dir, f"skip-{run.run_id}"):
         repository.exclude("/.orchestrator/")
-        with checkout(repository, run, story, output) as worktree:
-            plan = make_plan(repository, worktree, run, story, arguments.step)
+        with checkout(repository, run, story, output) as place:
+            plan = make_plan(repository, place, run, story, arguments.step)
             asked, step = question(plan), plan.step
             what = f"story {story.id}: skipping {step.name}"
             if arguments.yes:
