@@ -31,6 +31,8 @@ def literal_acts(script: dict[str, Any], prompt: str) -> list[dict[str, Any]]:
         if f"Compare the code with `{name}`" not in task and not _is_read(name, task):
             acts.append({"write": [name, f"{step}, as the prompt says.\n"]})
     save = _SAVE.search(prompt)
+    if save and step == script.get("crowded") and "its context was full" not in prompt:
+        return [*[{"sh": "true"}] * 26, {"sh": save[1]}, *[{"sh": "true"}] * 40]
     acts += [{"sh": save[1]}] if save else []
     return [*acts, {"write": [result[2], result[3]]}]
 

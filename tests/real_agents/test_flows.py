@@ -20,6 +20,7 @@ from tests.real_agents.stories import PATIENCE
 pytestmark = pytest.mark.agents
 BOTH = pytest.mark.parametrize("agent", ["claude", "codex"])
 LONG = 900.0
+BACK_TO = {"existing-code": "Deploy", "meta-repo": "Document Sync"}
 FILES = {"rich": "_autopilot_state.md", "pointer": "_autopilot_state.md", "autodev": "_autodev_state.md"}
 
 
@@ -97,7 +98,7 @@ def test_two_greenfield_stories_through_everything(stage: Stage, dialect: str) -
     ],
 )
 def test_the_other_flows_two_at_a_time_in_one_tree(stage: Stage, flow: str, dialect: str) -> None:
-    """Both flows from start to done in a shared tree; the branches merge."""
+    """Both flows from start to done in a shared tree, and again from an earlier step; the branches merge."""
     repo = stage.repo
     (repo / "main.py" if flow == "existing-code" else repo / ".gitmodules").write_text("# there\n")
     for name in "ab":
@@ -107,6 +108,10 @@ def test_the_other_flows_two_at_a_time_in_one_tree(stage: Stage, flow: str, dial
     shared = ("--bg-isolation=none", "--deconflict-paths=pkg/{id}/**", "--max-stories=2")
     ran = play(stage, "run", stage.model, *shared, "--cross-boundaries")
     assert status(ran) == {"a": "done", "b": "done"}, ran.err
+    rolled = run(repo, "rollback", "a", BACK_TO[flow], "--yes")
+    assert rolled.code == 0, rolled.err
+    again = play(stage, "resume")
+    assert status(again) == {"a": "done", "b": "done"}, again.err
     git(repo, "stash", "-q", "-u")
     for name in "ab":
         git(repo, "merge", "-q", "--no-edit", f"autopilot/{name}")
@@ -132,3 +137,22 @@ def test_a_flow_crosses_a_boundary_through_a_shard(stage: Stage, tmp_path: Path)
     ended = run(clone, "run", stage.model, "--cross-boundaries", "--json", env=stage.env, limit=LONG)
     assert ended.story("a")["status"] == "done", ended.err
     assert "at step 6 (Implement)" in ended.err
+
+
+@BOTH
+def test_a_session_whose_context_is_full_ends_at_its_save_and_a_fresh_one_continues(stage: Stage) -> None:
+    """Counted from what the real program streams: danger at 24 tool calls, ended by the save that follows."""
+    repo = stage.repo
+    stage.configure()
+    settings = repo / "autopilot-multi.toml"
+    settings.write_text(f"{settings.read_text()}[context]\ndanger-tools = 24\npatience = 30\n")
+    story(stage, "a", "greenfield", "rich", crowded="Research")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "story")
+    ran = play(stage, "run", stage.model)
+    assert "Decompose complete" in ran.story("a")["reason"], ran.err
+    assert "context limit: " in ran.err
+    assert "tool calls; ended at its next save" in ran.err
+    began = [line for line in ran.err.splitlines() if "(Research, attempt" in line]
+    assert len(began) == 2, "one session was ended, a fresh one did the rest"
+    assert all("attempt 1 of" in line for line in began), "it costs no attempt"
