@@ -10,7 +10,8 @@ first act, if the script says `"toolless": true`.
 With `"literal": true` it has no acts of its own: it does exactly and only what the prompt says, which is to
 write the files that the step names, to save a sub-step, and to write the result. In the step `asks` it asks
 the user first, and in the step `fails` it does nothing until the user has decided to retry. In the step
-`crowded` it calls tools without end, saving a sub-step in between, until the prompt says that the context was full.
+`crowded` it calls tools without end, and saves a sub-step in between, until the prompt says that the context
+was full.
 
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
 retry-after; `at` may be "*"), or `{"at": 0, "stall": 60}`. One with `headers` alone sends them along. Only
