@@ -6,9 +6,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from runner.agents.json_line import number, whole
 from runner.core.model import Usage
 
 MAX_RESULT_BYTES = 1 << 20
+_TOKENS = ("input_tokens", "output_tokens")
+_COST = "cost_usd"
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -43,15 +46,38 @@ def load_result(path: Path) -> Result:
         document = ResultDocument.model_validate_json(data)
     except ValueError as error:
         return Result(complaint=f"result file cannot be used: {problem_of(error)}")
+    tokens = {name: whole(document.usage, name) for name in _TOKENS}
+    cost = number(document.usage, _COST)
+    summary = {name: whole(document.agent_summary, name) for name in document.agent_summary}
+    rates = {name: number(document.effectiveness, name) for name in document.effectiveness}
     question = document.decision.get("question") or document.decision.get("context") or document.notes
     return Result(
         status=document.status or "",
-        summary=document.agent_summary,
-        effectiveness=document.effectiveness,
+        summary={name: count for name, count in summary.items() if count is not None},
+        effectiveness={name: rate for name, rate in rates.items() if rate is not None},
         total_waves=document.count_waves(),
         waves=tuple(document.waves) if isinstance(document.waves, list) else None,
-        usage=Usage(**document.usage.model_dump()),
+        usage=Usage(
+            input_tokens=tokens["input_tokens"], output_tokens=tokens["output_tokens"], cost_usd=cost
+        ),
         question=str(question or ""),
         decision=document.decision,
         notes=document.notes,
+        complaint=_complaint(
+            _impossible("usage", document.usage, {**tokens, _COST: cost}),
+            _impossible("agent_summary", document.agent_summary, summary),
+            _impossible("effectiveness", document.effectiveness, rates),
+        ),
     )
+
+
+def _impossible(part: str, given: Mapping[str, object], read: Mapping[str, float | None]) -> list[str]:
+    """Return the amounts that were given, but cannot be: negative, absurd, or no number at all."""
+    return [
+        f"{part}.{name}" for name, amount in read.items() if amount is None and given.get(name) is not None
+    ]
+
+
+def _complaint(*ignored: list[str]) -> str:
+    names = [name for part in ignored for name in part]
+    return f"result file: not a possible amount, ignored: {', '.join(names)}" if names else ""

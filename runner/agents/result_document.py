@@ -5,26 +5,16 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
-class _Part(BaseModel):
+class ResultDocument(BaseModel):
+    """A result as an agent writes it; every field may be absent. Amounts are checked one by one later."""
+
     # Fields of a newer contract are ignored: an agent must not fail because it knows more than we do.
     model_config = ConfigDict(extra="ignore")
 
-
-class ResultUsage(_Part):
-    """What the session spent, as far as it knows."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost_usd: float | None = None
-
-
-class ResultDocument(_Part):
-    """A result as an agent writes it; every field may be absent."""
-
     status: Literal["done", "partial", "failed", "needs-decision"] | None = None
-    agent_summary: dict[str, int] = {}
-    effectiveness: dict[str, float] = {}
-    usage: ResultUsage = ResultUsage()
+    agent_summary: dict[str, object] = {}
+    effectiveness: dict[str, object] = {}
+    usage: dict[str, object] = {}
     decision: dict[str, object] = {}
     notes: str = ""
     # Only copied into the records, so an unknown form must not make the rest unusable.

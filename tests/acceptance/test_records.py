@@ -301,3 +301,17 @@ def test_a_run_from_a_linked_worktree_is_recorded_in_the_main_checkout(repo: Pat
     assert run(linked).code == 0
     check(repo, done=1)
     assert not (linked / ".orchestrator" / "metrics").exists()
+
+
+def test_impossible_amounts_are_ignored_and_named(repo: Path) -> None:
+    """A session cannot make room in a budget by negative or endless amounts; the rest still counts."""
+    amounts = '"input_tokens": -5, "output_tokens": Infinity, "cost_usd": NaN'
+    result = f'{{"status": "done", "usage": {{{amounts}}}, "agent_summary": {{"complete": 2, "failed": -9}}}}'
+    write_story(repo, "a", command=f"echo '{result}' > $AUTOPILOT_RESULT_FILE; {writes('a')}")
+    ran = run(repo, "--cost-budget", "10", "--json")
+    assert ran.story("a")["status"] == "done", ran.err
+    (session,) = [record for record in records(repo, "sessions") if record["session_kind"] == "work"]
+    assert (session["input_tokens"], session["output_tokens"], session["cost_usd"]) == (None, None, None)
+    assert session["agent_summary"] == {"complete": 2, "partial": 0, "failed": 0, "spiral": 0}
+    for name in ("usage.input_tokens", "usage.output_tokens", "usage.cost_usd", "agent_summary.failed"):
+        assert name in ran.err

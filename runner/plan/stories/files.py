@@ -60,7 +60,7 @@ class Entry(Struct, frozen=True, kw_only=True):
                 if not pairs:
                     break
                 line, node = pairs[-1][0].start_mark.line, pairs[-1][1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
                 node = node.value[key]
                 line = node.start_mark.line
         written = node.value if isinstance(node, yaml.ScalarNode) else None
