@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint types imports docs sample bench chaos agents report-shot pictures clean
+.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos agents report-shot pictures clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11"; echo "hint: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(READY)
 
@@ -21,7 +21,7 @@ demo: $(READY) ## run the main job for real in a throwaway repository
 test: $(READY) ## every test but the marked ones
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-check: lint types imports docs test sample ## all that CI checks
+check: lint types imports docs audit test sample ## all that CI checks
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -38,6 +38,16 @@ docs: $(READY) ## is the generated reference current?
 
 sample: $(READY) ## a small sample of the benchmarks, without gates
 	@$(BIN)/python -m tests.bench --quick
+
+audit: $(READY) ## has a pinned package a known vulnerability?
+	@$(BIN)/python -m tests.supply_chain audit
+
+sbom: $(READY) ## sbom.json: what is installed with the program, as CycloneDX
+	@$(BIN)/python -m tests.supply_chain sbom sbom.json
+
+lock: ## pin what pyproject.toml asks for, with hashes; needs uv
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --no-header --group pyproject.toml:dev pyproject.toml --output-file requirements-dev.txt
 
 bench: $(READY) ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.bench
