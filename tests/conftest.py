@@ -45,7 +45,10 @@ def _enter_environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / ".local/share"))
     monkeypatch.setenv("NO_COLOR", "1")
+    # As in CI; what happens without it is shown by tests of its own.
+    monkeypatch.setenv("AUTOPILOT_MULTI_TRUST", "always")
     home.mkdir()
 
 

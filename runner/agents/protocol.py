@@ -55,7 +55,8 @@ class Traits(Struct, frozen=True, kw_only=True):
     failed. `sums`: each usage is added to those before. `whole_thread`: usage covers the whole conversation,
     earlier sessions included. `quiet_seconds`: how long it may be silent while it works. `litter`: what it
     leaves in its folder that is not work, as patterns for git to ignore. `own_sandbox`: it runs its commands
-    in a sandbox that needs mounts. `names_user`: it writes a user into git's configuration if that has none.
+    in a sandbox that needs mounts. `obeys`: files and folders of a repository that can make it run something
+    or talk to another service. `names_user`: it writes a user into git's configuration if that has none.
     `usual_cost` and `usual_tokens`: what a session is expected to spend while none is known.
     """
 
@@ -66,6 +67,7 @@ class Traits(Struct, frozen=True, kw_only=True):
     quiet_seconds: float = 0.0
     litter: tuple[str, ...] = ()
     own_sandbox: bool = False
+    obeys: tuple[str, ...] = ()
     names_user: bool = False
     usual_cost: float = USUAL_COST
     usual_tokens: float = USUAL_TOKENS

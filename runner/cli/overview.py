@@ -34,6 +34,7 @@ GROUPS = {
     "setup": {
         "init": "write a settings file and a first story",
         "config": "show every setting and where it came from",
+        "trust": "agree to what a repository's own files would run",
         "doctor": "check what this machine supports",
         "demo": "run a real sample in a throwaway repository",
         "completion": "print a shell completion script",

@@ -80,6 +80,7 @@ class Settings(WorkSettings):
     bg_isolation: Annotated[
         str,
         Setting(
+            asks=True,
             help="where stories work: each in a worktree of its own, or all in the checkout",
             details="See [one shared tree](../explanation/one-shared-tree.md).",
             flag="--bg-isolation MODE",
@@ -100,6 +101,7 @@ class Settings(WorkSettings):
     guard: Annotated[
         bool,
         Setting(
+            asks=True,
             help="keep sessions out of the main checkout and other worktrees, where the system can",
             details="See [the threat model](../explanation/threat-model.md).",
             flag="--no-guard",
@@ -110,6 +112,7 @@ class Settings(WorkSettings):
     ways_out: Annotated[
         str,
         Setting(
+            asks=True,
             help="what happens if verify commands would use the main checkout instead of a worktree",
             details="Only where sessions do not see their own tree under the path of the checkout. See "
             "[ways out](../how-to/close-ways-out.md).",
@@ -120,6 +123,7 @@ class Settings(WorkSettings):
     enforce: Annotated[
         str,
         Setting(
+            asks=True,
             help="how claims in a shared tree are enforced",
             details="A write outside the story's claim goes into an overlay of the story's own (`divert`), "
             "is refused and named (`deny`), or is found afterwards (`detect`). At each level it fails the "
@@ -133,6 +137,7 @@ class Settings(WorkSettings):
     shared_writable: Annotated[
         tuple[str, ...],
         Setting(
+            asks=True,
             help="what every story in a shared tree may write to",
             details="A folder that matches includes everything in it.",
             expects="a glob or a list of globs",
@@ -162,6 +167,7 @@ class Settings(WorkSettings):
     land_verify: Annotated[
         tuple[str, ...],
         Setting(
+            asks=True,
             help="a command that must also pass on the joined work of stories before `land` moves a branch",
             details="Run after the verify commands of the stories that land. See "
             "[from branches to main](../how-to/from-branches-to-main.md).",
@@ -170,6 +176,19 @@ class Settings(WorkSettings):
             separator="\n",
         ),
     ] = ()
+    trust: Annotated[
+        str,
+        Setting(
+            own=True,
+            help="whether you are asked before something new of the repository's own files is run or used",
+            details="Only a flag, the environment and your own `config.toml` can set it. See "
+            "[trust a repository](../how-to/trust-a-repository.md).",
+            flag="--trust",
+            flag_value="always",
+            flag_help="run what the files of the repository ask for in this run, without asking you",
+            choices=("ask", "always"),
+        ),
+    ] = "ask"
     continue_: Annotated[
         ContinuePolicy,
         Setting(
@@ -229,6 +248,7 @@ class Settings(WorkSettings):
     worktree_root: Annotated[
         str,
         Setting(
+            asks=True,
             help="the folder for worktrees, outside the repository",
             details="Use an absolute path, or one that starts with `~`.",
             example="~/worktrees",
@@ -238,6 +258,7 @@ class Settings(WorkSettings):
     symlink_directories: Annotated[
         tuple[str, ...],
         Setting(
+            asks=True,
             help="ignored folders of the main checkout that worktrees link to",
             expects="a list of folders inside the repository",
             example="node_modules",
@@ -278,6 +299,7 @@ class Settings(WorkSettings):
     decide_default: Annotated[
         str,
         Setting(
+            asks=True,
             help="how questions are answered: by you, or as recommended, for unattended runs",
             details="See [unattended runs](../how-to/answer-decisions.md#unattended).",
             flag="--decide-default HOW",
@@ -287,6 +309,7 @@ class Settings(WorkSettings):
     notify: Annotated[
         str,
         Setting(
+            asks=True,
             help="a shell command that runs for each question, with the question on standard input",
             details="See [notifications](../how-to/answer-decisions.md#get-notified).",
             example="mail -s question you@example.org",
@@ -305,6 +328,7 @@ class Settings(WorkSettings):
     tracker_auth: Annotated[
         str,
         Setting(
+            asks=True,
             help="a shell command that exits with 0 when `jira` or `ado` can be used",
             details="Run in the worktree before a step that needs the tracker. Without it you are asked.",
             example="jira me",
@@ -320,6 +344,7 @@ class Settings(WorkSettings):
     hooks: Annotated[
         HookSettings,
         Setting(
+            asks=True,
             help="shell commands around a story's work, run in its workspace",
             example='[hooks]\nafter_create = "npm ci"',
         ),
@@ -327,6 +352,7 @@ class Settings(WorkSettings):
     agents: Annotated[
         Mapping[str, AgentSettings],
         Setting(
+            asks=True,
             help="agents of your own, and changes to known agents; the prompt comes on standard input",
             example='[agents.mine]\nargv = ["./tools/agent", "--story", "{id}"]',
         ),

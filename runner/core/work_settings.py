@@ -88,6 +88,7 @@ class WorkSettings:
     agent: Annotated[
         str,
         Setting(
+            asks=True,
             help="the agent for stories that name none",
             details="Not used for stories with a `command`. `auto` picks the only agent described under "
             "`[agents]`, or else the first [known agent](../how-to/use-a-known-agent.md) that is "
@@ -109,6 +110,7 @@ class WorkSettings:
     escalate: Annotated[
         tuple[str, ...],
         Setting(
+            asks=True,
             help="who does the second attempt, the third and so on: agent, agent:model, or :model",
             details="The last one does all further attempts; without it, the first agent does them all. "
             "`:model` is another model of the story's own agent. A story's own `escalate` takes precedence. "
@@ -131,6 +133,7 @@ class WorkSettings:
     verify: Annotated[
         tuple[str, ...],
         Setting(
+            asks=True,
             help="a command that must pass for stories that name none",
             details="Run in the story's workspace after its work; the story is done only when all commands "
             "pass.",
@@ -341,6 +344,7 @@ class WorkSettings:
     selector: Annotated[
         str,
         Setting(
+            asks=True,
             help="a command that decides before each session what comes next, and how certain that is",
             details="See [the selector](session-contract.md#the-selector).",
             flag="--selector CMD",

@@ -28,8 +28,9 @@ def test_every_setting_has_value_and_origin(repo: Path, monkeypatch: pytest.Monk
     assert settings["hooks.before_run"]["origin"] == "default"
 
 
-def test_table_is_aligned_and_plain(repo: Path) -> None:
+def test_table_is_aligned_and_plain(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """People get three columns, one line a setting."""
+    monkeypatch.delenv("AUTOPILOT_MULTI_TRUST")
     shown = autopilot(repo, "config")
     assert (shown.returncode, shown.stderr) == (0, "")
     head, *rows = shown.stdout.splitlines()
@@ -69,6 +70,7 @@ def test_named_settings_only(repo: Path) -> None:
 
 def test_changed_settings_only(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What differs from its default, with its source; a default that is written down does not differ."""
+    monkeypatch.delenv("AUTOPILOT_MULTI_TRUST")
     assert autopilot(repo, "config", "--changed").stderr == "every setting has its default value\n"
     (repo / "autopilot-multi.toml").write_text("max-stories = 3\n[tiers.warn]\nmemory-gb = 5\n")
     monkeypatch.setenv("AUTOPILOT_MULTI_MAX_HOURS", "2")

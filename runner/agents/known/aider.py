@@ -46,6 +46,7 @@ class AiderAgent(KnownAgent):
         sums=True,
         quiet_seconds=_QUIET,
         litter=("/.aider.tags.cache.v*/",),
+        obeys=(".aider.conf.yml", ".aider.model.settings.yml", ".env"),
         names_user=True,
     )
 

@@ -43,7 +43,12 @@ class ClaudeAgent(KnownAgent):
         ),
         files=(".claude/.credentials.json",),
     )
-    traits = Traits(streams=True, says_end=True, quiet_seconds=QUIET)
+    traits = Traits(
+        streams=True,
+        says_end=True,
+        quiet_seconds=QUIET,
+        obeys=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+    )
 
     def start_problem(self) -> StartProblem | None:
         """Return why it would not start: it refuses all permissions to root outside of a sandbox."""

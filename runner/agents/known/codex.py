@@ -43,7 +43,12 @@ class CodexAgent(KnownAgent):
         super().__init__(settings)
         free = self._bypass or any("danger" in word for word in settings.args)
         self.traits = Traits(
-            streams=True, says_end=True, whole_thread=True, quiet_seconds=QUIET, own_sandbox=not free
+            streams=True,
+            says_end=True,
+            whole_thread=True,
+            quiet_seconds=QUIET,
+            own_sandbox=not free,
+            obeys=(".codex",),
         )
 
     def launch(self, job: AgentJob) -> Launch:

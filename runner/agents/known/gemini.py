@@ -17,7 +17,7 @@ class GeminiAgent(KnownAgent):
     name = "gemini"
     package = "@google/gemini-cli"
     sign_in = SignIn(variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), files=(".gemini/oauth_creds.json",))
-    traits = Traits(streams=True, says_end=True)
+    traits = Traits(streams=True, says_end=True, obeys=(".gemini", ".env"))
 
     def launch(self, job: AgentJob) -> Launch:
         """Start a session, or resume one; its folder is trusted, since it is the user's own worktree."""

@@ -26,7 +26,13 @@ class OpencodeAgent(KnownAgent):
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
         files=(".local/share/opencode/auth.json",),
     )
-    traits = Traits(streams=True, says_end=True, sums=True, quiet_seconds=_QUIET)
+    traits = Traits(
+        streams=True,
+        says_end=True,
+        sums=True,
+        quiet_seconds=_QUIET,
+        obeys=("opencode.json", "opencode.jsonc", ".opencode"),
+    )
 
     def launch(self, job: AgentJob) -> Launch:
         """Start a session, or resume one; its own settings say what it may do, except for `bypass`."""

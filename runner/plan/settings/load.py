@@ -8,18 +8,22 @@ by entry; flags and the environment cannot set them.
 """
 
 import re
+import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from runner.core.declaration import ENVIRONMENT_PREFIX
+from runner.core.agent_settings import AgentSettings
+from runner.core.declaration import ENVIRONMENT_PREFIX, declared_in, find, shown_value
 from runner.core.errors import SettingsError
 from runner.core.settings import SETTINGS, Settings
 from runner.core.text.names import did_you_mean
 from runner.core.text.unknown_keys import UnknownKey
+from runner.core.trust import Demand
 from runner.plan.settings.agents_md import load_block, load_common_keys
 from runner.plan.settings.files import exists, obstacle
 from runner.plan.settings.values import Source, SourceKind, UnknownSettingsError, build, checked, clamped
@@ -34,20 +38,26 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """The settings, where each value came from, and notes for the user.
 
     `origins` has each key of the settings, and one dotted key for every entry of a table that was set, such
-    as `hooks.before_run` or `tiers.warn.memory-gb`.
+    as `hooks.before_run` or `tiers.warn.memory-gb`. `demands` is what files of the repository set that the
+    user must agree to.
     """
 
     settings: Settings
     origins: Mapping[str, str]
     notes: tuple[str, ...]
+    demands: tuple[Demand, ...] = ()
 
 
 class _Layer(Struct, frozen=True, kw_only=True):
-    """What one source holds, unchecked; `notes` are about what was ignored."""
+    """What one source holds, unchecked; `notes` are about what was ignored.
+
+    `repository`: it is a file of the repository, so somebody else may have written it.
+    """
 
     source: Source
     values: Mapping[str, Any]
     notes: tuple[str, ...] = ()
+    repository: bool = False
 
 
 def load_settings(
@@ -57,15 +67,14 @@ def load_settings(
     layers = [
         _flags(flags),
         _environment(environ),
-        *_project(top),
-        *_block(top),
-        *_common_keys(top),
+        *(replace(layer, repository=True) for layer in (*_project(top), *_block(top), *_common_keys(top))),
         *_user(environ),
     ]
     joined: dict[str, Any] = {}
     origins = dict.fromkeys(SETTINGS, "default")
     notes: list[str] = []
     unknown: list[UnknownKey] = []
+    demands: list[Demand] = []
     for layer in layers:
         notes.extend(layer.notes)
         try:
@@ -74,18 +83,58 @@ def load_settings(
             unknown.extend(error.keys)
             continue
         for key, value in given.items():
+            table = key.partition(".")[0]
+            if layer.repository and SETTINGS[table].setting.own:
+                notes.append(
+                    f"{layer.source.name(key)} has no effect: only you can say that, not the repository"
+                )
+                continue
             if key in joined:
                 continue
+            if layer.repository and SETTINGS[table].setting.asks:
+                demands.extend(_demands(key, value, layer.source))
             joined[key], note = clamped(key, value, layer.source)
             notes.extend([note] if note else [])
             origins[key] = layer.source.origin(key)
             # A table's own origin is that of the strongest source that sets any entry of it.
-            table = key.partition(".")[0]
             if origins[table] == "default":
                 origins[table] = origins[key]
     if unknown:
         raise UnknownSettingsError(unknown)
-    return Loaded(settings=build(joined, origins), origins=origins, notes=tuple(notes))
+    return Loaded(
+        settings=build(joined, origins), origins=origins, notes=tuple(notes), demands=tuple(demands)
+    )
+
+
+def _demands(key: str, value: Any, source: Source) -> Iterator[Demand]:
+    """Return what a file of the repository asks for under one key; a default asks for nothing."""
+    if isinstance(value, AgentSettings):
+        # One by one, so that a change of a variable is not hidden in a long line.
+        for item in declared_in(AgentSettings, AgentSettings()):
+            inner = getattr(value, item.field)
+            if isinstance(inner, Mapping):
+                for name, text in inner.items():
+                    yield _demand(f"{key}.{item.key}.{name}", text, source)
+            elif inner != item.default:
+                yield _demand(f"{key}.{item.key}", inner, source)
+        return
+    declared, _ = find(key.split("."), SETTINGS.values())
+    if declared is None or value != declared.default:
+        for entry in value if isinstance(value, tuple) else (value,):
+            yield _demand(key, entry, source)
+
+
+def _demand(key: str, value: object, source: Source) -> Demand:
+    keys = tuple(key.split("."))
+    # A key inside a table in one line has no line of its own.
+    places = (source.place(keys[:end]) for end in range(len(keys), 0, -1))
+    where = next((place for place in places if place != source.file), source.file)
+    return Demand(what=key, value=_exact(value), where=where)
+
+
+def _exact(value: object) -> str:
+    """Write a value so that two different ones never look the same."""
+    return shlex.join(value) if isinstance(value, tuple) else shown_value(value)
 
 
 def _flags(flags: Mapping[str, str | tuple[str, ...]]) -> _Layer:

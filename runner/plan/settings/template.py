@@ -33,7 +33,9 @@ class Suggestion(Struct, frozen=True, kw_only=True):
 def settings_template(suggested: Mapping[str, Sequence[Suggestion]] | None = None) -> str:
     """Return the text of the file; a setting with one suggestion is set, with several the user chooses."""
     # In TOML a key after the head of a table would belong to the table, so tables come last.
-    ordered = sorted(SETTINGS.values(), key=lambda declared: declared.is_table)
+    # What only the user may say has no place in a file of the repository.
+    suitable = (declared for declared in SETTINGS.values() if not declared.setting.own)
+    ordered = sorted(suitable, key=lambda declared: declared.is_table)
     entries = (_entry(declared, (suggested or {}).get(declared.key, ())) for declared in ordered)
     return "\n".join([_HEAD, *(f"{text}\n" for text in entries)])
 

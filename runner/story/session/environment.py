@@ -10,8 +10,10 @@ from pathlib import Path
 from isolation.git.repository import scrubbed
 from isolation.model import Workspace
 from runner.core.model import RunId, Step, StorySnapshot
+from runner.core.settings import SETTINGS
 
 PROGRAM = "autopilot-multi"
+_USERS_OWN = frozenset(declared.variable for declared in SETTINGS.values() if declared.setting.own)
 
 
 def program(environ: Mapping[str, str]) -> str:
@@ -26,8 +28,12 @@ def program(environ: Mapping[str, str]) -> str:
 def environment_of(
     story: StorySnapshot, workspace: Workspace, run_id: RunId, *, step: Step, cwd: Path
 ) -> dict[str, str]:
-    """Return the user's environment without git's pointers, and the story's own variables."""
-    return scrubbed(os.environ) | {
+    """Return the user's environment without git's pointers, and the story's own variables.
+
+    What only the user may say, such as that a repository is trusted, is not handed on to a session.
+    """
+    kept = {name: value for name, value in scrubbed(os.environ).items() if name not in _USERS_OWN}
+    return kept | {
         # Some programs trust it more than their working directory, and would work in the main checkout.
         "PWD": str(cwd),
         "AUTOPILOT_RUN_ID": run_id,

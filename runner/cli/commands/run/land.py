@@ -18,7 +18,7 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from runner.land.landing import NotLanded, Plan, Result
-    from runner.land.session import Ended
+    from runner.land.session import Ended, Request
 
 EXAMPLE = "autopilot-multi land --dry-run"
 
@@ -59,8 +59,22 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.document({**_plan_data(plan), "dry_run": True})
         output.answer(_plan_text(plan))
         return 0
+    _require_consent(request, output)
     ended = land(request, output.say, confirmed=lambda plan: _confirmed(plan, output, yes=arguments.yes))
     return _show(ended, output)
+
+
+def _require_consent(request: "Request", output: Output) -> None:
+    """Ask before commands of the repository's settings run that the user has not agreed to."""
+    import os
+
+    from isolation.git.repository import Repository
+    from runner.cli.commands.consent import require_consent
+    from runner.plan.settings.load import load_settings
+
+    repository = Repository.open(request.directory)
+    loaded = load_settings(top=repository.top, flags={}, environ=os.environ)
+    require_consent(repository, loaded.demands, trust=loaded.settings.trust, output=output)
 
 
 def _show(ended: "Ended", output: Output) -> int:

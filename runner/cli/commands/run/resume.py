@@ -5,10 +5,16 @@ failed unless you pass --retry-failed.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from isolation.git.repository import Repository
+    from runner.core.model import Story
 
 EXAMPLE = "autopilot-multi resume"
 
@@ -32,12 +38,16 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
+    from runner.core.events.events import RunStarted
+    from runner.core.events.story_json import from_json
     from runner.records.journal import Journal
     from runner.run.coordinator import run_rest
 
     repository = Repository.open(Path(arguments.directory))
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
         run_id = journal.find_run(arguments.run) if arguments.run else journal.newest_run()
+        started = [event.body for event in journal.events(run_id) if isinstance(event.body, RunStarted)]
+    _require_consent(repository, [from_json(entry) for body in started for entry in body.stories], output)
     view = choose_view(
         output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
     )
@@ -54,3 +64,16 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     )
     output.say_where(arguments.directory)
     return code
+
+
+def _require_consent(repository: "Repository", stories: "Sequence[Story]", output: Output) -> None:
+    """Ask about flows of the repository; everything else is used as it was when the run began."""
+    import os
+
+    from runner.cli.commands.consent import require_consent
+    from runner.plan.settings.load import load_settings
+    from runner.plan.trust import flow_demands
+
+    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    demands = tuple(flow_demands(repository.top, stories, settings.dialect))
+    require_consent(repository, demands, trust=settings.trust, output=output)

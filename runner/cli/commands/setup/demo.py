@@ -41,8 +41,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     stories.mkdir()
     for file in resources.files("runner").joinpath("data", "demo_stories").iterdir():
         (stories / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
-    output.say(f"$ cd {home}\n$ autopilot-multi --max-stories=3\n")
-    argv = ["run", "-C", str(home), "--max-stories=3"]
+    output.say(f"$ cd {home}\n$ autopilot-multi --max-stories=3 --trust\n")
+    argv = ["run", "-C", str(home), "--max-stories=3", "--trust"]
     switches = {"json": "--json", "quiet": "-q", "verbose": "-v", "no_color": "--no-color"}
     argv += [flag for name, flag in switches.items() if getattr(arguments, name)]
     code = run_program(argv)

@@ -16,6 +16,7 @@ from runner.cli.parser import common
 
 if TYPE_CHECKING:
     from runner.agents.installed import Installed
+    from runner.core.trust import Demand
     from runner.plan.settings.project import FoundCommand
     from runner.plan.settings.template import Suggestion
 
@@ -43,6 +44,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     written = [name for name in wanted if _write(top / name, _text(name, suggested))]
     kept += [name for name in wanted if name not in written]
     used = suggested if SETTINGS in written else {}
+    if written:
+        _agree(top, settings=SETTINGS in written, story=f"stories/{STORY}" in written)
     document: dict[str, Any] = {"written": written, "kept": kept}
     document["found"] = {
         key: [{"value": each.value, "found": each.found} for each in suggested.get(key, ())]
@@ -58,6 +61,23 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.answer("\n".join(_report(key, suggestions)))
     output.answer("next: see what would run with `autopilot-multi plan`, then run it with `autopilot-multi`.")
     return 0
+
+
+def _agree(top: Path, *, settings: bool, story: bool) -> None:
+    """Agree, for the user, to what was just written: it was found here or chosen by them."""
+    import os
+
+    from isolation.git.repository import Repository
+    from runner.plan.settings.load import load_settings
+    from runner.plan.stories.sources import load_stories
+    from runner.plan.trust import agree, story_demands
+
+    demands: list[Demand] = []
+    if settings:
+        demands += load_settings(top=top, flags={}, environ=os.environ).demands
+    for one in load_stories((), top=top, default="stories", cwd=top) if story else ():
+        demands += story_demands(one)
+    agree(Repository.open(top), demands, os.environ)
 
 
 def _found(top: Path) -> "tuple[tuple[FoundCommand, ...], list[Installed]]":

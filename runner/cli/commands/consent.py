@@ -1,0 +1,73 @@
+"""Asks the user before anything of a repository's own files runs that they have not agreed to yet."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from runner.cli.output import Output
+
+if TYPE_CHECKING:
+    from isolation.git.repository import Repository
+    from runner.core.trust import Asked, Demand
+
+_SHOWN = 3
+
+
+def require_consent(
+    repository: "Repository", demands: "Sequence[Demand]", *, trust: str, output: Output
+) -> None:
+    """Return if everything is agreed to; otherwise ask at the terminal, or refuse with what to type."""
+    from runner.core.text.names import one_line
+    from runner.plan.trust import TrustError, require_agreed
+
+    asked = require_agreed(repository, demands, trust=trust, environ=os.environ)
+    if not asked:
+        return
+    if not can_ask(output):
+        first = "; ".join(f"{one.what} `{one_line(one.value)}` ({one.where})" for one in asked[:_SHOWN])
+        more = f"; and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
+        raise TrustError(
+            f"files of this repository ask for something that you have not agreed to: {first}{more}",
+            hint="`autopilot-multi trust` shows everything and asks; --trust agrees for one run.",
+        )
+    sys.stderr.write(listing(repository, asked, demands) + "\n")
+    if not asks_to_agree(repository, asked):
+        raise TrustError("you did not agree, so nothing was run", hint="`autopilot-multi trust` asks again.")
+
+
+def listing(repository: "Repository", asked: "Sequence[Asked]", demands: "Sequence[Demand]") -> str:
+    """Return what is asked for, each thing on a line of its own, and what it replaces."""
+    from runner.core.trust import replaced_by
+    from runner.plan.trust import load_trust
+
+    agreed = set(load_trust(repository, os.environ).agreed)
+    things = f"{len(asked)} thing{'s' * (len(asked) > 1)}"
+    lines = [f"files of this repository ask for {things} that you have not agreed to:"]
+    for one in asked:
+        lines.append(f"  {one.what}: {_plain(one.value)}  ({one.where})")
+        lines += [f"    instead of: {_plain(value)}" for value in replaced_by(one, agreed, demands)]
+    return "\n".join(lines)
+
+
+def asks_to_agree(repository: "Repository", asked: "Sequence[Asked]") -> bool:
+    """Ask at the terminal and record the answer; return whether the user agrees."""
+    from runner.plan.trust import agree
+
+    sys.stderr.write("agree? [y]es, [a]lways in this repository, [N]o: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip().lower()
+    if answer not in {"y", "yes", "a", "always"}:
+        return False
+    agree(repository, asked, os.environ, always=answer.startswith("a"))
+    return True
+
+
+def can_ask(output: Output) -> bool:
+    """Return whether there is a user at a terminal to ask."""
+    return not output.as_json and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _plain(text: str) -> str:
+    """Show a value whole, without what could disturb or deceive a terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

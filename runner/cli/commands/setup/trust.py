@@ -1,0 +1,68 @@
+"""Show what this repository's own files would run or switch off, and agree to it.
+
+Settings, stories and flows of a repository name commands, hooks, agents and variables, and can switch off
+the guard; agents obey files such as `.claude/settings.json`. So their authors decide what runs on your
+machine. Nothing of it runs before you have agreed, and whatever changes later asks again. What you agreed to
+is kept in your own data folder. `--trust`, or AUTOPILOT_MULTI_TRUST=always in CI, agrees for one run.
+"""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.cli.output import Output
+from runner.cli.parser import common
+
+if TYPE_CHECKING:
+    from runner.core.trust import Asked
+
+EXAMPLE = "autopilot-multi trust"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `trust`."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--yes", action="store_true", help="agree to what is shown, without being asked")
+    what.add_argument(
+        "--always", action="store_true", help="agree to everything in this repository, now and later"
+    )
+    what.add_argument("--forget", action="store_true", help="forget what you agreed to in this repository")
+    common(parser)
+
+
+def execute(arguments: argparse.Namespace, output: Output) -> int:
+    """Show what is asked for, and record the answer."""
+    from isolation.git.repository import Repository
+    from runner.cli.commands.consent import asks_to_agree, can_ask, listing
+    from runner.plan.plan import RunRequest, make_plan
+    from runner.plan.trust import agree, demands_of, forget, load_trust, require_agreed
+
+    repository = Repository.open(Path(arguments.directory))
+    if arguments.forget:
+        known = forget(repository, os.environ)
+        output.document({"forgotten": known})
+        output.answer("forgotten" if known else "there was nothing to forget")
+        return 0
+    demands = demands_of(make_plan(RunRequest(directory=Path(arguments.directory))))
+    asked = require_agreed(repository, demands, trust="ask", environ=os.environ)
+    always = arguments.always or load_trust(repository, os.environ).always
+    agreed = not asked or arguments.yes or arguments.always
+    if asked:
+        output.answer(listing(repository, asked, demands))
+    if agreed:
+        agree(repository, asked, os.environ, always=arguments.always)
+    elif can_ask(output):
+        agreed = asks_to_agree(repository, asked)
+        always = load_trust(repository, os.environ).always
+    output.document({"agreed": agreed, "always": always, "asked": [_data(one) for one in asked]})
+    if agreed:
+        what = "everything in this repository, now and later" if always else f"{len(demands)} things"
+        output.answer(f"you agree to {what}" if demands or always else "nothing here needs your agreement")
+        return 0
+    output.answer("you have not agreed; nothing of this will run\nnext: autopilot-multi trust --yes")
+    return 1
+
+
+def _data(one: "Asked") -> dict[str, Any]:
+    return {"what": one.what, "value": one.value, "where": list(one.places)}

@@ -1,0 +1,61 @@
+"""What the files of a repository would run or switch off, and how that differs from what the user agreed to.
+
+A demand is one such thing: a verify command, a hook, an agent, a variable of its environment, a guard that is
+off. The user agrees to what is demanded, not to the line where it is written, so moving a line asks nothing.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
+
+from msgspec import Struct
+
+_PLACES_SHOWN = 3
+
+Agreed: TypeAlias = Collection[tuple[str, str]]
+
+
+class Demand(Struct, frozen=True, kw_only=True):
+    """What a file of the repository asks for: the key or kind, its value, and where it is written."""
+
+    what: str
+    value: str
+    where: str
+
+    @property
+    def content(self) -> tuple[str, str]:
+        """What the user agrees to."""
+        return self.what, self.value
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """The same demand at all its places."""
+
+    what: str
+    value: str
+    places: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """Its places in words, the first few of them by name."""
+        shown, others = self.places[:_PLACES_SHOWN], len(self.places) - _PLACES_SHOWN
+        return ", ".join(shown) + (f" and {others} more" if others > 0 else "")
+
+
+def not_agreed(demands: Iterable[Demand], agreed: Agreed) -> tuple[Asked, ...]:
+    """Return what the user has not agreed to yet, each thing once."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for demand in demands:
+        if demand.content not in agreed:
+            places.setdefault(demand.content, []).append(demand.where)
+    return tuple(
+        Asked(what=what, value=value, places=tuple(dict.fromkeys(found)))
+        for (what, value), found in places.items()
+    )
+
+
+def replaced_by(asked: Asked, agreed: Agreed, demands: Iterable[Demand]) -> tuple[str, ...]:
+    """Return the values of the same kind that the user agreed to and that are no longer demanded."""
+    current = {demand.content for demand in demands}
+    return tuple(
+        value for what, value in sorted(agreed) if what == asked.what and (what, value) not in current
+    )
