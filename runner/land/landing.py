@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from trio import to_thread
 
@@ -24,6 +24,7 @@ from runner.core.model import StoryId
 from runner.core.settings import Settings
 from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
+from runner.land.left_out import NotLanded, left_out_events
 from runner.land.train import Clash, Style, Train
 from runner.land.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal
@@ -43,17 +44,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     candidates: Candidates
     verified: bool
     style: Style = Style.MERGE
-
-
-class NotLanded(Struct, frozen=True, kw_only=True):
-    """A story that stays on its branch, and why: `conflict`, `red`, `red-together` or `dependency`."""
-
-    story: StoryId
-    why: str
-    reason: str
-    files: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    verdict: Verdict = field(default_factory=lambda: Verdict(green=True))
 
 
 class _Built(Struct, frozen=True, kw_only=True):
@@ -86,6 +76,7 @@ def make_plan(
     landing_id: str,
     onto: str,
     names: Sequence[str] = (),
+    asked: bool = True,
     style: Style = Style.MERGE,
 ) -> Plan:
     """Find what can land. Changes nothing. Blocking."""
@@ -94,7 +85,7 @@ def make_plan(
         raise UsageError(
             f"there is no branch '{onto}' to land on", hint="`git branch` lists the branches; see --onto."
         )
-    candidates = find_candidates(repository, journal, onto, tip, names)
+    candidates = find_candidates(repository, journal, onto, tip, names, asked=asked)
     verified = has_commands(candidates.stories, settings)
     return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, style=style)
 
@@ -298,18 +289,7 @@ class Landing:
             owners = owners_of(candidates[each] for each in result.landed)
             self._log.record(owners, lambda stories: landed(stories=stories))
         self._log.append(
-            [
-                (
-                    candidates[each.story].run_id,
-                    ld.StoryNotLanded(
-                        story_id=each.story,
-                        landing_id=plan.id,
-                        reason=each.reason,
-                        output=each.verdict.output,
-                    ),
-                )
-                for each in result.not_landed
-            ]
+            left_out_events(self._log.journal, plan.onto, plan.id, candidates, result.not_landed)
         )
 
     def _explain(self, train: Train, found: Found) -> tuple[NotLanded, ...]:

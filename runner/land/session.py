@@ -31,10 +31,15 @@ from runner.story.context.stop import StopControl
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What the user asks to land; without `onto`, on the branch of the main checkout."""
+    """What the user asks to land; without `onto`, on the branch of the main checkout.
+
+    `asked` means that the user has named the stories. `resolve` gives conflicts to agents.
+    """
 
     directory: Path
     names: Sequence[str] = ()
+    asked: bool = True
+    resolve: bool = False
     onto: str | None = None
     style: Style = Style.MERGE
 
@@ -94,6 +99,7 @@ def _plan(request: Request, repository: Repository, settings: Settings, journal:
         landing_id=new_landing_id(),
         onto=onto,
         names=request.names,
+        asked=request.asked,
         style=request.style,
     )
 

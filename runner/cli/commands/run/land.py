@@ -17,7 +17,8 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.land.landing import NotLanded, Plan, Result
+    from runner.land.landing import Plan, Result
+    from runner.land.left_out import NotLanded
     from runner.land.session import Ended
 
 EXAMPLE = "autopilot-multi land --dry-run"
@@ -113,6 +114,7 @@ def _plan_data(plan: "Plan") -> dict[str, Any]:
         ],
         "contained": list(plan.candidates.contained),
         "gone": list(plan.candidates.gone),
+        "held": dict(plan.candidates.held),
     }
 
 
@@ -155,6 +157,7 @@ def _plan_text(plan: "Plan") -> str:
         lines.append(f"already there: {', '.join(candidates.contained)}")
     if candidates.gone:
         lines.append(f"without a branch: {', '.join(candidates.gone)}")
+    lines += [f"left out: {story_id}: {why}" for story_id, why in candidates.held.items()]
     if candidates.stories and not plan.verified:
         lines.append("no verify command is known: set `land-verify`, or `land` asks before it moves anything")
     return "\n".join(lines)
@@ -173,6 +176,8 @@ def _text(result: "Result") -> str:
     for each in result.not_landed:
         lines.append(f"not landed: {each.story}: {_plain(each.reason)}")
         lines += [f"    {_plain(line)}" for line in each.verdict.output]
+        lines += [f"    decide: autopilot-multi decide {each.story}"] if each.why != "dependency" else []
+    lines += [f"left out: {story_id}: {why}" for story_id, why in plan.candidates.held.items()]
     count = len(result.landed)
     if result.after:
         runs = f"{result.verify_runs} run{'s' * (result.verify_runs != 1)}"
