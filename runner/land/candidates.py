@@ -11,9 +11,9 @@ from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.fold import fold
 from runner.core.events.story_json import from_json
-from runner.core.landing.left_out import RESOLVE, RETRY, SKIP
 from runner.core.landing.order import landing_order
 from runner.core.landing.question import chosen
+from runner.core.left_out import RESOLVE, RETRY, SKIP
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
 from runner.core.text.names import did_you_mean
 from runner.records.journal import Journal

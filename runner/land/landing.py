@@ -25,6 +25,7 @@ from runner.core.settings import Settings
 from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out import NotLanded, left_out_events
+from runner.land.resolving import Resolving, moved_behind
 from runner.land.train import Clash, Style, Train
 from runner.land.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal
@@ -63,6 +64,7 @@ class Result(Struct, frozen=True, kw_only=True):
     tree: str = ""
     landed: Stories = ()
     not_landed: tuple[NotLanded, ...] = ()
+    resolved: tuple[StoryId, ...] = ()
     verify_runs: int = 0
     rebuilds: int = 0
     red_target: Verdict | None = None
@@ -105,8 +107,16 @@ class Landing:
     """Carries out a plan."""
 
     def __init__(
-        self, repository: Repository, log: LandingLog, verifier: Verifier, plan: Plan, say: Say
+        self,
+        repository: Repository,
+        log: LandingLog,
+        verifier: Verifier,
+        plan: Plan,
+        say: Say,
+        *,
+        resolving: Resolving,
     ) -> None:
+        self._resolving = resolving
         self._repository = repository
         self._log = log
         self._verifier = verifier
@@ -150,11 +160,36 @@ class Landing:
 
     async def _build(self, tip: str) -> _Built:
         """Find out what can land on a tip, and why the rest cannot."""
-        train = await to_thread.run_sync(self._train, tip)
-        found = await self._search(train)
-        left = await to_thread.run_sync(self._explain, train, found)
+        while True:
+            train = await to_thread.run_sync(self._train, tip)
+            found = await self._search(train)
+            left = await to_thread.run_sync(self._explain, train, found)
+            if not await self._resolved(train, found, left):
+                break
+        left = await to_thread.run_sync(self._explain, train, found)  # with why resolutions were refused
         joined = await to_thread.run_sync(train.build, found.landed)
         return _Built(found=found, joined=joined, left=left)
+
+    async def _resolved(self, train: Train, found: Found, left: Sequence[NotLanded]) -> bool:
+        """Let agents resolve conflicts; return whether that makes another search worth it."""
+        wanted = [each for each in left if self._resolving.wants(each, self._plan.candidates)]
+        done: list[StoryId] = []
+        for each in wanted:
+            landed = (*found.landed, *done)
+            joined = await to_thread.run_sync(train.build, (*landed, each.story))
+            if joined.conflicts:
+                onto = await to_thread.run_sync(train.build, landed)
+                others = f" with {', '.join(each.others)}" if each.others else ""
+                self._say(f"{each.story}: its agent resolves the conflict{others}")
+                if not await self._resolving.resolve(each, joined, onto.commit, train, self._plan):
+                    continue
+                train = await to_thread.run_sync(self._train, train.tip)
+            done.append(each.story)
+        if done:
+            self._plan = replace(
+                self._plan, candidates=moved_behind(self._plan.candidates, found.landed, done)
+            )
+        return bool(done)
 
     async def _catch_up(self, tip: str, built: _Built) -> Joined | None:
         """Merge a train onto a tip that was not there when it was built; None if that is not green.
@@ -191,6 +226,7 @@ class Landing:
             landing_id=plan.id,
             date=self._date,
             style=plan.style,
+            resolutions=self._resolving.made,
         )
 
     async def _search(self, train: Train) -> Found:
@@ -245,6 +281,7 @@ class Landing:
             before=tip,
             landed=found.landed,
             not_landed=built.left,
+            resolved=tuple(each for each in found.landed if each in self._resolving.made),
             verify_runs=self._verifier.runs,
             red_target=self._target if found.red_target else None,
         )
@@ -317,6 +354,8 @@ class Landing:
         whom = ", ".join(clash.stories) or self._plan.onto
         files = ", ".join(clash.files)
         reason = f"conflicts with {whom} in {files}" if clash.files else f"cannot be merged: {clash.obstacle}"
+        if refused := self._resolving.refused.get(each.id):
+            reason = f"{reason}; {refused}"
         return NotLanded(
             story=each.id, why="conflict", reason=reason, files=clash.files, others=clash.stories
         )

@@ -20,6 +20,8 @@ from runner.core.settings import Settings
 from runner.land.landing import Landing, Plan, Result, Say, make_plan, require_free_checkouts
 from runner.land.landings import LandingLog, owners_of
 from runner.land.recovery import recover
+from runner.land.resolver import Resolver
+from runner.land.resolving import Resolving
 from runner.land.train import Style
 from runner.land.verifier import StoppedError, open_verifier
 from runner.plan.settings.json_form import redactor_for
@@ -127,7 +129,9 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
                     repository, settings, stories, control, landing_id=plan.id, redactor=redactor
                 ) as verifier,
             ):
-                result = await Landing(repository, log, verifier, plan, say).run()
+                resolver = Resolver(verifier.context, journal)
+                resolving = Resolving(resolver, everything=request.resolve)
+                result = await Landing(repository, log, verifier, plan, say, resolving=resolving).run()
         except StoppedError:
             owners = owners_of(plan.candidates.stories)
             log.record(owners, lambda _: ld.LandingAbandoned(landing_id=plan.id, reason="stopped by you"))

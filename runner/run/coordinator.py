@@ -46,10 +46,9 @@ from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import close_run, records_on_error
-from runner.run.first_events import beginning
+from runner.run.first_events import as_recorded, beginning, planned_retries
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
-from runner.run.retries import as_recorded, planned_retries
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
 from runner.run.side_tasks import aggregating, notifying, refreshing
 from runner.run.signals import EndedBy, ctrl_c, listening

@@ -40,8 +40,7 @@ from runner.plan.story_tree import story_tree
 from runner.records.event_log import EventLog
 from runner.records.history import Past, past_of
 from runner.records.journal import Journal
-from runner.run.first_events import beginning
-from runner.run.retries import as_recorded, planned_retries
+from runner.run.first_events import as_recorded, beginning, planned_retries
 from runner.run.setup import Assignment, make_context
 from runner.story.context.context import StoryContext, story_context
 from runner.story.context.stop import StopControl

@@ -1,9 +1,10 @@
 """A stand-in for the model in landings: makes the change of a story, and does as it is told about conflicts.
 
 Started as an agent of the user's own, with the id of the story; the prompt comes on standard input. What it
-does about a conflict is in `LANDING_AGENT`: `keep` both sides, `leave` the markers, or touch a `foreign` file.
+does about a conflict is in `LANDING_AGENT`: `keep` both sides, `leave` markers, or touch a `foreign` file.
 """
 
+import json
 import os
 import re
 import sys
@@ -47,6 +48,9 @@ def main(story: str) -> int:
 def resolve(story: str) -> int:
     """Do as it is told about a conflict, and adapt to the other story."""
     how = os.environ.get("LANDING_AGENT", "keep")
+    sys.stdout.write(f"{how} it\n")
+    result = {"status": "done", "usage": {"cost_usd": 0.25}}
+    Path(os.environ["AUTOPILOT_RESULT_FILE"]).write_text(json.dumps(result))
     if how == "foreign":
         Path("shop/label.py").write_text("touched\n")
     if story == "e-invoice":

@@ -22,12 +22,15 @@ class Project:
         self.memory = memory
 
     def env(self, **more: str) -> Mapping[str, str]:
+        """Return what the agent needs in its environment."""
         return {"LANDING_MEMORY": str(self.memory), **more}
 
     def tip(self, name: str = "main") -> str:
+        """Return a commit."""
         return git(self.repo, "rev-parse", name).strip()
 
     def prompts(self, story: str) -> list[str]:
+        """Return the prompts of a story's sessions, oldest first."""
         return [path.read_text() for path in sorted(self.memory.glob(f"{story}-*"))]
 
 
@@ -99,3 +102,67 @@ def test_left_out_stories_ask_and_are_retried(project: Callable[..., Project]) -
     assert "<<<<<<<" not in git(repo, "log", "-p", "--first-parent", "-m", "autopilot/b-mail")
     assert run(repo, "decide").out == "no open decisions\n"
     assert "decision:" not in run(repo, "status").out
+
+
+def test_resolve_gives_a_conflict_to_the_agent(project: Callable[..., Project]) -> None:
+    """Refused with markers left, or with a foreign file; resolved, it lands verified, with both parents."""
+    made = project("a-search", "b-mail")
+    repo = made.repo
+    assert run(repo, "--json", env=made.env()).code == 0
+    spent = run(repo, "status", "--json").story("b-mail")["sessions"]
+    before = made.tip()
+    left = run(repo, "land", "--resolve", "--json", env=made.env(LANDING_AGENT="leave"))
+    assert left.code == 4, left.err
+    assert left.data["landed"] == ["a-search"]
+    reason = left.data["not_landed"][0]["reason"]
+    assert "its resolution leaves conflict markers in CHANGELOG.md" in reason
+    assert reason.startswith("conflicts with a-search in CHANGELOG.md")
+    assert run(repo, "undo", "--yes").code == 0
+    assert made.tip() == before
+
+    (prompt,) = made.prompts("b-mail")[1:]
+    for words in ("b-mail does not merge with a-search", "- CHANGELOG.md", "The work of b-mail."):
+        assert words in prompt
+    assert "## Story a-search: Story a-search\n\nThe work of a-search." in prompt
+    told = run(repo, "status", "--json").story("b-mail")
+    assert (told["sessions"], told["usage"]["cost_usd"]) == (spent + 1, 0.25)
+    assert "leave it" in run(repo, "logs", "b-mail").out
+    foreign = run(repo, "land", "--resolve", "--json", env=made.env(LANDING_AGENT="foreign"))
+    assert foreign.code == 4, foreign.err
+    assert "touches what belongs to neither story: shop/label.py" in foreign.data["not_landed"][0]["reason"]
+    tip = made.tip("autopilot/b-mail")
+
+    assert run(repo, "decide", "b-mail", "resolve").out.endswith("continue with `autopilot-multi land`\n")
+    landed = run(repo, "land", "--json", env=made.env())
+    assert landed.code == 0, landed.err
+    assert (landed.data["landed"], landed.data["resolved"]) == (["b-mail"], ["b-mail"])
+    assert (repo / "CHANGELOG.md").read_text().splitlines()[-2:] == ["- search", "- mail"]
+    assert git(repo, "rev-parse", "main^2").strip() == tip
+    assert git(repo, "rev-parse", "main^1").strip() == landed.data["before"]
+    assert git(repo, "status", "--porcelain") == ""
+    assert run(repo, "decide").out == "no open decisions\n"
+    assert [path.name for path in (repo.parent).glob("*_resolve*")] == []
+
+
+def test_a_skipped_story_is_left_alone_until_something_changes(project: Callable[..., Project]) -> None:
+    """`land` says so; a new commit or its name brings it back, and a merge by hand closes the question."""
+    made = project("a-search", "b-mail", "c-sms")
+    repo, env = made.repo, made.env()
+    assert run(repo, "--json", env=env).code == 0
+    assert run(repo, "land", env=env).code == 4
+    assert run(repo, "decide", "b-mail", "skip").code == 0
+    refused = run(repo, "decide", "b-mail", "retry")
+    assert refused.code == 1
+    assert "already decided by the user: C) Skip" in refused.err
+    again = run(repo, "land", "--json", env=env)
+    assert again.code == 3, again.err
+    assert again.data["held"] == {"b-mail": "skipped by your decision"}
+    assert [each["id"] for each in again.data["not_landed"]] == ["c-sms"]
+    named = run(repo, "land", "b-mail", "--json", env=env)
+    assert [each["id"] for each in named.data["not_landed"]] == ["b-mail"]
+
+    open_ = [each["story_id"] for each in run(repo, "decide", "--json").data["decisions"]]
+    assert open_ == ["c-sms", "b-mail"]
+    git(repo, "merge", "-q", "-X", "ours", "-m", "by hand", "autopilot/c-sms")
+    assert "decision: c-sms" not in run(repo, "status").out
+    assert [each["story_id"] for each in run(repo, "decide", "--json").data["decisions"]] == ["b-mail"]

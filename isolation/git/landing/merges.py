@@ -41,10 +41,12 @@ def join(
     *,
     base: str = "",
     single: bool = False,
+    parent: str = "",
 ) -> Joined:
     """Merge a branch onto a commit. `single` makes one commit without the branch in its history.
 
-    With a `base` the branch brings what it has changed since then, whatever else its history holds.
+    With a `base` the branch brings what it has changed since then, whatever else its history holds. The
+    merge gets `parent` as its second parent, if that is another commit than the tip.
     """
     try:
         tree, conflicts = merged_files(repository, onto, tip, date, base=base)
@@ -53,7 +55,7 @@ def join(
     if conflicts:
         return Joined(conflicts=conflicts)
     (before,) = repository.trees((onto,))
-    parents = (onto,) if single else (onto, tip)
+    parents = (onto,) if single else (onto, parent or tip)
     made = commit_tree(repository, tree, parents, message, date)
     return Joined(commit=made, tree=tree, empty=tree == before)
 

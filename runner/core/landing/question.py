@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.core.choose import Option, Question, QuestionKind, from_json
-from runner.core.landing.left_out import CONFLICT, DEPENDENCY, RESOLVE, RETRY, SKIP, LeftOut
+from runner.core.left_out import CONFLICT, DEPENDENCY, RESOLVE, RETRY, SKIP, LeftOut
 from runner.core.model import Decision, StorySnapshot
 from runner.core.text.names import one_line
 from runner.core.text.screen import neutral, shorten
 
 _LONGEST = 200
 _WORDS = {
-    RETRY: "Retry — its agent tries again on the new tip, and is told the reason",
+    RETRY: "Retry — its agent tries again on the new tip, with the reason in its prompt",
     RESOLVE: "Resolve — an agent resolves the conflict during the next `land`",
     SKIP: "Skip — leave it on its branch; `land` leaves it out until the branch moves",
 }

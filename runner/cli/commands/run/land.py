@@ -3,7 +3,8 @@
 Without STORY, every done story lands that is not on the target yet; a story that others depend on comes
 first. The merges are made without touching a checkout and verified in a worktree of their own, by the
 verify commands of the stories and the setting `land-verify`. Only what was verified becomes the target.
-A story that conflicts, or is red alone or together with another, stays on its branch, with the reason.
+A story that conflicts, or is red alone or together with another, stays on its branch, with the reason and
+an open decision: see `autopilot-multi decide`.
 If the target is checked out, its files follow; files that you have changed are never touched.
 `autopilot-multi undo` undoes a landing.
 """
@@ -39,6 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="merge",
         help="a merge of each branch, or one commit for each story (default: merge)",
     )
+    parser.add_argument(
+        "--resolve", action="store_true", help="let the agent of a story that conflicts resolve the conflict"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would land; change nothing")
     parser.add_argument("--yes", action="store_true", help="land although nothing verifies the result")
     common(parser)
@@ -54,6 +58,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         names=arguments.stories,
         onto=arguments.onto,
         style=Style(arguments.style),
+        resolve=arguments.resolve,
     )
     if arguments.dry_run:
         plan = show_plan(request)
@@ -126,6 +131,7 @@ def _data(result: "Result") -> dict[str, Any]:
         "after": result.after or None,
         "tree": result.tree or None,
         "landed": list(result.landed) if result.after else [],
+        "resolved": list(result.resolved) if result.after else [],
         "not_landed": [_left(each) for each in result.not_landed],
         "red_target": result.red_target.command if result.red_target else None,
         "verify_runs": result.verify_runs,
@@ -184,6 +190,8 @@ def _text(result: "Result") -> str:
         checked = f"verified as tree {result.tree[:10]} in {runs}" if plan.verified else "not verified"
         stories = f"{count} {'story' if count == 1 else 'stories'}"
         lines.append(f"landed {stories} on {plan.onto}: {', '.join(result.landed)}")
+        if result.resolved:
+            lines.append(f"conflicts resolved by their agents: {', '.join(result.resolved)}")
         lines.append(f"{plan.onto} is at {result.after[:10]}, {checked}")
         lines.append(f"undo: autopilot-multi undo {plan.id}")
     else:

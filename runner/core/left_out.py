@@ -1,4 +1,4 @@
-"""A story that a landing left out: the evidence, and what its agent is told when it tries again."""
+"""A story that a landing left out: the evidence, and what the prompt of another try says."""
 
 from collections.abc import Sequence
 

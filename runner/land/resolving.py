@@ -1,0 +1,66 @@
+"""Which conflicts of a landing agents resolve, and what became of that."""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from isolation.git.landing.merges import Joined
+from runner.core.left_out import CONFLICT
+from runner.core.model import StoryId
+from runner.land.candidates import Candidates
+from runner.land.left_out import NotLanded
+from runner.land.resolver import Conflict, Resolver
+from runner.land.train import Resolution, Style, Train
+
+if TYPE_CHECKING:
+    from runner.land.landing import Plan
+
+
+class Resolving:
+    """The resolutions of one landing: of every conflict, or of those that the user has decided so.
+
+    `made` are those that count, `refused` says of the others why not. Each story is tried once.
+    """
+
+    def __init__(self, resolver: Resolver, *, everything: bool) -> None:
+        self.made: dict[StoryId, Resolution] = {}
+        self.refused: dict[StoryId, str] = {}
+        self._resolver = resolver
+        self._everything = everything
+
+    def wants(self, each: NotLanded, candidates: Candidates) -> bool:
+        """Whether the conflict of a story is to be resolved."""
+        tried = each.story in self.made or each.story in self.refused
+        asked = self._everything or each.story in candidates.resolvable
+        return each.why == CONFLICT and bool(each.files) and asked and not tried
+
+    async def resolve(self, each: NotLanded, joined: Joined, onto: str, train: Train, plan: "Plan") -> bool:
+        """Let the agent of a story resolve its conflict with `onto`; return whether the result counts."""
+        one = plan.candidates[each.story]
+        made = await self._resolver.resolve(
+            Conflict(
+                landing_id=plan.id,
+                story=one,
+                others=tuple(plan.candidates[StoryId(other)] for other in each.others),
+                files=joined.conflicts,
+                onto=plan.onto,
+                target=train.tip,
+                commit=onto,
+                base=one.fork if one.replayed or plan.style is not Style.MERGE else "",
+            )
+        )
+        if isinstance(made, str):
+            self.refused[each.story] = made
+        else:
+            self.made[each.story] = made
+        return not isinstance(made, str)
+
+
+def moved_behind(
+    candidates: Candidates, landed: Sequence[StoryId], resolved: Collection[StoryId]
+) -> Candidates:
+    """Return the candidates in the order in which conflicts were resolved: on top of what lands."""
+    first = [*landed, *resolved]
+    rest = [each.id for each in candidates.stories if each.id not in first]
+    return replace(candidates, stories=tuple(candidates[each] for each in (*first, *rest)))
