@@ -88,7 +88,8 @@ def find_candidates(
     A story that the user has skipped lands if it is `asked` for by its name.
     """
     done, squashed = _done_stories(journal)
-    _require_known(names, done)
+    if asked:
+        _require_known(names, done)
     chosen = _with_dependencies(names, done) if names else set(done)
     tips = {story_id: _tip(repository, done[story_id]) for story_id in sorted(chosen)}
     there = {story_id: found for story_id, found in tips.items() if found and done[story_id].branch != onto}

@@ -181,7 +181,7 @@ class Landing:
                 onto = await to_thread.run_sync(train.build, landed)
                 others = f" with {', '.join(each.others)}" if each.others else ""
                 self._say(f"{each.story}: its agent resolves the conflict{others}")
-                if not await self._resolving.resolve(each, joined, onto.commit, train, self._plan):
+                if not await self._resolving.resolve(each, joined, onto.commit, train):
                     continue
                 train = await to_thread.run_sync(self._train, train.tip)
             done.append(each.story)

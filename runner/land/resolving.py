@@ -1,7 +1,6 @@
 """Which conflicts of a landing agents resolve, and what became of that."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,9 +12,6 @@ from runner.land.left_out import NotLanded
 from runner.land.resolver import Conflict, Resolver
 from runner.land.train import Resolution, Style, Train
 
-if TYPE_CHECKING:
-    from runner.land.landing import Plan
-
 
 class Resolving:
     """The resolutions of one landing: of every conflict, or of those that the user has decided so.
@@ -23,10 +19,11 @@ class Resolving:
     `made` are those that count, `refused` says of the others why not. Each story is tried once.
     """
 
-    def __init__(self, resolver: Resolver, *, everything: bool) -> None:
+    def __init__(self, resolver: Resolver, *, onto: str, everything: bool) -> None:
         self.made: dict[StoryId, Resolution] = {}
         self.refused: dict[StoryId, str] = {}
         self._resolver = resolver
+        self._onto = onto
         self._everything = everything
 
     def wants(self, each: NotLanded, candidates: Candidates) -> bool:
@@ -35,19 +32,19 @@ class Resolving:
         asked = self._everything or each.story in candidates.resolvable
         return each.why == CONFLICT and bool(each.files) and asked and not tried
 
-    async def resolve(self, each: NotLanded, joined: Joined, onto: str, train: Train, plan: "Plan") -> bool:
+    async def resolve(self, each: NotLanded, joined: Joined, onto: str, train: Train) -> bool:
         """Let the agent of a story resolve its conflict with `onto`; return whether the result counts."""
-        one = plan.candidates[each.story]
+        candidates, one = train.candidates, train.candidates[each.story]
         made = await self._resolver.resolve(
             Conflict(
-                landing_id=plan.id,
+                landing_id=train.landing_id,
                 story=one,
-                others=tuple(plan.candidates[StoryId(other)] for other in each.others),
+                others=tuple(candidates[StoryId(other)] for other in each.others),
                 files=joined.conflicts,
-                onto=plan.onto,
+                onto=self._onto,
                 target=train.tip,
                 commit=onto,
-                base=one.fork if one.replayed or plan.style is not Style.MERGE else "",
+                base=one.fork if one.replayed or train.style is not Style.MERGE else "",
             )
         )
         if isinstance(made, str):

@@ -130,7 +130,7 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
                 ) as verifier,
             ):
                 resolver = Resolver(verifier.context, journal)
-                resolving = Resolving(resolver, everything=request.resolve)
+                resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
                 result = await Landing(repository, log, verifier, plan, say, resolving=resolving).run()
         except StoppedError:
             owners = owners_of(plan.candidates.stories)

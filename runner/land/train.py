@@ -57,9 +57,9 @@ class Train:
         self._resolutions = resolutions or {}
         self.candidates = candidates
         self.tip = tip
-        self._landing_id = landing_id
+        self.landing_id = landing_id
         self._date = date
-        self._style = style
+        self.style = style
         (tree,) = repository.trees((tip,))
         self._built: dict[Stories, Joined] = {(): Joined(commit=tip, tree=tree)}
 
@@ -76,7 +76,7 @@ class Train:
         return joined
 
     def _join(self, onto: str, one: Candidate) -> Joined:
-        single = self._style is Style.SQUASH
+        single = self.style is Style.SQUASH
         # What landed as another commit is still in the branches of its dependents; only what they changed
         # since counts, or a file that they deleted would come back.
         base = one.fork if single or one.replayed else ""
@@ -89,8 +89,8 @@ class Train:
 
     def _message(self, one: Candidate) -> str:
         title = one_line(one.story.title)
-        subject = title if self._style is Style.SQUASH else f"Merge story {one.id}: {title}"
-        return f"{subject}\n\nAutopilot-Landing: {self._landing_id}\nAutopilot-Story: {one.id}\n"
+        subject = title if self.style is Style.SQUASH else f"Merge story {one.id}: {title}"
+        return f"{subject}\n\nAutopilot-Landing: {self.landing_id}\nAutopilot-Story: {one.id}\n"
 
     def clash(self, story_id: StoryId, landed: Stories) -> Clash:
         """Find out with which of the landed stories, and where, a story does not merge. Blocking."""

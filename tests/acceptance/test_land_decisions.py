@@ -1,5 +1,6 @@
 """What a landing leaves out: the question, the retry by its agent, a resolved conflict, and `run --land`."""
 
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from tests.acceptance import landing_agent
 from tests.acceptance.landing_project import FILES
-from tests.acceptance.program import commit_stories, run, write_story
+from tests.acceptance.program import commit_stories, run, started, wait_until, write_story, writes
 from tests.conftest import git
 
 AGENT = Path(landing_agent.__file__)
@@ -166,3 +167,57 @@ def test_a_skipped_story_is_left_alone_until_something_changes(project: Callable
     git(repo, "merge", "-q", "-X", "ours", "-m", "by hand", "autopilot/c-sms")
     assert "decision: c-sms" not in run(repo, "status").out
     assert [each["story_id"] for each in run(repo, "decide", "--json").data["decisions"]] == ["b-mail"]
+
+
+def test_a_run_lands_at_its_end(project: Callable[..., Project]) -> None:
+    """With --land, what is done is on main when the run ends, and what a retry completes when that ends."""
+    made = project("a-search", "b-mail")
+    repo, env = made.repo, made.env()
+    ran = run(repo, "--land", "--json", env=env)
+    assert ran.code == 4, ran.err
+    landing = ran.data["landing"]
+    assert landing["landed"] == ["a-search"]
+    assert [each["id"] for each in landing["not_landed"]] == ["b-mail"]
+    assert [each["story_id"] for each in ran.data["decisions"]] == ["b-mail"]
+    assert ran.story("a-search")["merged"] == "main"
+    assert made.tip() == landing["after"]
+    assert run(repo, "decide", "b-mail", "retry").code == 0
+    resumed = run(repo, "resume", env=env)
+    assert resumed.code == 0, resumed.err
+    assert "landed 1 story on main: b-mail" in resumed.out
+    assert "git merge" not in resumed.out
+    assert (repo / "CHANGELOG.md").read_text().splitlines()[-2:] == ["- search", "- mail"]
+
+
+def test_what_a_run_does_not_land(repo: Path, tmp_path: Path) -> None:
+    """Nothing without a verify command, after an interruption, or if the base is not what is checked out."""
+    write_story(repo, "a", command=writes("a.txt"))
+    commit_stories(repo)
+    unverified = run(repo, "--land", "--json")
+    assert unverified.code == 2, unverified.err
+    assert "nothing was landed: no verify command is known" in unverified.err
+    assert "no verify command" in unverified.data["landing"]["why_not"]
+    git(repo, "branch", "release")
+    elsewhere = run(repo, "--land", "--base=release", "--verify=true", "--again")
+    assert elsewhere.code == 2, elsewhere.err
+    assert "the run started from release, and the main checkout is on main" in elsewhere.err
+    assert "--onto BRANCH" in elsewhere.err
+    landed = run(repo, "--land", "--onto=release", "--verify=true", "--again")
+    assert landed.code == 0, landed.err
+    assert "landed 1 story on release: a" in landed.out
+    idle = run(repo, "--land", "--onto=release", "--verify=true")
+    assert idle.code == 0, idle.err
+    assert "already there: a" in idle.out
+
+    ready = tmp_path / "ready"
+    write_story(repo, "b", command=f"touch {ready}; sleep 60", depends_on=["a"])
+    commit_stories(repo)
+    tip = git(repo, "rev-parse", "main").strip()
+    with started(repo, "--land", "--verify=true", "--json", "--again") as running:
+        wait_until(ready.exists, what="the second story works")
+        running.send(signal.SIGTERM)
+        ended = running.finish()
+    assert ended.code == 143
+    assert ended.story("a")["status"] == "done"
+    assert ended.data["landing"]["why_not"] == "the run was ended early"
+    assert git(repo, "rev-parse", "main").strip() == tip

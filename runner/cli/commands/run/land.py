@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "autopilot-multi land --dry-run"
 
-EXIT_NONE_LANDED = 3
-EXIT_SOME_LEFT = 4
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `land`."""
@@ -70,21 +67,29 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _show(ended: "Ended", output: Output) -> int:
+    from runner.land.after_run import landing_code
+
     if ended.signal is not None:
         output.error(code="interrupted", message=f"interrupted; {ended.plan.onto} has not moved")
         return ended.signal
+    code = landing_code(ended)
+    output.document(landing_data(ended), success=code == 0)
+    output.answer(landing_text(ended))
+    return code
+
+
+def landing_data(ended: "Ended") -> dict[str, Any]:
+    """Return a landing as JSON values."""
     if ended.result is None:
-        output.document({**_plan_data(ended.plan), "landed": [], "not_landed": []})
-        nothing = "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
-        output.answer(nothing)
-        return 0
-    result = ended.result
-    complete = not result.not_landed and result.red_target is None
-    output.document(_data(result), success=complete)
-    output.answer(_text(result))
-    if complete:
-        return 0
-    return EXIT_SOME_LEFT if result.after else EXIT_NONE_LANDED
+        return {**_plan_data(ended.plan), "landed": [], "not_landed": []}
+    return _data(ended.result)
+
+
+def landing_text(ended: "Ended") -> str:
+    """Return what to print about a landing."""
+    if ended.result is None:
+        return "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
+    return _text(ended.result)
 
 
 def _confirmed(plan: "Plan", output: Output, *, yes: bool) -> bool:

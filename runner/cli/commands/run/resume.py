@@ -49,8 +49,20 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     )
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
+    landed = None
+    if ended.run.options.get("land"):
+        from runner.land.after_run import land_after
+        from runner.plan.settings.json_form import from_json
+
+        settings = from_json(ended.run.options, top=repository.top)
+        landed = land_after(Path(arguments.directory), settings, ended, output.say)
     code = print_final_report(
-        ended, output, directory=arguments.directory, no_color=arguments.no_color, silent=arguments.events
+        ended,
+        output,
+        directory=arguments.directory,
+        no_color=arguments.no_color,
+        silent=arguments.events,
+        landed=landed,
     )
     output.say_where(arguments.directory)
     return code

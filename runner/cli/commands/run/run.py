@@ -101,8 +101,18 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         ended = run_plan(plan, view, dialog=dialog, quiet=output.quiet)
         silent = arguments.events
     job = finish_job(plan, ended, out=out, push=push)
+    landed = None
+    if plan.settings.land:
+        from runner.land.after_run import land_after
+
+        landed = land_after(Path(arguments.directory), plan.settings, ended, output.say)
     code = print_final_report(
-        ended, output, directory=arguments.directory, no_color=arguments.no_color, silent=silent
+        ended,
+        output,
+        directory=arguments.directory,
+        no_color=arguments.no_color,
+        silent=silent,
+        landed=landed,
     )
     output.say_where(arguments.directory)
     for line in job.said:
