@@ -1,4 +1,4 @@
-"""Gives a conflict of a landing to the story's agent, in a worktree of its own with the merge in progress.
+"""A conflict of a landing, given to the agent of the story in a worktree with the merge in progress.
 
 The session is one of the story's: it is recorded in the run of the story, with its log and what it cost. What
 it leaves is judged here by its files; the commands of both stories judge it in the train.
