@@ -11,6 +11,7 @@ from isolation.git.repository import Repository
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.story_json import digest, to_json
+from runner.core.flow import QUICK
 from runner.core.landing.question import chosen
 from runner.core.left_out import RETRY
 from runner.core.model import RunSnapshot, Status, Story, StoryId, StorySnapshot, Tier
@@ -99,7 +100,8 @@ def _planned(repository: Repository, story: StorySnapshot, written: Story) -> ld
     if repository.is_ancestor(old, base):
         return None
     message = f"Merge {left.onto} into {branch}\n\nAutopilot-Story: {story.id}\n"
-    fresh = written.command is not None
+    # The documents of a flow are not made again by one session.
+    fresh = written.command is not None and written.flow == QUICK.name
     commit, files = restarted(repository, base, old, message, fork=left.fork, fresh=fresh)
     return ld.LandingRetryPlanned(
         story_id=story.id,

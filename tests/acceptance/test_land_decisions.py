@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import landing_agent
+from tests.acceptance.flow_stories import story as flow_story
 from tests.acceptance.landing_project import FILES
 from tests.acceptance.program import commit_stories, run, started, wait_until, write_story, writes
 from tests.conftest import git
@@ -221,3 +222,45 @@ def test_what_a_run_does_not_land(repo: Path, tmp_path: Path) -> None:
     assert ended.story("a")["status"] == "done"
     assert ended.data["landing"]["why_not"] == "the run was ended early"
     assert git(repo, "rev-parse", "main").strip() == tip
+
+
+FLOWING = """case "$AUTOPILOT_STEP" in
+    "1 Implement") sed -i -e '/^<<<<<<< /d' -e '/^=======$/d' -e '/^>>>>>>> /d' notes.txt;;
+    *) "$@"; grep -q NAME notes.txt || echo NAME >> notes.txt;;
+esac"""
+
+
+@pytest.mark.usefixtures("memory")
+def test_commands_and_flows_are_retried(repo: Path, tmp_path: Path) -> None:
+    """A command runs again on the files of the target; a flow is tried again in one step, with its documents.
+
+    A retry that is killed continues where it was.
+    """
+    (repo / "notes.txt").write_text("first\n")
+    (repo / "autopilot-multi.toml").write_text('verify = ["true"]\n')
+    ready, go = tmp_path / "ready", tmp_path / "go"
+    waits = f"test ! -f {ready} || until test -f {go}; do sleep 0.02; done"
+    write_story(repo, "a", command="echo a >> notes.txt")
+    write_story(repo, "b", command=f"echo b >> notes.txt; {waits}")
+    flow_story(repo, "c", flow="greenfield", script=FLOWING.replace("NAME", "c"))
+    commit_stories(repo)
+    ran = run(repo, "--json", "--cross-boundaries")
+    assert ran.code == 0, ran.err
+    old = {name: git(repo, "rev-parse", f"autopilot/{name}").strip() for name in "bc"}
+    assert run(repo, "land").code == 4
+    for name in "bc":
+        assert run(repo, "decide", name, "retry").code == 0
+    ready.touch()
+    with started(repo, "resume") as running:
+        wait_until(lambda: git(repo, "rev-parse", "autopilot/b").strip() != old["b"], what="b has moved")
+        running.send(signal.SIGKILL)
+        running.finish()
+    go.touch()
+    resumed = run(repo, "resume", "--json")
+    assert resumed.code == 0, resumed.err
+    for name in "bc":
+        assert git(repo, "rev-parse", f"autopilot/{name}^2").strip() == old[name]
+        assert git(repo, "rev-parse", f"refs/autopilot/old/{name}/{old[name][:12]}").strip() == old[name]
+    assert git(repo, "show", "autopilot/b:notes.txt").split() == ["first", "a", "b"]
+    assert git(repo, "show", "autopilot/c:notes.txt").split() == ["first", "a", "c"]
+    assert "step: done" in git(repo, "show", "autopilot/c:_docs/stories/c/_autodev_state.md")
