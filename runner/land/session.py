@@ -122,6 +122,7 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
         control, ended_by = StopControl(), EndedBy()
         stories = [each.story for each in plan.candidates.stories]
         repository.exclude("/.orchestrator/")
+        result = None
         try:
             async with (
                 listening(control, ended_by, say),
@@ -132,8 +133,7 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
                 resolver = Resolver(verifier.context, journal)
                 resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
                 result = await Landing(repository, log, verifier, plan, say, resolving=resolving).run()
-        except StoppedError:
+        except* StoppedError:
             owners = owners_of(plan.candidates.stories)
             log.record(owners, lambda _: ld.LandingAbandoned(landing_id=plan.id, reason="stopped by you"))
-            return Ended(plan=plan, signal=ended_by.code)
-    return Ended(plan=plan, result=result)
+    return Ended(plan=plan, result=result, signal=ended_by.code if result is None else None)

@@ -1,13 +1,15 @@
 """A stand-in for the model in landings: makes the change of a story, and does as it is told about conflicts.
 
 Started as an agent of the user's own, with the id of the story; the prompt comes on standard input. What it
-does about a conflict is in `LANDING_AGENT`: `keep` both sides, `leave` markers, or touch a `foreign` file.
+does about a conflict is in `LANDING_AGENT`: `keep` both sides, `leave` markers, touch a `foreign` file,
+or `hang`.
 """
 
 import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 
 WORK = {
@@ -51,6 +53,9 @@ def resolve(story: str) -> int:
     sys.stdout.write(f"{how} it\n")
     result = {"status": "done", "usage": {"cost_usd": 0.25}}
     Path(os.environ["AUTOPILOT_RESULT_FILE"]).write_text(json.dumps(result))
+    if how == "hang":
+        (Path(os.environ["LANDING_MEMORY"]) / "hangs").touch()
+        time.sleep(60)
     if how == "foreign":
         Path("shop/label.py").write_text("touched\n")
     if story == "e-invoice":

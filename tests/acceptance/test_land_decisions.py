@@ -264,3 +264,22 @@ def test_commands_and_flows_are_retried(repo: Path, tmp_path: Path) -> None:
     assert git(repo, "show", "autopilot/b:notes.txt").split() == ["first", "a", "b"]
     assert git(repo, "show", "autopilot/c:notes.txt").split() == ["first", "a", "c"]
     assert "step: done" in git(repo, "show", "autopilot/c:_docs/stories/c/_autodev_state.md")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_landing_that_ends_while_an_agent_resolves(
+    project: Callable[..., Project], number: signal.Signals, code: int
+) -> None:
+    """Whoever ends it, nothing has moved, and the next landing resolves and lands."""
+    made = project("a-search", "b-mail")
+    repo, before = made.repo, made.tip()
+    assert run(repo, "--json", env=made.env()).code == 0
+    with started(repo, "land", "--resolve", env=made.env(LANDING_AGENT="hang")) as running:
+        wait_until((made.memory / "hangs").exists, what="the agent works")
+        running.send(number)
+        assert running.finish().code == code
+    assert made.tip() == before
+    landed = run(repo, "land", "--resolve", "--json", env=made.env())
+    assert landed.code == 0, landed.err
+    assert landed.data["landed"] == ["a-search", "b-mail"]
+    assert git(repo, "worktree", "list", "--porcelain").count("worktree ") == 1
