@@ -1,5 +1,6 @@
 """What a landing leaves out: the question, the retry by its agent, a resolved conflict, and `run --land`."""
 
+import json
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -129,6 +130,8 @@ def test_resolve_gives_a_conflict_to_the_agent(project: Callable[..., Project]) 
     told = run(repo, "status", "--json").story("b-mail")
     assert (told["sessions"], told["usage"]["cost_usd"]) == (spent + 1, 0.25)
     assert "leave it" in run(repo, "logs", "b-mail").out
+    records = (repo / ".orchestrator" / "metrics" / "sessions.jsonl").read_text().splitlines()
+    assert [json.loads(line)["cost_usd"] for line in records if "-resolve-" in line] == [0.25]
     foreign = run(repo, "land", "--resolve", "--json", env=made.env(LANDING_AGENT="foreign"))
     assert foreign.code == 4, foreign.err
     assert "touches what belongs to neither story: shop/label.py" in foreign.data["not_landed"][0]["reason"]
