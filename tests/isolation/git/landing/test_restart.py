@@ -57,7 +57,7 @@ def test_a_branch_starts_again_once_and_keeps_what_it_had(repo: Path, tmp_path: 
 
 
 def test_a_merge_in_progress_and_what_was_made_of_it(repo: Path, tmp_path: Path) -> None:
-    """Git is in the middle of it; the files count, without those that hooks brought, and markers are named."""
+    """Git is in it; its files count, without those that hooks brought, and markers are named."""
     repository = Repository.open(repo)
     one = branch(repo, "one", "main", {"x.txt": "one\n"})
     two = branch(repo, "two", "main", {"x.txt": "two\n", "y.txt": "two\n"})
