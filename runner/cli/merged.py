@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runner.core.events.landing_fold import without_question
+from runner.core.events.left_out_fold import without_question
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, NewType, TypeVar
 
 from msgspec import Struct, field
 
-from runner.core.left_out import LeftOut
+from runner.core.left_out.evidence import LeftOut
 
 StoryId = NewType("StoryId", str)
 RunId = NewType("RunId", str)

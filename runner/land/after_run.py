@@ -35,10 +35,8 @@ class AfterRun(Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-def land_after(directory: Path, settings: Settings, ended: Ended, say: Say) -> AfterRun | None:
-    """Land what a run has done; None if that is not wanted."""
-    if not settings.land:
-        return None
+def land_after(directory: Path, settings: Settings, ended: Ended, say: Say) -> AfterRun:
+    """Land what a run has done."""
     names = _landable(ended.run)
     if ended.run.kill_switch is not None or ended.exit_code > _SIGNALS:
         return AfterRun(ended=ended, code=ended.exit_code, why_not="the run was ended early")

@@ -13,7 +13,7 @@ from runner.core.events.fold import fold
 from runner.core.events.story_json import from_json
 from runner.core.landing.order import landing_order
 from runner.core.landing.question import chosen
-from runner.core.left_out import RESOLVE, RETRY, SKIP
+from runner.core.left_out.evidence import RESOLVE, RETRY, SKIP
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
 from runner.core.text.names import did_you_mean
 from runner.records.journal import Journal

@@ -24,8 +24,8 @@ from runner.core.model import StoryId
 from runner.core.settings import Settings
 from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
-from runner.land.left_out import NotLanded, left_out_events
-from runner.land.resolving import Resolving, moved_behind
+from runner.land.left_out.events import NotLanded, left_out_events
+from runner.land.left_out.resolving import Resolving, moved_behind
 from runner.land.train import Clash, Style, Train
 from runner.land.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal

@@ -19,9 +19,9 @@ from runner.core.model import RunId
 from runner.core.settings import Settings
 from runner.land.landing import Landing, Plan, Result, Say, make_plan, require_free_checkouts
 from runner.land.landings import LandingLog, owners_of
+from runner.land.left_out.resolver import Resolver
+from runner.land.left_out.resolving import Resolving
 from runner.land.recovery import recover
-from runner.land.resolver import Resolver
-from runner.land.resolving import Resolving
 from runner.land.train import Style
 from runner.land.verifier import StoppedError, open_verifier
 from runner.plan.settings.json_form import redactor_for

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
-from runner.core.left_out import RESOLVE, RETRY
+from runner.core.left_out.evidence import RESOLVE, RETRY
 from runner.core.model import (
     BaseCheck,
     Decision,

@@ -13,7 +13,7 @@ from runner.core.events import landing as ld
 from runner.core.events.story_json import digest, to_json
 from runner.core.flow import QUICK
 from runner.core.landing.question import chosen
-from runner.core.left_out import RETRY
+from runner.core.left_out.evidence import RETRY
 from runner.core.model import RunSnapshot, Status, Story, StoryId, StorySnapshot, Tier
 from runner.core.text.names import branch_of
 from runner.plan.plan import Plan
@@ -105,6 +105,7 @@ def _planned(repository: Repository, story: StorySnapshot, written: Story) -> ld
     commit, files = restarted(repository, base, old, message, fork=left.fork, fresh=fresh)
     return ld.LandingRetryPlanned(
         story_id=story.id,
+        landing_id=left.landing_id,
         onto=left.onto,
         base=base,
         old=old,

@@ -18,7 +18,7 @@ from runner.agents.protocol import Agent, AgentJob, Launch
 from runner.agents.workers import Worker
 from runner.core.base.check import STEP
 from runner.core.events import events as ev
-from runner.core.left_out import words_for_session
+from runner.core.left_out.evidence import words_for_session
 from runner.core.limits.budget import Amount
 from runner.core.limits.context_zone import DOCS
 from runner.core.limits.prices import priced

@@ -20,7 +20,7 @@ from isolation.workspace import OpenWorkspace, open_workspace
 from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
 from runner.core.events import events as ev
-from runner.core.left_out import Retry
+from runner.core.left_out.evidence import Retry
 from runner.core.model import RunId, Status, Story, StoryId
 from runner.core.text.names import branch_of
 from runner.plan.claims import EVERYTHING

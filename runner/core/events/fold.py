@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
-from runner.core.events.landing_fold import after_landing
+from runner.core.events.left_out_fold import after_landing
 from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
 from runner.core.limits.kill_switches import ORDERLY, Switch
 from runner.core.model import (

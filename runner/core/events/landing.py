@@ -65,6 +65,7 @@ class LandingRetryPlanned(Struct, frozen=True, kw_only=True):
     """Intent: a story that was left out starts again, and its branch is about to move; see `Retry`."""
 
     story_id: StoryId
+    landing_id: str
     onto: str
     base: str
     old: str

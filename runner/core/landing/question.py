@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.core.choose import Option, Question, QuestionKind, from_json
-from runner.core.left_out import CONFLICT, DEPENDENCY, RESOLVE, RETRY, SKIP, LeftOut
+from runner.core.left_out.evidence import CONFLICT, DEPENDENCY, RESOLVE, RETRY, SKIP, LeftOut
 from runner.core.model import Decision, StorySnapshot
 from runner.core.text.names import one_line
 from runner.core.text.screen import neutral, shorten

@@ -7,7 +7,14 @@ from runner.core import choose
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.landing.question import chosen, question_about
-from runner.core.left_out import CONFLICT, DEPENDENCY, RED_TOGETHER, LeftOut, Retry, words_for_session
+from runner.core.left_out.evidence import (
+    CONFLICT,
+    DEPENDENCY,
+    RED_TOGETHER,
+    LeftOut,
+    Retry,
+    words_for_session,
+)
 from runner.core.model import Status, StoryId
 from tests.core.landing.test_order import A, B, after
 
@@ -77,7 +84,9 @@ def test_a_retry_begins_the_story_again_and_a_landing_closes_the_question() -> N
     assert chosen(run.stories[B]) == ""
     answered = ev.DecisionAnswered(story_id=B, decision_id="q", letter="A", by="person")
     assert chosen(after(*asked(), answered).stories[B]) == "retry"
-    retry = ld.LandingRetryPlanned(story_id=B, onto="main", base="3", old="2", commit="4", files=("f",))
+    retry = ld.LandingRetryPlanned(
+        story_id=B, landing_id="x", onto="main", base="3", old="2", commit="4", files=("f",)
+    )
     story = after(*asked(), answered, retry, ev.RunResumed(requeued=("b",))).stories[B]
     assert (story.workspace.base, story.workspace.head, story.workspace.unlanded) == ("3", "4", "")
     assert (story.decision, story.decided[0].letter, story.flow) == (None, "A", "quick")

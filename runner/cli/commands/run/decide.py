@@ -281,7 +281,7 @@ class _Delivery(Struct, frozen=True, kw_only=True):
 def _next(question: "Question", letter: str, run: str, *, live: bool) -> str:
     """Return the command that carries an answer out; empty if that happens by itself."""
     from runner.core.choose import QuestionKind
-    from runner.core.left_out import RESOLVE, RETRY
+    from runner.core.left_out.evidence import RESOLVE, RETRY
 
     if question.kind is not QuestionKind.LANDING:
         return "" if live else f"autopilot-multi resume{run}"

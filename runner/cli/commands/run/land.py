@@ -18,9 +18,12 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
+    from runner.cli.final_report import Appendix
+    from runner.core.settings import Settings
     from runner.land.landing import Plan, Result
-    from runner.land.left_out import NotLanded
+    from runner.land.left_out.events import NotLanded
     from runner.land.session import Ended
+    from runner.run.coordinator import Ended as RunEnded
 
 EXAMPLE = "autopilot-multi land --dry-run"
 
@@ -73,20 +76,38 @@ def _show(ended: "Ended", output: Output) -> int:
         output.error(code="interrupted", message=f"interrupted; {ended.plan.onto} has not moved")
         return ended.signal
     code = landing_code(ended)
-    output.document(landing_data(ended), success=code == 0)
-    output.answer(landing_text(ended))
+    output.document(_landing_data(ended), success=code == 0)
+    output.answer(_landing_text(ended))
     return code
 
 
-def landing_data(ended: "Ended") -> dict[str, Any]:
-    """Return a landing as JSON values."""
+def land_at_end(
+    directory: Path, settings: "Settings", ended: "RunEnded", output: Output
+) -> "Appendix | None":
+    """Land what a run has done, if it is wanted, and return what that adds to the end of the run."""
+    if not settings.land:
+        return None
+    from runner.cli.final_report import Appendix
+    from runner.land.after_run import land_after
+
+    landed = land_after(directory, settings, ended, output.say)
+    run = landed.ended.run
+    if landed.landing is not None:
+        data = {"landing": _landing_data(landed.landing)}
+        return Appendix(run=run, code=landed.code, data=data, text=_landing_text(landed.landing))
+    words = f"nothing was landed: {landed.why_not}"
+    output.warn(words) if landed.failed else output.say(words)
+    data = {"landing": {"landed": [], "not_landed": [], "why_not": landed.why_not}}
+    return Appendix(run=run, code=landed.code, data=data)
+
+
+def _landing_data(ended: "Ended") -> dict[str, Any]:
     if ended.result is None:
         return {**_plan_data(ended.plan), "landed": [], "not_landed": []}
     return _data(ended.result)
 
 
-def landing_text(ended: "Ended") -> str:
-    """Return what to print about a landing."""
+def _landing_text(ended: "Ended") -> str:
     if ended.result is None:
         return "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
     return _text(ended.result)

@@ -9,7 +9,7 @@ from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.fold import fold
 from runner.core.landing.question import chosen, question_about
-from runner.core.left_out import LeftOut
+from runner.core.left_out.evidence import LeftOut
 from runner.core.model import RunId, RunSnapshot, StoryId
 from runner.land.candidates import Candidate, Candidates
 from runner.land.verifier import Verdict

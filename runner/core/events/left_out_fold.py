@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from runner.core.events import landing as ld
 from runner.core.events.story_fold import step_again
-from runner.core.left_out import LeftOut, Retry
+from runner.core.left_out.evidence import LeftOut, Retry
 from runner.core.model import IMPLEMENT, RunSnapshot, StepHistory, StoryId, StorySnapshot
 
 ABOUT_LANDING = "landing"

@@ -5,11 +5,11 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from isolation.git.landing.merges import Joined
-from runner.core.left_out import CONFLICT
+from runner.core.left_out.evidence import CONFLICT
 from runner.core.model import StoryId
 from runner.land.candidates import Candidates
-from runner.land.left_out import NotLanded
-from runner.land.resolver import Conflict, Resolver
+from runner.land.left_out.events import NotLanded
+from runner.land.left_out.resolver import Conflict, Resolver
 from runner.land.train import Resolution, Style, Train
 
 
