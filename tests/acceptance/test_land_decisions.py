@@ -86,8 +86,13 @@ def test_left_out_stories_ask_and_are_retried(project: Callable[..., Project]) -
     assert "could not land on `main`: conflicts with a-search in CHANGELOG.md" in shown.out
     assert made.tip("autopilot/b-mail") == old
     assert run(repo, "decide", "e-invoice", "A").code == 0
-    resumed = run(repo, "resume", "--json", env=env)
+    waiting = run(repo, "status", "--json").story("b-mail")
+    assert waiting["next"].startswith("autopilot-multi resume ")
+    assert waiting["not_landed"].endswith("(decided: retry)")
+    resumed = run(repo, "resume", env=env)
     assert resumed.code == 0, resumed.err
+    assert "b-mail     starts again on main" in resumed.err
+    assert "with conflicts in CHANGELOG.md" in resumed.err
 
     first, second = made.prompts("b-mail")
     assert "could not land" not in first
