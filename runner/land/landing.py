@@ -179,9 +179,11 @@ class Landing:
             joined = await to_thread.run_sync(train.build, (*landed, each.story))
             if joined.conflicts:
                 onto = await to_thread.run_sync(train.build, landed)
-                others = f" with {', '.join(each.others)}" if each.others else ""
+                clash = await to_thread.run_sync(train.clash, each.story, landed)
+                others = f" with {', '.join(clash.stories)}" if clash.stories else ""
                 self._say(f"{each.story}: its agent resolves the conflict{others}")
-                if not await self._resolving.resolve(each, joined, onto.commit, train):
+                clash = replace(clash, files=joined.conflicts)
+                if not await self._resolving.resolve(each.story, clash, onto.commit, train):
                     continue
                 train = await to_thread.run_sync(self._train, train.tip)
             done.append(each.story)

@@ -279,7 +279,7 @@ def test_a_landing_that_ends_while_an_agent_resolves(
     project: Callable[..., Project], number: signal.Signals, code: int
 ) -> None:
     """Whoever ends it, nothing has moved, and the next landing resolves and lands."""
-    made = project("a-search", "b-mail")
+    made = project("a-search", "b-mail", "c-sms")
     repo, before = made.repo, made.tip()
     assert run(repo, "--json", env=made.env()).code == 0
     with started(repo, "land", "--resolve", env=made.env(LANDING_AGENT="hang")) as running:
@@ -289,5 +289,8 @@ def test_a_landing_that_ends_while_an_agent_resolves(
     assert made.tip() == before
     landed = run(repo, "land", "--resolve", "--json", env=made.env())
     assert landed.code == 0, landed.err
-    assert landed.data["landed"] == ["a-search", "b-mail"]
+    assert landed.data["landed"] == ["a-search", "b-mail", "c-sms"]
+    assert landed.data["resolved"] == ["b-mail", "c-sms"]
+    assert (repo / "CHANGELOG.md").read_text().splitlines()[-3:] == ["- search", "- mail", "- sms"]
+    assert "c-sms does not merge with a-search and b-mail" in made.prompts("c-sms")[-1]
     assert git(repo, "worktree", "list", "--porcelain").count("worktree ") == 1

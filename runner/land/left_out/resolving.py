@@ -4,13 +4,12 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from isolation.git.landing.merges import Joined
 from runner.core.left_out.evidence import CONFLICT
 from runner.core.model import StoryId
 from runner.land.candidates import Candidates
 from runner.land.left_out.events import NotLanded
 from runner.land.left_out.resolver import Conflict, Resolver
-from runner.land.train import Resolution, Style, Train
+from runner.land.train import Clash, Resolution, Style, Train
 
 
 class Resolving:
@@ -32,15 +31,15 @@ class Resolving:
         asked = self._everything or each.story in candidates.resolvable
         return each.why == CONFLICT and bool(each.files) and asked and not tried
 
-    async def resolve(self, each: NotLanded, joined: Joined, onto: str, train: Train) -> bool:
+    async def resolve(self, story_id: StoryId, clash: Clash, onto: str, train: Train) -> bool:
         """Let the agent of a story resolve its conflict with `onto`; return whether the result counts."""
-        candidates, one = train.candidates, train.candidates[each.story]
+        candidates, one = train.candidates, train.candidates[story_id]
         made = await self._resolver.resolve(
             Conflict(
                 landing_id=train.landing_id,
                 story=one,
-                others=tuple(candidates[StoryId(other)] for other in each.others),
-                files=joined.conflicts,
+                others=tuple(candidates[other] for other in clash.stories),
+                files=clash.files,
                 onto=self._onto,
                 target=train.tip,
                 commit=onto,
@@ -48,9 +47,9 @@ class Resolving:
             )
         )
         if isinstance(made, str):
-            self.refused[each.story] = made
+            self.refused[story_id] = made
         else:
-            self.made[each.story] = made
+            self.made[story_id] = made
         return not isinstance(made, str)
 
 
