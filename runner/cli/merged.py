@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runner.core.events.left_out_fold import without_question
 from runner.core.model import RunSnapshot, Status, StorySnapshot
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
         else:
             where = workspace.landed if _is_in(repository, workspace.landed_as, workspace.landed) else ""
         if where:
-            stories[name] = replace(story, next="", workspace=replace(workspace, merged=where, unlanded=""))
+            taken = replace(workspace, merged=where, unlanded="", left_out=None)
+            # A question about a landing is overtaken, also by a merge that the user made.
+            stories[name] = replace(without_question(story), next="", workspace=taken)
     return replace(run, stories=stories)
 
 

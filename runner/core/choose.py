@@ -55,6 +55,7 @@ class QuestionKind(StrEnum):
     BLOCKED = "blocked"
     PROMOTION = "promotion"
     OVERWRITE = "overwrite"
+    LANDING = "landing"
 
 
 _DECISION = "DECISION REQUIRED: "
@@ -70,19 +71,22 @@ _PREFIXES: Mapping[QuestionKind, str] = {
     QuestionKind.BLOCKED: "BLOCKED: ",
     QuestionKind.PROMOTION: _DECISION,
     QuestionKind.OVERWRITE: _DECISION,
+    QuestionKind.LANDING: _DECISION,
 }
 
 
 class Option(Struct, frozen=True, kw_only=True):
     """One way to continue; a destructive one is confirmed before it is carried out.
 
-    `step` is the number of the step at which the story continues, where the options are steps.
+    `step` is the number of the step at which the story continues, where the options are steps. `word` is
+    accepted as an answer, too.
     """
 
     letter: str
     text: str
     destructive: bool = False
     step: str = ""
+    word: str = ""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -158,6 +162,9 @@ def render(question: Question) -> str:
 
 def parse_answer(question: Question, text: str) -> str:
     """Read an answer such as `a`, `A)` or the whole line of an option; anything else is refused."""
+    worded = [option.letter for option in question.options if option.word == text.strip().lower()]
+    if worded and text.strip():
+        return worded[0]
     read = _ANSWER.fullmatch(text.strip())
     letter = read.group(1).upper() if read else ""
     for option in question.options:
@@ -183,6 +190,7 @@ def to_json(question: Question) -> dict[str, Any]:
             "text": option.text,
             "destructive": option.destructive,
             **({"step": option.step} if option.step else {}),
+            **({"word": option.word} if option.word else {}),
         }
         for option in question.options
     ]
@@ -212,6 +220,7 @@ def from_json(data: Mapping[str, Any]) -> Question:
                     text=str(one["text"]),
                     destructive=bool(one["destructive"]),
                     step=str(one.get("step", "")),
+                    word=str(one.get("word", "")),
                 )
                 for one in data["options"]
             ),

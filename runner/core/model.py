@@ -7,6 +7,8 @@ from typing import Any, NewType, TypeVar
 
 from msgspec import Struct, field
 
+from runner.core.left_out.evidence import LeftOut
+
 StoryId = NewType("StoryId", str)
 RunId = NewType("RunId", str)
 _N = TypeVar("_N", int, float)
@@ -298,7 +300,7 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     recorded as open, `apart` that it is a worktree although the run shares one tree. `merged` is the branch
     that contains the work by now; it is not recorded, but found out when a run is shown. `landed` is the
     branch that a landing has brought the work to, `landed_as` its commit there, `unlanded` says why the last
-    landing left it out.
+    landing left it out, `left_out` with all evidence.
     """
 
     path: str | None = None
@@ -315,6 +317,7 @@ class WorkspaceInfo(Struct, frozen=True, kw_only=True):
     landed: str = ""
     landed_as: str = ""
     unlanded: str = ""
+    left_out: LeftOut | None = None
 
 
 class StorySnapshot(Struct, frozen=True, kw_only=True):

@@ -189,6 +189,26 @@ class Settings(WorkSettings):
             choices=("ask", "always"),
         ),
     ] = "ask"
+    land: Annotated[
+        bool,
+        Setting(
+            asks=True,
+            help="at the end of a run, land what is done, as `land` would",
+            details="On the branch that the run started from, if the main checkout is on it, or on "
+            "`land-onto`. A run that was ended early lands nothing, and neither does one without any verify "
+            "command. See [from branches to main](../how-to/from-branches-to-main.md#at-the-end-of-a-run).",
+            flag="--land",
+        ),
+    ] = False
+    land_onto: Annotated[
+        str,
+        Setting(
+            asks=True,
+            help="the branch on which a run with `land` lands",
+            details="Without it, the branch that the run started from.",
+            flag="--onto BRANCH",
+        ),
+    ] = ""
     continue_: Annotated[
         ContinuePolicy,
         Setting(

@@ -12,6 +12,8 @@ from runner.core.events import landing as ld
 from runner.core.events.fold import fold
 from runner.core.events.story_json import from_json
 from runner.core.landing.order import landing_order
+from runner.core.landing.question import chosen
+from runner.core.left_out.evidence import RESOLVE, RETRY, SKIP
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
 from runner.core.text.names import did_you_mean
 from runner.records.journal import Journal
@@ -43,12 +45,15 @@ class Candidate(Struct, frozen=True, kw_only=True):
 class Candidates(Struct, frozen=True, kw_only=True):
     """What can land, in the order in which it is tried; `contained` are stories that are in the target.
 
-    `gone` are done stories without a branch or a commit.
+    `gone` are done stories without a branch or a commit, `held` those that the user has decided about, each
+    with the reason. `resolvable` are those whose conflicts an agent shall resolve.
     """
 
     stories: tuple[Candidate, ...] = ()
     contained: tuple[StoryId, ...] = ()
     gone: tuple[StoryId, ...] = ()
+    held: Mapping[StoryId, str] = {}
+    resolvable: frozenset[StoryId] = frozenset()
 
     @property
     def needs(self) -> dict[StoryId, set[StoryId]]:
@@ -70,28 +75,72 @@ class _Done(Struct, frozen=True, kw_only=True):
 
 
 def find_candidates(
-    repository: Repository, journal: Journal, onto: str, tip: str, names: Sequence[str] = ()
+    repository: Repository,
+    journal: Journal,
+    onto: str,
+    tip: str,
+    names: Sequence[str] = (),
+    *,
+    asked: bool = True,
 ) -> Candidates:
-    """Return the stories that can land on a target; with `names` only these, and what they depend on."""
+    """Return the stories that can land on a target; with `names` only these, and what they depend on.
+
+    A story that the user has skipped lands if it is `asked` for by its name.
+    """
     done, squashed = _done_stories(journal)
-    _require_known(names, done)
+    if asked:
+        _require_known(names, done)
     chosen = _with_dependencies(names, done) if names else set(done)
     tips = {story_id: _tip(repository, done[story_id]) for story_id in sorted(chosen)}
     there = {story_id: found for story_id, found in tips.items() if found and done[story_id].branch != onto}
     landed = {story_id for story_id in there if _landed_in(repository, done[story_id], tip)}
     missing = not_contained(repository, there.values(), tip)
-    ready = {
+    open_ = {
         story_id: found for story_id, found in there.items() if found in missing and story_id not in landed
     }
+    held = _held(done, open_, names if asked else ())
+    ready = {story_id: found for story_id, found in open_.items() if story_id not in held}
     found = [
         _candidate(done[story_id], found, replayed=_holds(repository, found, squashed))
         for story_id, found in ready.items()
     ]
     return Candidates(
         stories=_ordered(repository, tip, found),
-        contained=tuple(story_id for story_id in there if story_id not in ready),
+        contained=tuple(story_id for story_id in there if story_id not in open_),
         gone=tuple(story_id for story_id in tips if story_id not in there),
+        held=held,
+        resolvable=frozenset(each for each in ready if _decided(done[each], ready[each]) == RESOLVE),
     )
+
+
+def _held(
+    done: Mapping[StoryId, _Done], tips: Mapping[StoryId, str], asked: Collection[str]
+) -> dict[StoryId, str]:
+    """Return the stories that wait by the user's decision, and those that depend on them, with the reason."""
+    held: dict[StoryId, str] = {}
+    for story_id, tip in tips.items():
+        decided = _decided(done[story_id], tip)
+        if decided == RETRY:
+            held[story_id] = f"is to be tried again: autopilot-multi resume {done[story_id].run.run_id}"
+        elif decided == SKIP and story_id not in asked:
+            held[story_id] = "skipped by your decision"
+    while True:
+        behind = {
+            story_id: f"depends on {needs[0]}, which waits"
+            for story_id in tips
+            if story_id not in held
+            and (needs := [each for each in done[story_id].story.depends_on if each in held])
+        }
+        if not behind:
+            return held
+        held |= behind
+
+
+def _decided(done: _Done, tip: str) -> str:
+    """Return what the user has decided about a story that was left out; it counts until its branch moves."""
+    story = done.run.stories[done.story.id]
+    left = story.workspace.left_out
+    return chosen(story) if left is not None and left.tip == tip else ""
 
 
 def _done_stories(journal: Journal) -> tuple[dict[StoryId, _Done], frozenset[str]]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from trio import to_thread
 
@@ -24,6 +24,8 @@ from runner.core.model import StoryId
 from runner.core.settings import Settings
 from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
+from runner.land.left_out.events import NotLanded, left_out_events
+from runner.land.left_out.resolving import Resolving, moved_behind
 from runner.land.train import Clash, Style, Train
 from runner.land.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal
@@ -45,17 +47,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     style: Style = Style.MERGE
 
 
-class NotLanded(Struct, frozen=True, kw_only=True):
-    """A story that stays on its branch, and why: `conflict`, `red`, `red-together` or `dependency`."""
-
-    story: StoryId
-    why: str
-    reason: str
-    files: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    verdict: Verdict = field(default_factory=lambda: Verdict(green=True))
-
-
 class _Built(Struct, frozen=True, kw_only=True):
     """A train on one tip: what was found, its commit, and what stays on its branch."""
 
@@ -73,6 +64,7 @@ class Result(Struct, frozen=True, kw_only=True):
     tree: str = ""
     landed: Stories = ()
     not_landed: tuple[NotLanded, ...] = ()
+    resolved: tuple[StoryId, ...] = ()
     verify_runs: int = 0
     rebuilds: int = 0
     red_target: Verdict | None = None
@@ -86,6 +78,7 @@ def make_plan(
     landing_id: str,
     onto: str,
     names: Sequence[str] = (),
+    asked: bool = True,
     style: Style = Style.MERGE,
 ) -> Plan:
     """Find what can land. Changes nothing. Blocking."""
@@ -94,7 +87,7 @@ def make_plan(
         raise UsageError(
             f"there is no branch '{onto}' to land on", hint="`git branch` lists the branches; see --onto."
         )
-    candidates = find_candidates(repository, journal, onto, tip, names)
+    candidates = find_candidates(repository, journal, onto, tip, names, asked=asked)
     verified = has_commands(candidates.stories, settings)
     return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, style=style)
 
@@ -114,8 +107,16 @@ class Landing:
     """Carries out a plan."""
 
     def __init__(
-        self, repository: Repository, log: LandingLog, verifier: Verifier, plan: Plan, say: Say
+        self,
+        repository: Repository,
+        log: LandingLog,
+        verifier: Verifier,
+        plan: Plan,
+        say: Say,
+        *,
+        resolving: Resolving,
     ) -> None:
+        self._resolving = resolving
         self._repository = repository
         self._log = log
         self._verifier = verifier
@@ -159,11 +160,38 @@ class Landing:
 
     async def _build(self, tip: str) -> _Built:
         """Find out what can land on a tip, and why the rest cannot."""
-        train = await to_thread.run_sync(self._train, tip)
-        found = await self._search(train)
-        left = await to_thread.run_sync(self._explain, train, found)
+        while True:
+            train = await to_thread.run_sync(self._train, tip)
+            found = await self._search(train)
+            left = await to_thread.run_sync(self._explain, train, found)
+            if not await self._resolved(train, found, left):
+                break
+        left = await to_thread.run_sync(self._explain, train, found)  # with why resolutions were refused
         joined = await to_thread.run_sync(train.build, found.landed)
         return _Built(found=found, joined=joined, left=left)
+
+    async def _resolved(self, train: Train, found: Found, left: Sequence[NotLanded]) -> bool:
+        """Let agents resolve conflicts; return whether that makes another search worth it."""
+        wanted = [each for each in left if self._resolving.wants(each, self._plan.candidates)]
+        done: list[StoryId] = []
+        for each in wanted:
+            landed = (*found.landed, *done)
+            joined = await to_thread.run_sync(train.build, (*landed, each.story))
+            if joined.conflicts:
+                onto = await to_thread.run_sync(train.build, landed)
+                clash = await to_thread.run_sync(train.clash, each.story, landed)
+                others = f" with {', '.join(clash.stories)}" if clash.stories else ""
+                self._say(f"{each.story}: its agent resolves the conflict{others}")
+                clash = replace(clash, files=joined.conflicts)
+                if not await self._resolving.resolve(each.story, clash, onto.commit, train):
+                    continue
+                train = await to_thread.run_sync(self._train, train.tip)
+            done.append(each.story)
+        if done:
+            self._plan = replace(
+                self._plan, candidates=moved_behind(self._plan.candidates, found.landed, done)
+            )
+        return bool(done)
 
     async def _catch_up(self, tip: str, built: _Built) -> Joined | None:
         """Merge a train onto a tip that was not there when it was built; None if that is not green.
@@ -200,6 +228,7 @@ class Landing:
             landing_id=plan.id,
             date=self._date,
             style=plan.style,
+            resolutions=self._resolving.made,
         )
 
     async def _search(self, train: Train) -> Found:
@@ -254,6 +283,7 @@ class Landing:
             before=tip,
             landed=found.landed,
             not_landed=built.left,
+            resolved=tuple(each for each in found.landed if each in self._resolving.made),
             verify_runs=self._verifier.runs,
             red_target=self._target if found.red_target else None,
         )
@@ -298,18 +328,7 @@ class Landing:
             owners = owners_of(candidates[each] for each in result.landed)
             self._log.record(owners, lambda stories: landed(stories=stories))
         self._log.append(
-            [
-                (
-                    candidates[each.story].run_id,
-                    ld.StoryNotLanded(
-                        story_id=each.story,
-                        landing_id=plan.id,
-                        reason=each.reason,
-                        output=each.verdict.output,
-                    ),
-                )
-                for each in result.not_landed
-            ]
+            left_out_events(self._log.journal, plan.onto, plan.id, candidates, result.not_landed)
         )
 
     def _explain(self, train: Train, found: Found) -> tuple[NotLanded, ...]:
@@ -337,6 +356,8 @@ class Landing:
         whom = ", ".join(clash.stories) or self._plan.onto
         files = ", ".join(clash.files)
         reason = f"conflicts with {whom} in {files}" if clash.files else f"cannot be merged: {clash.obstacle}"
+        if refused := self._resolving.refused.get(each.id):
+            reason = f"{reason}; {refused}"
         return NotLanded(
             story=each.id, why="conflict", reason=reason, files=clash.files, others=clash.stories
         )

@@ -19,6 +19,8 @@ from runner.core.model import RunId
 from runner.core.settings import Settings
 from runner.land.landing import Landing, Plan, Result, Say, make_plan, require_free_checkouts
 from runner.land.landings import LandingLog, owners_of
+from runner.land.left_out.resolver import Resolver
+from runner.land.left_out.resolving import Resolving
 from runner.land.recovery import recover
 from runner.land.train import Style
 from runner.land.verifier import StoppedError, open_verifier
@@ -31,10 +33,15 @@ from runner.story.context.stop import StopControl
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What the user asks to land; without `onto`, on the branch of the main checkout."""
+    """What the user asks to land; without `onto`, on the branch of the main checkout.
+
+    `asked` means that the user has named the stories. `resolve` gives conflicts to agents.
+    """
 
     directory: Path
     names: Sequence[str] = ()
+    asked: bool = True
+    resolve: bool = False
     onto: str | None = None
     style: Style = Style.MERGE
 
@@ -94,6 +101,7 @@ def _plan(request: Request, repository: Repository, settings: Settings, journal:
         landing_id=new_landing_id(),
         onto=onto,
         names=request.names,
+        asked=request.asked,
         style=request.style,
     )
 
@@ -114,6 +122,7 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
         control, ended_by = StopControl(), EndedBy()
         stories = [each.story for each in plan.candidates.stories]
         repository.exclude("/.orchestrator/")
+        result = None
         try:
             async with (
                 listening(control, ended_by, say),
@@ -121,9 +130,10 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
                     repository, settings, stories, control, landing_id=plan.id, redactor=redactor
                 ) as verifier,
             ):
-                result = await Landing(repository, log, verifier, plan, say).run()
-        except StoppedError:
+                resolver = Resolver(verifier.context, journal)
+                resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
+                result = await Landing(repository, log, verifier, plan, say, resolving=resolving).run()
+        except* StoppedError:
             owners = owners_of(plan.candidates.stories)
             log.record(owners, lambda _: ld.LandingAbandoned(landing_id=plan.id, reason="stopped by you"))
-            return Ended(plan=plan, signal=ended_by.code)
-    return Ended(plan=plan, result=result)
+    return Ended(plan=plan, result=result, signal=ended_by.code if result is None else None)

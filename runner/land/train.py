@@ -1,6 +1,8 @@
 """The train: merges of stories on the tip of the target, one on top of the other, made without a checkout."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 
 from msgspec import Struct
 
@@ -27,8 +29,18 @@ class Clash(Struct, frozen=True, kw_only=True):
     obstacle: str = ""
 
 
+class Resolution(Struct, frozen=True, kw_only=True):
+    """How the conflict of a story was resolved: `commit` has its changes on top of `onto`."""
+
+    onto: str
+    commit: str
+
+
 class Train:
-    """The merges of one landing on one tip; the same sequence of stories is always the same commit."""
+    """The merges of one landing on one tip; the same sequence of stories is always the same commit.
+
+    Where a story does not merge, its entry in `resolutions` is merged instead.
+    """
 
     def __init__(
         self,
@@ -39,13 +51,15 @@ class Train:
         landing_id: str,
         date: float,
         style: Style = Style.MERGE,
+        resolutions: Mapping[StoryId, Resolution] | None = None,
     ) -> None:
         self.repository = repository
+        self._resolutions = resolutions or {}
         self.candidates = candidates
         self.tip = tip
-        self._landing_id = landing_id
+        self.landing_id = landing_id
         self._date = date
-        self._style = style
+        self.style = style
         (tree,) = repository.trees((tip,))
         self._built: dict[Stories, Joined] = {(): Joined(commit=tip, tree=tree)}
 
@@ -62,16 +76,21 @@ class Train:
         return joined
 
     def _join(self, onto: str, one: Candidate) -> Joined:
-        single = self._style is Style.SQUASH
+        single = self.style is Style.SQUASH
         # What landed as another commit is still in the branches of its dependents; only what they changed
         # since counts, or a file that they deleted would come back.
         base = one.fork if single or one.replayed else ""
-        return join(self.repository, onto, one.tip, self._message(one), self._date, base=base, single=single)
+        act = partial(join, self.repository, onto, message=self._message(one), date=self._date, single=single)
+        joined, resolution = act(tip=one.tip, base=base), self._resolutions.get(one.id)
+        if not joined.conflicts or resolution is None:
+            return joined
+        again = act(tip=resolution.commit, base=resolution.onto, parent=one.tip)
+        return again if again.commit else joined
 
     def _message(self, one: Candidate) -> str:
         title = one_line(one.story.title)
-        subject = title if self._style is Style.SQUASH else f"Merge story {one.id}: {title}"
-        return f"{subject}\n\nAutopilot-Landing: {self._landing_id}\nAutopilot-Story: {one.id}\n"
+        subject = title if self.style is Style.SQUASH else f"Merge story {one.id}: {title}"
+        return f"{subject}\n\nAutopilot-Landing: {self.landing_id}\nAutopilot-Story: {one.id}\n"
 
     def clash(self, story_id: StoryId, landed: Stories) -> Clash:
         """Find out with which of the landed stories, and where, a story does not merge. Blocking."""

@@ -87,6 +87,7 @@ class Verifier:
 
     def __init__(self, context: RunContext) -> None:
         self.runs = 0
+        self.context = context
         self._context = context
         self._known: dict[tuple[str, tuple[_Command, ...]], Verdict] = {}
         self._number = 0

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
+from runner.core.left_out.evidence import RESOLVE, RETRY
 from runner.core.model import (
     BaseCheck,
     Decision,
@@ -85,18 +86,25 @@ def settled(run: RunSnapshot, *, alive: bool) -> RunSnapshot:
 
 
 def _decided(run: RunSnapshot) -> RunSnapshot:
-    """Mark stories whose question was answered since: they only wait for `resume`."""
-    stories = {
-        story.id: replace(
-            story,
-            reason=f"decided: {story.decision.letter}",
-            next=f"autopilot-multi resume {run.run_id}",
-        )
-        if story.status is Status.PARKED and story.decision is not None and story.decision.letter
-        else story
-        for story in run.stories.values()
-    }
+    """Mark stories whose question was answered since: they only wait for `resume`, or for `land`."""
+    stories = dict(run.stories)
+    for story in run.stories.values():
+        if story.decision is None or not story.decision.letter:
+            continue
+        resume = f"autopilot-multi resume {run.run_id}"
+        if story.status is Status.PARKED:
+            stories[story.id] = replace(story, reason=f"decided: {story.decision.letter}", next=resume)
+        elif decided := _about_landing(story.decision):
+            following = {RETRY: resume, RESOLVE: "autopilot-multi land"}.get(decided, story.next)
+            workspace = replace(story.workspace, unlanded=f"{story.workspace.unlanded} (decided: {decided})")
+            stories[story.id] = replace(story, next=following, workspace=workspace)
     return replace(run, stories=stories)
+
+
+def _about_landing(decision: Decision) -> str:
+    """Return the word of the answer about a story that was left out; empty for any other question."""
+    options = (one for one in decision.question.get("options", ()) if one.get("letter") == decision.letter)
+    return next((str(one.get("word", "")) for one in options), "")
 
 
 def _interrupted(run: RunSnapshot) -> RunSnapshot:

@@ -28,7 +28,7 @@ from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
 from isolation.paths import journal_path, keepers_lock_path
 from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
-from runner.core.events.fold import exit_code, fold
+from runner.core.events.fold import apply, exit_code, fold
 from runner.core.events.story_json import from_json
 from runner.core.model import RunId, RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.resources import ResourceSample
@@ -46,7 +46,7 @@ from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import close_run, records_on_error
-from runner.run.first_events import beginning
+from runner.run.first_events import as_recorded, beginning, planned_retries
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
@@ -176,21 +176,27 @@ async def resume_run(
         continued = await to_thread.run_sync(overtaken, journal, run_id)
         snapshot = without_overtaken(fold(run_id, events), continued)
         started = next(event.body for event in events if isinstance(event.body, ev.RunStarted))
+        stories = tuple(from_json(entry) for entry in started.stories)
+        again = partial(planned_retries, repository, snapshot, stories, without=continued)
+        retries = await to_thread.run_sync(again)
         requeued = tuple(
             story_id
-            for story_id in _requeued(snapshot, retry_failed=retry_failed)
+            for story_id in (
+                *_requeued(snapshot, retry_failed=retry_failed),
+                *(retry.story_id for retry in retries),
+            )
             if story_id not in continued
         )
         for story_id, newer in continued.items():
             if story_id in snapshot.stories and snapshot.stories[story_id].status in _OPEN:
                 view.say(f"story {story_id} was continued by run {newer}, so this run leaves it alone")
-        asks = dialog is not None and bool(snapshot.open_decisions)
+        asks = dialog is not None and any(story.status is Status.PARKED for story in snapshot.open_decisions)
         if not requeued and snapshot.ended and not asks:
             # It may have been killed between its last event and its records.
             await to_thread.run_sync(write_run, snapshot, records_checkout(repository.paths))
             return Ended(run=snapshot, exit_code=exit_code(snapshot), idle=True)
         settings = settings_from_json(snapshot.options, top=repository.top)
-        stories = tuple(from_json(entry) for entry in started.stories)
+        stories = as_recorded(stories, _with(snapshot, retries))
         root = worktree_root_of(repository, settings)
         assignment = Assignment(
             repository=repository,
@@ -203,10 +209,19 @@ async def resume_run(
         )
         return await _coordinate(
             assignment,
-            _Beginning(journal=journal, snapshot=snapshot, first=(ev.RunResumed(requeued=requeued),)),
+            _Beginning(
+                journal=journal, snapshot=snapshot, first=(*retries, ev.RunResumed(requeued=requeued))
+            ),
             Interaction(view=view, dialog=dialog, quiet=quiet),
             Probe(PROGRAMS),
         )
+
+
+def _with(snapshot: RunSnapshot, bodies: Sequence[ev.Body]) -> RunSnapshot:
+    """Return the run as it will be after these events."""
+    for body in bodies:
+        snapshot = apply(snapshot, ev.Event(run_id=snapshot.run_id, at=time.time(), body=body))
+    return snapshot
 
 
 def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ...]:

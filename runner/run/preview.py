@@ -40,7 +40,7 @@ from runner.plan.story_tree import story_tree
 from runner.records.event_log import EventLog
 from runner.records.history import Past, past_of
 from runner.records.journal import Journal
-from runner.run.first_events import beginning
+from runner.run.first_events import as_recorded, beginning, planned_retries
 from runner.run.setup import Assignment, make_context
 from runner.story.context.context import StoryContext, story_context
 from runner.story.context.stop import StopControl
@@ -110,9 +110,14 @@ def _resumable(journal: Journal, repository: Repository, story_id: StoryId) -> _
     snapshot = fold(run_id, events)
     story = snapshot.stories.get(story_id)
     started = next((event.body for event in events if isinstance(event.body, ev.RunStarted)), None)
-    if story is None or started is None or story.status not in _RESUMABLE:
+    if story is None or started is None:
         return None
     recorded = next(each for each in map(from_json, started.stories) if each.id == story_id)
+    for retry in planned_retries(repository, snapshot, (recorded,)):
+        snapshot = apply(snapshot, _event(retry))
+        (recorded,) = as_recorded((recorded,), snapshot)
+    if snapshot.stories[story_id] is story and story.status not in _RESUMABLE:
+        return None
     settings = settings_from_json(snapshot.options, top=repository.top)
     resumed = apply(snapshot, _event(ev.RunResumed(requeued=(story_id,))))
     past = past_of(journal, [recorded], before=run_id).get(story_id, Past())

@@ -18,6 +18,7 @@ from runner.agents.protocol import Agent, AgentJob, Launch
 from runner.agents.workers import Worker
 from runner.core.base.check import STEP
 from runner.core.events import events as ev
+from runner.core.left_out.evidence import words_for_session
 from runner.core.limits.budget import Amount
 from runner.core.limits.context_zone import DOCS
 from runner.core.limits.prices import priced
@@ -250,12 +251,21 @@ def prompt_facts(context: StoryContext, workspace: Workspace, brief: Brief) -> P
         result_file=seen.result,
         program=program(os.environ),
         last_failure=now.step_history.last_failure,
+        not_landed=_not_landed(context),
         last=brief.last,
         state=brief.facts,
         state_file=context.inside(Path(brief.state_file), workspace) if brief.state_file else None,
         agents=None if isinstance(agent, CommandAgent) else most,
         context_file=str(seen.notice) if watched else "",
         shared=context.shares_tree,
+    )
+
+
+def _not_landed(context: StoryContext) -> str:
+    """Return why the story is tried again although it was done; empty if that is not so."""
+    left, stories = context.now.workspace.left_out, context.log.snapshot.stories
+    return (
+        "" if left is None else words_for_session(left, {story.id: story.title for story in stories.values()})
     )
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import trio
+from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.claims import globs as claims
 from isolation.git.commits import Checkpoint, checkpoint, commit_paths
+from isolation.git.landing.restart import as_one_merge, move_to
 from isolation.git.squash import messages, squash
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import folds_case
@@ -18,6 +20,7 @@ from isolation.workspace import OpenWorkspace, open_workspace
 from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
 from runner.core.events import events as ev
+from runner.core.left_out.evidence import Retry
 from runner.core.model import RunId, Status, Story, StoryId
 from runner.core.text.names import branch_of
 from runner.plan.claims import EVERYTHING
@@ -87,6 +90,9 @@ class StoryWorkspace:
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""
         workspace, story_id = await opened.begin(), self._context.story.id
+        left = self._context.now.workspace.left_out
+        if left is not None and left.retry is not None:
+            workspace = await to_thread.run_sync(self._started_again, workspace, left.retry)
         if self._claim is None:
             await self._settle(workspace, opened.provision.copied)
         self._context.log.defer(
@@ -104,6 +110,19 @@ class StoryWorkspace:
         )
         self._opened_at = trio.current_time()
         return workspace
+
+    def _started_again(self, workspace: Workspace, retry: Retry) -> Workspace:
+        """Bring the branch onto the tip on which the story is tried again. Blocking."""
+        move_to(
+            self._repository,
+            workspace.path,
+            workspace.branch,
+            old=retry.old,
+            commit=retry.commit,
+            name=f"{self._context.story.id}/{retry.old[:12]}",
+        )
+        head = self._repository.branch_tip(workspace.branch) or retry.commit
+        return replace(workspace, base=retry.base, head=head)
 
     async def _settle(self, workspace: Workspace, copied: tuple[str, ...]) -> None:
         """Remember what was copied into the worktree, and undo what a killed run did for its verify commands.
@@ -130,7 +149,8 @@ class StoryWorkspace:
             return commit_claim(repository, workspace, self._claim, message, at, since=since)
         require_there(repository, workspace.path)
         path, branch, base = workspace.path, workspace.branch, workspace.base
-        return checkpoint(repository, path, branch, message, at, base=base, since=since)
+        made = checkpoint(repository, path, branch, message, at, base=base, since=since)
+        return self._one_merge(workspace, made, since, message)
 
     def commit_own(self, workspace: Workspace, paths: tuple[str, ...], at: float) -> str | None:
         """Commit what the runner wrote, and nothing else; return the new tip, if there is one. Blocking."""
@@ -159,6 +179,26 @@ class StoryWorkspace:
             tip=tip,
             keep_as=f"{run_id}/{workspace.branch}",
         )
+
+    def _one_merge(self, workspace: Workspace, made: Checkpoint, since: str, message: str) -> Checkpoint:
+        """Make a checkpoint part of the merge with the target that it follows. Blocking."""
+        left = self._context.now.workspace.left_out
+        if left is None or left.retry is None or made.tip == since:
+            return made
+        subject, _, trailers = message.partition("\n\n")
+        tip = as_one_merge(
+            self._repository,
+            workspace.branch,
+            f"{subject}, on top of {left.onto}\n\n{trailers}",
+            parents=(left.retry.base, left.retry.old),
+            start=since,
+            tip=made.tip,
+            keep_as=f"{self._context.story.id}/{made.tip[:12]}",
+        )
+        if tip is None:
+            return made
+        commits = self._repository.count_commits(workspace.base, tip)
+        return replace(made, tip=tip, commits=commits)
 
     def touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:
         """Return the globs of the claim in which something changed, with its exclusions; else all of it.

@@ -15,6 +15,10 @@ UNDONE = "refs/autopilot/undone"
 """Where the tip that a target had before a landing was undone is kept."""
 
 
+OLD = "refs/autopilot/old"
+"""Where the tip that a story's branch had before it started again is kept."""
+
+
 class Joined(Struct, frozen=True, kw_only=True):
     """A branch on top of a commit; without a `commit`, the paths in conflict or another obstacle.
 
@@ -37,22 +41,31 @@ def join(
     *,
     base: str = "",
     single: bool = False,
+    parent: str = "",
 ) -> Joined:
     """Merge a branch onto a commit. `single` makes one commit without the branch in its history.
 
-    With a `base` the branch brings what it has changed since then, whatever else its history holds.
+    With a `base` the branch brings what it has changed since then, whatever else its history holds. The
+    merge gets `parent` as its second parent, if that is another commit than the tip.
     """
     try:
-        theirs, ours = (tip, onto) if not base else _replayed(repository, base, onto, tip, date)
-        tree, conflicts = merge_tree(repository, ours, theirs)
+        tree, conflicts = merged_files(repository, onto, tip, date, base=base)
     except GitCommandError as error:
         return Joined(obstacle=error.message)
     if conflicts:
         return Joined(conflicts=conflicts)
     (before,) = repository.trees((onto,))
-    parents = (onto,) if single else (onto, tip)
+    parents = (onto,) if single else (onto, parent or tip)
     made = commit_tree(repository, tree, parents, message, date)
     return Joined(commit=made, tree=tree, empty=tree == before)
+
+
+def merged_files(
+    repository: Repository, onto: str, tip: str, date: float, *, base: str = ""
+) -> tuple[str, tuple[str, ...]]:
+    """Merge a branch onto a commit; return the tree, with markers where it conflicts, and these paths."""
+    theirs, ours = (tip, onto) if not base else _replayed(repository, base, onto, tip, date)
+    return merge_tree(repository, ours, theirs)
 
 
 def revert(repository: Repository, tip: str, message: str, date: float, *, before: str, after: str) -> Joined:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events.left_out_fold import after_landing
 from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
 from runner.core.limits.kill_switches import ORDERLY, Switch
 from runner.core.model import (
@@ -30,7 +31,7 @@ _OF_THE_RUN = (
     *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
     *(ev.BaseCheckStarted, ev.BaseChecked),
     *(ld.LandingPlanned, ld.LandingVerified, ld.Landed, ld.StoryNotLanded, ld.LandingAbandoned),
-    *(ld.LandingUndoPlanned, ld.LandingUndone),
+    *(ld.LandingRetryPlanned, ld.LandingUndoPlanned, ld.LandingUndone),
     ev.AgentPaused,  # a story's, but a limit is the run's
 )
 
@@ -55,9 +56,11 @@ def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
     return replace(snapshot, stories=stories, cohort_spirals=spirals)
 
 
-def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: C901, PLR0911  one arm per event
+def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  one arm per event
     """Return the snapshot after one more event."""
     body = event.body
+    if isinstance(body, ld.LandingBody):
+        return after_landing(run, body)
     match body:
         case ev.RunStarted():
             return _started(run, body, event.at)
@@ -75,10 +78,6 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: C901, PLR0
             return replace(run, notes=(*run.notes, note))
         case ev.BaseCheckStarted() | ev.BaseChecked():
             return replace(run, base_checks=_base_checks_after(run.base_checks, body, event.at))
-        case ld.Landed() | ld.StoryNotLanded() | ld.LandingUndone():
-            return _landed(run, body)
-        case ld.LandingPlanned() | ld.LandingVerified() | ld.LandingAbandoned() | ld.LandingUndoPlanned():
-            return run  # intents, which only the next landing needs
         case _:
             story = run.stories.get(body.story_id)
             if story is None:
@@ -87,17 +86,6 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: C901, PLR0
             stories = {**run.stories, story.id: story_after(story, body, event.at)}
             pauses = _pauses_after(run.pauses, body) if isinstance(body, ev.AgentPaused) else run.pauses
             return replace(run, stories=stories, cohort_spirals=spirals, pauses=pauses)
-
-
-def _landed(run: RunSnapshot, body: ld.Landed | ld.StoryNotLanded | ld.LandingUndone) -> RunSnapshot:
-    onto, commit = (body.onto, body.commit) if isinstance(body, ld.Landed) else ("", "")
-    reason = body.reason if isinstance(body, ld.StoryNotLanded) else ""
-    stories = dict(run.stories)
-    for name in (body.story_id,) if isinstance(body, ld.StoryNotLanded) else body.stories:
-        if (story := stories.get(StoryId(name))) is not None:
-            workspace = replace(story.workspace, landed=onto, landed_as=commit, unlanded=reason)
-            stories[story.id] = replace(story, workspace=workspace)
-    return replace(run, stories=stories)
 
 
 def _pauses_after(pauses: Mapping[str, float], body: ev.AgentPaused) -> Mapping[str, float]:

@@ -45,12 +45,33 @@ class Landed(Struct, frozen=True, kw_only=True):
 
 
 class StoryNotLanded(Struct, frozen=True, kw_only=True):
-    """A story was left out of a landing; `output` are the telling lines of the command that failed."""
+    """A story was left out of a landing; the fields are those of `LeftOut`."""
 
     story_id: StoryId
     landing_id: str
     reason: str
     output: tuple[str, ...] = ()
+    onto: str = ""
+    tip: str = ""
+    why: str = ""
+    files: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    command: str = ""
+    log: str = ""
+    fork: str = ""
+
+
+class LandingRetryPlanned(Struct, frozen=True, kw_only=True):
+    """Intent: a story that was left out starts again, and its branch is about to move; see `Retry`."""
+
+    story_id: StoryId
+    landing_id: str
+    onto: str
+    base: str
+    old: str
+    commit: str
+    files: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 class LandingAbandoned(Struct, frozen=True, kw_only=True):
@@ -83,6 +104,7 @@ LandingBody: TypeAlias = (
     | LandingVerified
     | Landed
     | StoryNotLanded
+    | LandingRetryPlanned
     | LandingAbandoned
     | LandingUndoPlanned
     | LandingUndone
@@ -94,6 +116,7 @@ KINDS: dict[str, Any] = {
     "LandingVerified": LandingVerified,
     "Landed": Landed,
     "StoryNotLanded": StoryNotLanded,
+    "LandingRetryPlanned": LandingRetryPlanned,
     "LandingAbandoned": LandingAbandoned,
     "LandingUndoPlanned": LandingUndoPlanned,
     "LandingUndone": LandingUndone,

@@ -112,6 +112,9 @@ def _landing(body: ld.LandingBody) -> str | None:
             return f"landed on {body.onto} at {body.commit[:_SHORT]}: {', '.join(body.stories)}"
         case ld.StoryNotLanded():
             return f"not landed: {body.reason}"
+        case ld.LandingRetryPlanned():
+            conflicts = f", with conflicts in {', '.join(body.files)}" if body.files else ""
+            return f"starts again on {body.onto} ({body.base[:10]}){conflicts}"
         case ld.LandingUndone():
             return f"landing undone: {', '.join(body.stories)}"
         case _:

@@ -50,7 +50,13 @@ def effect_of(question: Question, letter: str) -> Effect:  # noqa: PLR0911  one 
             return Effect.ABORT if gives_up else Effect.CONTINUE
         case QuestionKind.OVERWRITE:
             return Effect.SKIP if letter == question.options[-1].letter else Effect.CONTINUE
-        case QuestionKind.ROLLBACK | QuestionKind.SKIP | QuestionKind.TRACKER | QuestionKind.BOUNDARY:
+        case (
+            QuestionKind.ROLLBACK
+            | QuestionKind.SKIP
+            | QuestionKind.TRACKER
+            | QuestionKind.BOUNDARY
+            | QuestionKind.LANDING
+        ):
             return Effect.CONTINUE
         case _:
             assert_never(question.kind)
@@ -60,7 +66,7 @@ def concerns_session(question: Question) -> bool:
     """Return whether the next session needs the answer; other sessions and boundaries do not concern it."""
     if question.kind is QuestionKind.BOUNDARY:
         return bool(question.pauses)
-    return question.kind not in {QuestionKind.BLOCKED, QuestionKind.PROMOTION}
+    return question.kind not in {QuestionKind.BLOCKED, QuestionKind.PROMOTION, QuestionKind.LANDING}
 
 
 def words_for(question: Question, letter: str) -> str:

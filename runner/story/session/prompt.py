@@ -22,7 +22,8 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
 
     `last` is the session of this step before this one. `state` and `state_file` are None in `quick`. `agents`
     is how many helper agents may work at once, None for a plain command. `program` is how a session calls
-    this program, and `context_file` tells it how full its context is.
+    this program, and `context_file` tells it how full its context is. `not_landed` says why a story that was
+    done is tried again.
     """
 
     story: Story
@@ -41,6 +42,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     state_file: Path | None = None
     agents: int | None = None
     context_file: str = ""
+    not_landed: str = ""
 
 
 def render(facts: PromptFacts, template: str) -> str:
@@ -73,9 +75,11 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "verify": _under("Your work counts when these commands pass here:", _bullets(facts.verify)),
         "tracker": contract.tracker(state.tracker),
         "agents": contract.agents(facts.agents),
-        "continue": contract.resuming(facts.last, state.sub_step, explained=bool(facts.last_failure)),
+        "continue": contract.resuming(
+            facts.last, state.sub_step, explained=bool(facts.last_failure or facts.not_landed)
+        ),
         "interrupted": contract.resuming(facts.last, "") if interrupted else "",
-        "last_failure": _under("The attempt before this one failed:\n", _quoted(facts.last_failure)),
+        "last_failure": "\n\n".join(filter(None, (facts.not_landed, _failure(facts.last_failure)))),
         "state": contract.state(facts.state_file, state, program=facts.program) if facts.state_file else "",
         "breaks": contract.breaks(state.breaks),
         "context": contract.context(facts.context_file),
@@ -83,6 +87,10 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "ending": f"{contract.leaving(shared=facts.shared)} {result}",
         "result_file": facts.result_file,
     }
+
+
+def _failure(output: str) -> str:
+    return _under("The attempt before this one failed:\n", _quoted(output))
 
 
 def _under(heading: str, text: str) -> str:

@@ -1,7 +1,7 @@
 """The order of a landing, and what landings do to the state of stories."""
 
 from runner.core.events import landing as ld
-from runner.core.events.events import Event, RunStarted, decode, encode
+from runner.core.events.events import Body, Event, RunStarted, decode, encode
 from runner.core.events.fold import apply, fold
 from runner.core.landing.order import landing_order
 from runner.core.model import RunId, RunSnapshot, StoryId
@@ -26,7 +26,7 @@ def started() -> list[Event]:
     return [Event(run_id=RUN, at=1.0, body=body)]
 
 
-def after(*bodies: ld.LandingBody) -> RunSnapshot:
+def after(*bodies: Body) -> RunSnapshot:
     """Fold events that went through their form in the journal, at once and one by one."""
     events = started() + [Event(run_id=RUN, at=2.0, body=decode(*encode(body))) for body in bodies]
     one_by_one = RunSnapshot(run_id=RUN, started_at=0.0)

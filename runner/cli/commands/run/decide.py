@@ -2,7 +2,8 @@
 
 Without STORY, all open decisions are shown in the order in which they were asked. With a letter,
 the decision is answered; an answer is final. An active run picks it up right away, any other run when
-it is resumed. An option that destroys something must be confirmed.
+it is resumed. An option that destroys something must be confirmed. About a story that `land` left out,
+`retry`, `resolve` and `skip` are answers, too.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
+    from runner.core.choose import Question
     from runner.core.events.events import DecisionAnswered
     from runner.core.model import RunId, RunSnapshot
     from runner.records.journal import Journal
@@ -40,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="STORY",
         help="only the decision of this story (default: all open decisions)",
     )
-    parser.add_argument("letter", nargs="?", metavar="LETTER", help="answer with this option")
+    parser.add_argument("letter", nargs="?", metavar="LETTER", help="answer with this option, or its word")
     parser.add_argument(
         "--run",
         metavar="RUN",
@@ -58,7 +60,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     common_dir = find_repository(Path(arguments.directory)).common_dir
     with Journal.open_readonly(journal_path(common_dir)) as journal:
-        run = _find(journal, common_dir, run=arguments.run, story=arguments.story)
+        directory = Path(arguments.directory)
+        run = _find(journal, common_dir, directory, run=arguments.run, story=arguments.story)
     if arguments.letter is None:
         questions = (require_open(run, arguments.story),) if arguments.story else open_questions(run)
         _show(run, questions, output)
@@ -69,8 +72,11 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def _find(journal: "Journal", common_dir: Path, *, run: str | None, story: str | None) -> "RunSnapshot":
+def _find(
+    journal: "Journal", common_dir: Path, directory: Path, *, run: str | None, story: str | None
+) -> "RunSnapshot":
     """Return the named run, else the active run, else the newest with a matching open decision."""
+    from runner.cli.merged import with_merged
     from runner.core.errors import NotFoundError
     from runner.core.events.fold import fold
     from runner.records.history import overtaken, without_overtaken
@@ -79,6 +85,7 @@ def _find(journal: "Journal", common_dir: Path, *, run: str | None, story: str |
     found: list[RunSnapshot] = []
     for run_id in [journal.find_run(run)] if run else _runs(journal, common_dir):
         snapshot = without_overtaken(fold(run_id, journal.events(run_id)), overtaken(journal, run_id))
+        snapshot = with_merged(snapshot, directory)
         names = [one.id for one in snapshot.open_decisions]
         if (story in names) if story else names:
             return snapshot
@@ -226,11 +233,12 @@ class _Delivery(Struct, frozen=True, kw_only=True):
     def _write(self, run: "RunSnapshot", answer: "DecisionAnswered", at: float) -> None:
         """Write the answer into the story's state file, if that has a section for decisions."""
         from runner.core import choose
+        from runner.core.landing.question import is_about_landing
         from runner.flows.on_request.decision_record import write_decision
         from runner.story.flow.answers import words_for
 
         story = run.stories[answer.story_id]
-        if story.decision is not None:
+        if story.decision is not None and not is_about_landing(story.decision):
             question = choose.from_json(story.decision.question)
             write_decision(run, story, words_for(question, answer.letter), at=at)
 
@@ -270,6 +278,17 @@ class _Delivery(Struct, frozen=True, kw_only=True):
         return Journal.open_existing(journal_path(self.common_dir))
 
 
+def _next(question: "Question", letter: str, run: str, *, live: bool) -> str:
+    """Return the command that carries an answer out; empty if that happens by itself."""
+    from runner.core.choose import QuestionKind
+    from runner.core.left_out.evidence import RESOLVE, RETRY
+
+    if question.kind is not QuestionKind.LANDING:
+        return "" if live else f"autopilot-multi resume{run}"
+    word = question.option(letter).word
+    return {RETRY: f"autopilot-multi resume{run}", RESOLVE: "autopilot-multi land"}.get(word, "")
+
+
 def _print_answer(
     run: "RunSnapshot", answer: "DecisionAnswered", output: Output, *, live: bool, newest: bool
 ) -> None:
@@ -278,7 +297,7 @@ def _print_answer(
     question = require_open(run, answer.story_id).question
     text = question.option(answer.letter).text
     others = [story.id for story in run.open_decisions if story.id != answer.story_id]
-    resume = "" if live else "autopilot-multi resume" + ("" if newest else f" {run.run_id}")
+    resume = _next(question, answer.letter, "" if newest else f" {run.run_id}", live=live)
     output.document(
         {
             "run_id": run.run_id,
@@ -293,6 +312,9 @@ def _print_answer(
         }
     )
     output.answer(f"story {answer.story_id}: decided {answer.letter}) {text}")
-    output.answer(f"continue with `{resume}`" if resume else "the active run continues with this answer")
+    if resume:
+        output.answer(f"continue with `{resume}`")
+    elif live:
+        output.answer("the active run continues with this answer")
     if others:
         output.answer(f"still open: {', '.join(others)}")

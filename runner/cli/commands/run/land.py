@@ -3,7 +3,8 @@
 Without STORY, every done story lands that is not on the target yet; a story that others depend on comes
 first. The merges are made without touching a checkout and verified in a worktree of their own, by the
 verify commands of the stories and the setting `land-verify`. Only what was verified becomes the target.
-A story that conflicts, or is red alone or together with another, stays on its branch, with the reason.
+A story that conflicts, or is red alone or together with another, stays on its branch, with the reason and
+an open decision: see `autopilot-multi decide`.
 If the target is checked out, its files follow; files that you have changed are never touched.
 `autopilot-multi undo` undoes a landing.
 """
@@ -17,13 +18,14 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.land.landing import NotLanded, Plan, Result
+    from runner.cli.final_report import Appendix
+    from runner.core.settings import Settings
+    from runner.land.landing import Plan, Result
+    from runner.land.left_out.events import NotLanded
     from runner.land.session import Ended, Request
+    from runner.run.coordinator import Ended as RunEnded
 
 EXAMPLE = "autopilot-multi land --dry-run"
-
-EXIT_NONE_LANDED = 3
-EXIT_SOME_LEFT = 4
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("merge", "squash"),
         default="merge",
         help="a merge of each branch, or one commit for each story (default: merge)",
+    )
+    parser.add_argument(
+        "--resolve", action="store_true", help="let the agent of a story that conflicts resolve the conflict"
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would land; change nothing")
     parser.add_argument("--yes", action="store_true", help="land although nothing verifies the result")
@@ -53,6 +58,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         names=arguments.stories,
         onto=arguments.onto,
         style=Style(arguments.style),
+        resolve=arguments.resolve,
     )
     if arguments.dry_run:
         plan = show_plan(request)
@@ -78,21 +84,47 @@ def _require_consent(request: "Request", output: Output) -> None:
 
 
 def _show(ended: "Ended", output: Output) -> int:
+    from runner.land.after_run import landing_code
+
     if ended.signal is not None:
         output.error(code="interrupted", message=f"interrupted; {ended.plan.onto} has not moved")
         return ended.signal
+    code = landing_code(ended)
+    output.document(_landing_data(ended), success=code == 0)
+    output.answer(_landing_text(ended))
+    return code
+
+
+def land_at_end(
+    directory: Path, settings: "Settings", ended: "RunEnded", output: Output
+) -> "Appendix | None":
+    """Land what a run has done, if it is wanted, and return what that adds to the end of the run."""
+    if not settings.land:
+        return None
+    from runner.cli.final_report import Appendix
+    from runner.land.after_run import land_after
+
+    landed = land_after(directory, settings, ended, output.say)
+    run = landed.ended.run
+    if landed.landing is not None:
+        data = {"landing": _landing_data(landed.landing)}
+        return Appendix(run=run, code=landed.code, data=data, text=_landing_text(landed.landing))
+    words = f"nothing was landed: {landed.why_not}"
+    output.warn(words) if landed.failed else output.say(words)
+    data = {"landing": {"landed": [], "not_landed": [], "why_not": landed.why_not}}
+    return Appendix(run=run, code=landed.code, data=data)
+
+
+def _landing_data(ended: "Ended") -> dict[str, Any]:
     if ended.result is None:
-        output.document({**_plan_data(ended.plan), "landed": [], "not_landed": []})
-        nothing = "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
-        output.answer(nothing)
-        return 0
-    result = ended.result
-    complete = not result.not_landed and result.red_target is None
-    output.document(_data(result), success=complete)
-    output.answer(_text(result))
-    if complete:
-        return 0
-    return EXIT_SOME_LEFT if result.after else EXIT_NONE_LANDED
+        return {**_plan_data(ended.plan), "landed": [], "not_landed": []}
+    return _data(ended.result)
+
+
+def _landing_text(ended: "Ended") -> str:
+    if ended.result is None:
+        return "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
+    return _text(ended.result)
 
 
 def _confirmed(plan: "Plan", output: Output, *, yes: bool) -> bool:
@@ -127,6 +159,7 @@ def _plan_data(plan: "Plan") -> dict[str, Any]:
         ],
         "contained": list(plan.candidates.contained),
         "gone": list(plan.candidates.gone),
+        "held": dict(plan.candidates.held),
     }
 
 
@@ -138,6 +171,7 @@ def _data(result: "Result") -> dict[str, Any]:
         "after": result.after or None,
         "tree": result.tree or None,
         "landed": list(result.landed) if result.after else [],
+        "resolved": list(result.resolved) if result.after else [],
         "not_landed": [_left(each) for each in result.not_landed],
         "red_target": result.red_target.command if result.red_target else None,
         "verify_runs": result.verify_runs,
@@ -169,6 +203,7 @@ def _plan_text(plan: "Plan") -> str:
         lines.append(f"already there: {', '.join(candidates.contained)}")
     if candidates.gone:
         lines.append(f"without a branch: {', '.join(candidates.gone)}")
+    lines += [f"left out: {story_id}: {why}" for story_id, why in candidates.held.items()]
     if candidates.stories and not plan.verified:
         lines.append("no verify command is known: set `land-verify`, or `land` asks before it moves anything")
     return "\n".join(lines)
@@ -187,12 +222,16 @@ def _text(result: "Result") -> str:
     for each in result.not_landed:
         lines.append(f"not landed: {each.story}: {_plain(each.reason)}")
         lines += [f"    {_plain(line)}" for line in each.verdict.output]
+        lines += [f"    decide: autopilot-multi decide {each.story}"] if each.why != "dependency" else []
+    lines += [f"left out: {story_id}: {why}" for story_id, why in plan.candidates.held.items()]
     count = len(result.landed)
     if result.after:
         runs = f"{result.verify_runs} run{'s' * (result.verify_runs != 1)}"
         checked = f"verified as tree {result.tree[:10]} in {runs}" if plan.verified else "not verified"
         stories = f"{count} {'story' if count == 1 else 'stories'}"
         lines.append(f"landed {stories} on {plan.onto}: {', '.join(result.landed)}")
+        if result.resolved:
+            lines.append(f"conflicts resolved by their agents: {', '.join(result.resolved)}")
         lines.append(f"{plan.onto} is at {result.after[:10]}, {checked}")
         lines.append(f"undo: autopilot-multi undo {plan.id}")
     else:

@@ -35,11 +35,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Find the run and continue it."""
     from isolation.git.repository import Repository
     from isolation.paths import journal_path
+    from runner.cli.commands.run.land import land_at_end
     from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.core.events.events import RunStarted
     from runner.core.events.story_json import from_json
+    from runner.plan.settings.json_form import from_json as settings_of
     from runner.records.journal import Journal
     from runner.run.coordinator import run_rest
 
@@ -59,8 +61,17 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     )
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
+    appendix = None
+    if ended.run.options.get("land"):
+        settings = settings_of(ended.run.options, top=repository.top)
+        appendix = land_at_end(Path(arguments.directory), settings, ended, output)
     code = print_final_report(
-        ended, output, directory=arguments.directory, no_color=arguments.no_color, silent=arguments.events
+        ended,
+        output,
+        directory=arguments.directory,
+        no_color=arguments.no_color,
+        silent=arguments.events,
+        appendix=appendix,
     )
     output.say_where(arguments.directory)
     return code

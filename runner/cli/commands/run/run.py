@@ -82,6 +82,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
             plan.repository, plan.settings
         )  # probes in the background while the rest of the program loads
     from runner.ci.job import finish_job, prepare_job
+    from runner.cli.commands.run.land import land_at_end
     from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
@@ -105,8 +106,14 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         ended = run_plan(plan, view, dialog=dialog, quiet=output.quiet)
         silent = arguments.events
     job = finish_job(plan, ended, out=out, push=push)
+    appendix = land_at_end(Path(arguments.directory), plan.settings, ended, output)
     code = print_final_report(
-        ended, output, directory=arguments.directory, no_color=arguments.no_color, silent=silent
+        ended,
+        output,
+        directory=arguments.directory,
+        no_color=arguments.no_color,
+        silent=silent,
+        appendix=appendix,
     )
     output.say_where(arguments.directory)
     for line in job.said:
