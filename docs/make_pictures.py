@@ -160,6 +160,7 @@ def _prepare(shop: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": "",
         "PYTHONPATH": str(PICTURES.parents[1]),
         "TZ": "UTC",
+        "AUTOPILOT_MULTI_TRUST": "always",
     }
     for args in (
         ["init", "-q", "-b", "main"],
