@@ -206,7 +206,7 @@ class Settings(WorkSettings):
             asks=True,
             help="the branch on which a run with `land` lands",
             details="Without it, the branch that the run started from.",
-            flag="--onto BRANCH",
+            flag="--land-onto BRANCH",
         ),
     ] = ""
     continue_: Annotated[

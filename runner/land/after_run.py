@@ -90,7 +90,7 @@ def _target(repository: Repository, settings: Settings) -> str:
     if not here or base.removeprefix("refs/heads/") != here:
         raise UsageError(
             f"the run started from {base or 'a commit'}, and the main checkout is on {here or 'no branch'}",
-            hint="name the branch to land on with --onto BRANCH.",
+            hint="name the branch to land on with --land-onto BRANCH.",
         )
     return here
 

@@ -210,11 +210,11 @@ def test_what_a_run_does_not_land(repo: Path, tmp_path: Path) -> None:
     elsewhere = run(repo, "--land", "--base=release", "--verify=true", "--again")
     assert elsewhere.code == 2, elsewhere.err
     assert "the run started from release, and the main checkout is on main" in elsewhere.err
-    assert "--onto BRANCH" in elsewhere.err
-    landed = run(repo, "--land", "--onto=release", "--verify=true", "--again")
+    assert "--land-onto BRANCH" in elsewhere.err
+    landed = run(repo, "--land", "--land-onto=release", "--verify=true", "--again")
     assert landed.code == 0, landed.err
     assert "landed 1 story on release: a" in landed.out
-    idle = run(repo, "--land", "--onto=release", "--verify=true")
+    idle = run(repo, "--land", "--land-onto=release", "--verify=true")
     assert idle.code == 0, idle.err
     assert "already there: a" in idle.out
 
