@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# One more test process than there are processors: many tests wait for a program, a lock or a limit.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Without compiled files each test process would rewrite and compile hypothesis again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos agents report-shot pictures clean
 .DEFAULT_GOAL := check
@@ -19,7 +23,7 @@ demo: $(READY) ## run the main job for real in a throwaway repository
 	@$(BIN)/autopilot-multi demo
 
 test: $(READY) ## every test but the marked ones
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 check: lint types imports docs audit test sample ## all that CI checks
 

@@ -45,23 +45,28 @@ class Name:
     """One component of a path, described by tokens.
 
     `head` and `tail` are the plain text that it begins and ends with; `literal` is all of it, if it is plain.
+    Most names are, and need no regular expression.
     """
 
     tokens: tuple[Token, ...]
     head: str = field(init=False, repr=False, compare=False)
     tail: str = field(init=False, repr=False, compare=False)
     literal: str | None = field(init=False, repr=False, compare=False)
-    _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _regex: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         head = "".join(_plain_beginning(self.tokens))
         object.__setattr__(self, "head", head)
         object.__setattr__(self, "tail", "".join(_plain_beginning(reversed(self.tokens)))[::-1])
-        object.__setattr__(self, "literal", head if len(head) == len(self.tokens) else None)
-        object.__setattr__(self, "_regex", re.compile(_regex_of(self.tokens), re.DOTALL))
+        plain = len(head) == len(self.tokens)
+        object.__setattr__(self, "literal", head if plain else None)
+        regex = None if plain else re.compile(_regex_of(self.tokens), re.DOTALL)
+        object.__setattr__(self, "_regex", regex)
 
     def matches(self, component: str) -> bool:
         """Return whether this pattern matches a component."""
+        if self._regex is None:
+            return component == self.literal
         return self._regex.fullmatch(component) is not None
 
 

@@ -11,6 +11,7 @@ their messages, the flags, the environment variables, the file that `init` write
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cache
 from math import inf
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -204,14 +205,20 @@ def key_of(field_name: str) -> str:
 
 def declared_in(cls: type, defaults: object = None) -> tuple[Declared, ...]:
     """Return the settings that a class declares, in its order; `defaults` is an instance of it."""
+    return tuple(
+        Declared(field=name, value_type=value_type, default=getattr(defaults, name, ...), setting=setting)
+        for name, value_type, setting in _annotated(cls)
+    )
+
+
+@cache
+def _annotated(cls: type) -> tuple[tuple[str, Any, Setting], ...]:
+    """Return the fields of a class that are settings, each with its type; asked many times for each class."""
     found = []
     for name, hint in get_type_hints(cls, include_extras=True).items():
         settings = [item for item in get_args(hint)[1:] if isinstance(item, Setting)]
         if get_origin(hint) is Annotated and settings:
-            default = getattr(defaults, name, ...)
-            found.append(
-                Declared(field=name, value_type=get_args(hint)[0], default=default, setting=settings[0])
-            )
+            found.append((name, get_args(hint)[0], settings[0]))
     return tuple(found)
 
 

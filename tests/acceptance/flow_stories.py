@@ -1,6 +1,5 @@
 """Stories that follow a flow, done by the stand-in agent of `flow_agent`, and what they leave."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -37,9 +36,10 @@ def story(
 
 def write_artifacts(folder: Path, flow: str, dialect: str) -> Path:
     """Write what each step of a flow is to leave, for the stand-in agent."""
-    path = folder / f"{flow}-{dialect}.json"
+    path = folder / f"{flow}-{dialect}.txt"
     steps = load_flow(flow, Edition(dialect)).steps
-    path.write_text(json.dumps({one.number: [*map(artifact_parts, one.artifacts)] for one in steps}))
+    rows = [(one.number, *artifact_parts(artifact)) for one in steps for artifact in one.artifacts]
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
     return path
 
 

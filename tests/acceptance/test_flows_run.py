@@ -193,21 +193,22 @@ def test_the_unattended_get_the_recommended_answer(repo: Path) -> None:
     assert "decided by recommended: B" in ran.err
 
 
-def test_a_session_that_goes_round_in_circles_is_recovered(repo: Path, memory: Path) -> None:
-    """The same artifact rewritten without change: ended, looked at again, tried again, and it passes."""
+def test_a_session_that_goes_round_in_circles_is_recovered_twice_and_then_asked_about(
+    repo: Path, memory: Path
+) -> None:
+    """The same artifact rewritten without change: ended, looked at again, tried again, and it passes.
+
+    After two recoveries that did not help, a person is asked in the recovery form.
+    """
     story(repo, "a", "circle:Problem:2", "fail:Research:99")
-    ran = run(repo, "--json", "--grace-seconds=1")
-    assert "without a meaningful change" in ran.err
-    assert sessions(memory)[:4] == ["a-1 attempt 1"] * 3 + ["a-2 attempt 1"]
-
-
-def test_a_session_that_stays_stuck_is_asked_about(repo: Path, memory: Path) -> None:
-    """After two recoveries that did not help, a person is asked in the recovery form."""
-    story(repo, "a", "circle:Problem:99")
+    story(repo, "b", "circle:Problem:99")
     ran = run(repo, "--json", "--grace-seconds=1")
     assert ran.code == 5
-    assert "stuck" in ran.story("a")["reason"]
-    assert len(sessions(memory)) == 3
+    assert "without a meaningful change" in ran.err
+    recovered, stuck = ([one for one in sessions(memory) if one.startswith(name)] for name in "ab")
+    assert recovered[:4] == ["a-1 attempt 1"] * 3 + ["a-2 attempt 1"]
+    assert "stuck" in ran.story("b")["reason"]
+    assert len(stuck) == 3
     assert "RECOVERY: Problem stuck at step 1" in run(repo, "decide").out
 
 

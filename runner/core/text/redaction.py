@@ -84,14 +84,14 @@ class Redactor:
     def _cleaned(self, value: Any) -> Any:
         if type(value) is str:  # an enum's value is our own
             return self.text(value)
-        if isinstance(value, Mapping):
-            return {name: self._cleaned(item) for name, item in value.items()}
         if isinstance(value, tuple | list):
             return type(value)(self._cleaned(item) for item in value)
         if isinstance(value, Struct):
             fields = structs.asdict(value)
             changed = {name: clean for name, old in fields.items() if (clean := self._cleaned(old)) != old}
             return structs.replace(value, **changed) if changed else value
+        if isinstance(value, Mapping):  # last, since the first look at each class for it is slow
+            return {name: self._cleaned(item) for name, item in value.items()}
         return value
 
 

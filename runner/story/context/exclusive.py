@@ -29,24 +29,30 @@ class SessionGate:
 
         When `unless` returns first, the block runs without a turn: its caller must not start the session.
         """
-        entered = False
+        entered = aborted = False
         self._claims += alone
         try:
-            async with trio.open_nursery() as nursery:
-                if not self.is_open(alone=alone):
-                    nursery.start_soon(_cancel_after, unless, nursery.cancel_scope)
-                while not self.is_open(alone=alone):
-                    await self._changed.wait()
-                # Without a wait since the check, so that no two can find the same gate open.
-                self._inside += 1
-                entered = True
-                nursery.cancel_scope.cancel()
+            while not aborted and not self.is_open(alone=alone):
+                aborted = await self._changed_or(unless)
+            # Without a wait since the check, so that no two can find the same gate open.
+            entered = not aborted
+            self._inside += entered
             yield
         finally:
             self._inside -= entered
             self._claims -= alone
             self._changed.set()
             self._changed = trio.Event()
+
+    async def _changed_or(self, unless: Callable[[], Awaitable[None]]) -> bool:
+        """Wait until a session has left; return whether `unless` returned first."""
+        aborted = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_after, self._changed.wait, nursery.cancel_scope)
+            await unless()
+            aborted = True
+            nursery.cancel_scope.cancel()
+        return aborted
 
 
 async def _cancel_after(event: Callable[[], Awaitable[None]], scope: trio.CancelScope) -> None:

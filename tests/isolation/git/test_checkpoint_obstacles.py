@@ -7,14 +7,23 @@ import pytest
 
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git import commits
+from isolation.git import repository as repositories
 from isolation.git.repository import Repository
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import checkpoint_of_main, commit
 
 
 @pytest.mark.parametrize("obstacle", ["blobs", "trees", "branch"])
-def test_a_checkpoint_that_git_cannot_make_is_an_error(repository: Repository, obstacle: str) -> None:
-    """Acceptance 72: content, tree or branch cannot be written; that is not taken for nothing to commit."""
+def test_a_checkpoint_that_git_cannot_make_is_an_error(
+    repository: Repository, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acceptance 72: content, tree or branch cannot be written; that is not taken for nothing to commit.
+
+    A lock that a dead git left on the branch is named and never deleted; the hint says what to do about it.
+    """
+    impatient = tuple(option.replace("=5000", "=50") for option in repositories._OPTIONS)
+    assert impatient != repositories._OPTIONS
+    monkeypatch.setattr(repositories, "_OPTIONS", impatient)
     top, before = repository.top, repository.head()
     (top / "new").write_text("something new\n" if obstacle == "blobs" else "hello\n")  # git has this already
     objects = top / ".git" / "objects"
@@ -24,8 +33,11 @@ def test_a_checkpoint_that_git_cannot_make_is_an_error(repository: Repository, o
         full = [top / ".git" / "refs" / "heads" / "main.lock"]
     for place in full:
         place.touch()
-    with pytest.raises(GitCommandError):
+    with pytest.raises(GitCommandError) as refused:
         checkpoint_of_main(repository, "work", 5)
+    if obstacle == "branch":
+        assert "main.lock" in refused.value.message
+        assert "remove the lock file it names" in refused.value.hint
     assert (repository.head(), (top / "new").exists()) == (before, True)
     for place in full:
         place.unlink()

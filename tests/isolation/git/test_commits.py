@@ -207,15 +207,6 @@ def test_a_branch_that_is_gone_is_told_with_the_way_back(repository: Repository)
     assert checkpoint_of_main(repository, "work", 5) != before
 
 
-def test_a_lock_that_a_dead_git_left_on_the_branch_is_named(repository: Repository) -> None:
-    """It is never deleted; the hint says what to do about it."""
-    (repository.top / "new").write_text("x")
-    (repository.top / ".git" / "refs" / "heads" / "main.lock").touch()
-    with pytest.raises(GitCommandError, match=r"main\.lock") as refused:
-        checkpoint_of_main(repository, "work", 5)
-    assert "remove the lock file it names" in refused.value.hint
-
-
 def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository) -> None:
     """Conflict markers are never committed as work."""
     top = repository.top
