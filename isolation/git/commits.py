@@ -21,6 +21,7 @@ from isolation.errors import (
 )
 from isolation.git.checkout import CheckoutStatus, read_status
 from isolation.git.commit_flaws import conflict_markers, may_have_markers, reveal_hidden
+from isolation.git.forecast.merge_answers import named_in_messages
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
 
@@ -385,7 +386,12 @@ def merge_tree(repository: Repository, ours: str, theirs: str) -> tuple[str, tup
     if output.returncode not in {0, 1}:
         raise failure(args, output)
     tree, *paths = output.fields()
-    return tree, tuple(dict.fromkeys(paths)) if output.returncode == 1 else ()
+    if output.returncode == 0:
+        return tree, ()
+    if not paths:  # a folder that was renamed in two directions: no file is in conflict, the merge is
+        args = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
+        paths = [*named_in_messages(repository.run(*args, check=False))] or ["."]
+    return tree, tuple(dict.fromkeys(paths))
 
 
 def _merged_tree(repository: Repository, ours: str, theirs: str) -> str:

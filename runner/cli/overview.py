@@ -19,6 +19,7 @@ GROUPS = {
     },
     "show": {
         "plan": "show what would run, in which order and why; changes nothing",
+        "forecast": "show which stories will conflict, where, and the best order to land",
         "prompt": "print the prompt that an agent would get for a story",
         "status": "show the latest run, or the one you name",
         "history": "show past runs with totals",

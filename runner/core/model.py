@@ -7,6 +7,7 @@ from typing import Any, NewType, TypeVar
 
 from msgspec import Struct, field
 
+from runner.core.forecast.clashes import Forecast
 from runner.core.left_out.evidence import LeftOut
 
 StoryId = NewType("StoryId", str)
@@ -463,6 +464,7 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...] = ()
     pauses: Mapping[str, float] = field(default_factory=dict)
     base_checks: tuple[BaseCheck, ...] = ()
+    forecast: Forecast | None = None
 
     @property
     def ended(self) -> bool:

@@ -3,20 +3,25 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from isolation.git.landing.merges import brought_paths, conflicting, not_contained
+from isolation.git.forecast.forecaster import Forecaster
+from isolation.git.forecast.scratch import scratch
+from isolation.git.landing.merges import not_contained
 from isolation.git.repository import Repository
 from runner.core.errors import NotFoundError
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.fold import fold
 from runner.core.events.story_json import from_json
-from runner.core.landing.order import landing_order
+from runner.core.forecast.clashes import Forecast
+from runner.core.landing.forecast import Tip, foresee
 from runner.core.landing.question import chosen
 from runner.core.left_out.evidence import RESOLVE, RETRY, SKIP
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
 from runner.core.text.names import did_you_mean
 from runner.records.journal import Journal
+from runner.run.forecast.tips import can_foresee, forecast
 
 RUNS_SEARCHED = 50
 
@@ -25,6 +30,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A done story with the tip of its branch; `fork` is where its own work begins.
 
     `verify` are the commands that decided about it; `general` means that they are those of the settings.
+    `since` is when the first of its runs began.
     """
 
     story: Story
@@ -35,6 +41,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     verify: tuple[str, ...]
     general: bool
     replayed: bool = False
+    since: float = 0.0
 
     @property
     def id(self) -> StoryId:
@@ -43,13 +50,15 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Candidates(Struct, frozen=True, kw_only=True):
-    """What can land, in the order in which it is tried; `contained` are stories that are in the target.
+    """What can land, in the order in which it is tried, by a `forecast` of the conflicts.
 
-    `gone` are done stories without a branch or a commit, `held` those that the user has decided about, each
-    with the reason. `resolvable` are those whose conflicts an agent shall resolve.
+    `contained` are stories that are in the target, `gone` are done stories without a branch or a commit.
+    `held` are those that the user has decided about, each with the reason, `resolvable` those whose conflicts
+    an agent shall resolve.
     """
 
     stories: tuple[Candidate, ...] = ()
+    forecast: Forecast = Forecast()
     contained: tuple[StoryId, ...] = ()
     gone: tuple[StoryId, ...] = ()
     held: Mapping[StoryId, str] = {}
@@ -66,9 +75,10 @@ class Candidates(Struct, frozen=True, kw_only=True):
 
 
 class _Done(Struct, frozen=True, kw_only=True):
-    """A done story as its run recorded it."""
+    """A done story as its run recorded it; `since` is when the first run began that knew it."""
 
     story: Story
+    since: float
     run: RunSnapshot
     branch: str
     commit: str
@@ -104,8 +114,10 @@ def find_candidates(
         _candidate(done[story_id], found, replayed=_holds(repository, found, squashed))
         for story_id, found in ready.items()
     ]
+    ordered, foreseen = _ordered(repository, onto, tip, found)
     return Candidates(
-        stories=_ordered(repository, tip, found),
+        stories=ordered,
+        forecast=foreseen,
         contained=tuple(story_id for story_id in there if story_id not in open_),
         gone=tuple(story_id for story_id in tips if story_id not in there),
         held=held,
@@ -148,11 +160,13 @@ def _done_stories(journal: Journal) -> tuple[dict[StoryId, _Done], frozenset[str
     done: dict[StoryId, _Done] = {}
     seen: set[StoryId] = set()
     squashed: set[str] = set()
+    since: dict[StoryId, float] = {}
     for run_id in journal.runs()[:RUNS_SEARCHED]:
         events = journal.events(run_id)
         run = fold(run_id, events)
         stories = {story.id: story for story in _stories_of(events)}
         squashed |= set(_without_history(events, run))
+        since |= dict.fromkeys(run.stories, run.started_at)  # the runs come newest first
         for story in run.stories.values():
             workspace = story.workspace
             if story.id in seen:
@@ -160,11 +174,12 @@ def _done_stories(journal: Journal) -> tuple[dict[StoryId, _Done], frozenset[str
             if story.status is Status.DONE and workspace.commit and workspace.commits:
                 branch = workspace.branch or ""
                 done[story.id] = _Done(
-                    story=stories[story.id], run=run, branch=branch, commit=workspace.commit
+                    story=stories[story.id], since=0.0, run=run, branch=branch, commit=workspace.commit
                 )
             # A run that never got to a story says nothing about it.
             seen |= {story.id} if story.sessions or story.id in done else set()
-    return done, frozenset(squashed)
+    aged = {story_id: replace(each, since=since[story_id]) for story_id, each in done.items()}
+    return aged, frozenset(squashed)
 
 
 def _stories_of(events: Sequence[ev.Event]) -> Iterator[Story]:
@@ -231,27 +246,24 @@ def _candidate(done: _Done, tip: str, *, replayed: bool) -> Candidate:
         verify=own or shared,
         general=not own,
         replayed=replayed,
+        since=done.since,
     )
 
 
-def _ordered(repository: Repository, tip: str, found: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Put them in order; a forecast of conflicts may replace the trial here."""
+def _ordered(
+    repository: Repository, onto: str, tip: str, found: Sequence[Candidate]
+) -> tuple[tuple[Candidate, ...], Forecast]:
+    """Put them in the order that loses the fewest, by a forecast of their conflicts."""
     by_id = {each.id: each for each in found}
-    needs = {each.id: {need for need in each.story.depends_on if need in by_id} for each in found}
-    order = landing_order(needs, _conflicts(repository, tip, found))
-    return tuple(by_id[story_id] for story_id in order)
-
-
-def _conflicts(
-    repository: Repository, tip: str, found: Sequence[Candidate]
-) -> dict[StoryId, tuple[StoryId, ...]]:
-    """Try which branches do not merge with each other, among those that change the same files."""
-    paths = {each.id: brought_paths(repository, tip, each.tip) for each in found}
-    tips = {each.tip: each.id for each in found}
-    conflicts: dict[StoryId, list[StoryId]] = {each.id: [] for each in found}
-    for number, each in enumerate(found):
-        near = [other.tip for other in found[number + 1 :] if paths[each.id] & paths[other.id]]
-        for other in conflicting(repository, each.tip, near):
-            conflicts[each.id].append(tips[other])
-            conflicts[tips[other]].append(each.id)
-    return {story_id: tuple(others) for story_id, others in conflicts.items()}
+    tips = tuple(
+        Tip(id=each.id, commit=each.tip, needs=each.story.depends_on, since=each.since) for each in found
+    )
+    if not tips or not can_foresee(repository):
+        foreseen = foresee(tips, {}, onto)
+    else:
+        # What landed as other commits is in conflict with itself here, unless it is merged with its own base.
+        merged_plainly = not any(each.replayed for each in found)
+        with scratch(repository) as place:
+            commit = tip if merged_plainly else ""
+            foreseen = forecast(Forecaster(), place, tips, onto=onto, commit=commit)
+    return tuple(by_id[StoryId(name)] for name in foreseen.order), foreseen

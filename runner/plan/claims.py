@@ -19,6 +19,7 @@ from isolation.claims.globs import Claim
 from isolation.errors import ClaimError, UnprovenError
 from runner.core.errors import BacklogError, SettingsError
 from runner.core.flow import DEFAULT_DOCS, QUICK, docs_folder
+from runner.core.forecast.clashes import Clash
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import dependents
 from runner.core.settings import Settings
@@ -32,6 +33,7 @@ SHARED = "none"
 EVERYTHING = "**"
 _NOT_IN_IDS = frozenset("/*?[]!{}")
 _NOTES = 3
+_MOST_OVERLAPS = 200
 _STEPS_FOR_NOTES = 500_000
 """The effort that a note is worth: about half a second."""
 
@@ -52,11 +54,15 @@ class Ownership(Struct, frozen=True, kw_only=True):
 
 
 class ClaimedStories(Struct, frozen=True, kw_only=True):
-    """Stories with their claims; `disjoint` is None with fewer than two claims, or where it is not known."""
+    """Stories with their claims; `disjoint` is None with fewer than two claims, or where it is not known.
+
+    `overlaps` are pairs in worktrees that may conflict, each with a path that both own.
+    """
 
     stories: tuple[Story, ...]
     disjoint: bool | None = None
     notes: tuple[str, ...] = ()
+    overlaps: tuple[Clash, ...] = ()
 
 
 def require_ownership(settings: Settings) -> None:
@@ -131,12 +137,12 @@ def assign_claims(
         _require_claims(owners)
         _require_disjoint({story.id: claims.compile(story.owns, folding=folding) for story in owners})
         return ClaimedStories(stories=owners, disjoint=True if len(owners) > 1 else None)
-    disjoint, notes = _compared(compiled, owners)
+    disjoint, notes, overlaps = _compared(compiled, owners)
     # Without a claim of its own, a story in a worktree is still held by the boundary.
     bounded = tuple(
         story if story.owns else _with_docs(replace(story, owns=ownership.boundary), docs) for story in owners
     )
-    return ClaimedStories(stories=bounded, disjoint=disjoint, notes=notes)
+    return ClaimedStories(stories=bounded, disjoint=disjoint, notes=notes, overlaps=overlaps)
 
 
 def _with_docs(story: Story, docs: str) -> Story:
@@ -231,31 +237,32 @@ def _require_disjoint(owners: Mapping[StoryId, Claim]) -> None:
 
 def _compared(
     owners: Mapping[StoryId, Claim], stories: Sequence[Story]
-) -> tuple[bool | None, tuple[str, ...]]:
-    """Return whether claims are disjoint, with notes on those that are not.
+) -> tuple[bool | None, tuple[str, ...], tuple[Clash, ...]]:
+    """Return whether claims are disjoint, with notes on those that are not, and the pairs.
 
     Stories that depend on each other are left out: the later one starts from the commits of the other.
     """
     if len(owners) <= 1:
-        return None, ()
+        return None, (), ()
     ids = tuple(owners)
     later = {story_id: set(dependents(stories, story_id)) for story_id in ids}
     notes: list[str] = []
+    overlaps: list[Clash] = []
     try:
         for first, second, overlap in Proof(steps=_STEPS_FOR_NOTES).overlaps(tuple(owners.values())):
             one, another = ids[first], ids[second]
             if another in later[one] or one in later[another]:
                 continue
-            if len(notes) == _NOTES:
-                notes.append("more stories own the same paths; give each its own to merge without conflicts")
+            if len(overlaps) == _MOST_OVERLAPS:
                 break
+            overlaps.append(Clash(stories=(one, another), files=(overlap.path,)))
             notes.append(f"{_overlap_text(one, another, overlap)}; their branches may conflict when merged")
     except UnprovenError as error:
-        return False if notes else None, (
-            *notes,
-            f"{_unproven_text(ids, error)}; they may conflict when merged",
-        )
-    return not notes, tuple(notes)
+        unproven = f"{_unproven_text(ids, error)}; they may conflict when merged"
+        return False if notes else None, (*notes[:_NOTES], unproven), tuple(overlaps)
+    if notes[_NOTES:]:
+        notes[_NOTES:] = ["more stories own the same paths; give each its own to merge without conflicts"]
+    return not notes, tuple(notes), tuple(overlaps)
 
 
 def _overlap_text(one: StoryId, another: StoryId, overlap: Overlap) -> str:

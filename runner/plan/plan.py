@@ -19,6 +19,7 @@ from runner.core.base.check import Mode
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition, docs_folder
+from runner.core.forecast.clashes import Clash
 from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
 from runner.core.schedule.exclusivity import classify
@@ -55,8 +56,8 @@ class Backlog(Struct, frozen=True, kw_only=True):
 
     `all_stories` are those that were read before any were selected. `other_jobs` are the results of stories
     that belong to other jobs, from their `shards`. `durations` are the minutes that each story is expected to
-    take, empty where nothing is known. `disjoint` is None where it is not known. `failed` says why stories
-    failed in the last run.
+    take, empty where nothing is known. `disjoint` is None where it is not known, `overlaps` are pairs
+    of claims that share a path. `failed` says why stories failed in the last run.
     """
 
     repository: Repository
@@ -72,6 +73,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
     boundary: tuple[str, ...] = ()
     disjoint: bool | None = None
+    overlaps: tuple[Clash, ...] = ()
     failed: Mapping[StoryId, str] = field(default_factory=dict)
 
     @property
@@ -124,7 +126,6 @@ def load_backlog(request: RunRequest) -> Backlog:
     """Read the stories and put them in order, without looking for agents."""
     repository = Repository.open(request.directory)
     top = repository.top
-
     loaded = with_threshold(load_settings(top=top, flags=request.flags, environ=os.environ), repository)
     settings = loaded.settings
     require_ownership(settings)
@@ -178,6 +179,7 @@ def load_backlog(request: RunRequest) -> Backlog:
         retry_failed=request.retry_failed,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
+        overlaps=claimed.overlaps,
         failed={} if request.again else earlier.failed,
     )
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from isolation.model import IsolationMode
 from runner.agents.catalog import PROGRAMS
 from runner.core.base.check import Mode, Question, questions
+from runner.core.forecast.clashes import Clash
 from runner.core.model import Status, Story, StoryId
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.graph import critical_path, waves
@@ -62,8 +63,14 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
         base_known=_known(plan, asked),
         fence=plan.boundary,
         disjoint=plan.disjoint,
+        possible_conflicts=_possible(plan),
         rows=rows,
     )
+
+
+def _possible(plan: Plan) -> tuple[Clash, ...]:
+    """Return the stories that may conflict, as far as they are still to run."""
+    return tuple(each for each in plan.overlaps if not any(name in plan.finished for name in each.stories))
 
 
 def _known(plan: Plan, asked: Sequence[Question]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ a GitHub summary.
 import re
 
 from runner.core.model import BUDGET, RunSnapshot, StorySnapshot
+from runner.core.text.conflicts import files_text, open_clashes, sides
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
 from runner.core.text.words import (
@@ -36,6 +37,7 @@ TAIL = 3000
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
 _REASON = 300
 _NOTE, _MOST_NOTES = 600, 10
+_MOST_CLASHES = 20
 
 
 def markdown(data: ReportData) -> str:
@@ -54,7 +56,7 @@ def markdown(data: ReportData) -> str:
     lines += [f"> {escaped(problem)}" for problem in data.problems]
     lines += ["", "| | story | result | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
     lines += [_row(data, story) for story in run.stories.values()]
-    page = "\n".join(lines) + "\n" + _notes(run)
+    page = "\n".join(lines) + "\n" + _conflicts(run) + _notes(run)
     for story in run.stories.values():
         part = _part(data, story) if story.status in BAD else ""
         if len(page.encode()) + len(part.encode()) < LIMIT:
@@ -89,6 +91,20 @@ def _notes(run: RunSnapshot) -> str:
     ]
     more = f"- {count(len(notes) - _MOST_NOTES, 'more note')}\n" if notes[_MOST_NOTES:] else ""
     return "\n" + "".join(notes[:_MOST_NOTES]) + more if notes else ""
+
+
+def _conflicts(run: RunSnapshot) -> str:
+    """Return which stories will conflict, and the order in which the fewest are lost."""
+    clashes = open_clashes(run)
+    if run.forecast is None or not clashes:
+        return ""
+    onto, order = run.forecast.onto, ", ".join(escaped(name) for name in run.forecast.order)
+    lines = ["", "### Conflicts foreseen", "", "| stories | files |", "|-|-|"]
+    shown = clashes[:_MOST_CLASHES]
+    lines += [f"| {escaped(sides(clash, onto))} | {escaped(files_text(clash))} |" for clash in shown]
+    more = len(clashes) + run.forecast.more - len(shown)
+    lines += [f"| {count(more, 'more pair')} | |"] if more > 0 else []
+    return "\n".join([*lines, "", f"Best order to land: {order}", ""])
 
 
 def _waited(data: ReportData, story: StorySnapshot) -> str:

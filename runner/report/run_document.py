@@ -21,6 +21,7 @@ from runner.core.model import (
 )
 from runner.core.text.instants import iso, iso_or_none
 from runner.core.text.words import awaited
+from runner.report.forecast_document import run_forecast
 
 _COUNTED = (
     Status.DONE,
@@ -59,6 +60,7 @@ def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
             for story in shown.open_decisions
             if story.decision is not None
         ],
+        "forecast": run_forecast(shown),
         "notes": [{"story_id": note.story_id, "message": note.message} for note in shown.notes],
     }
 

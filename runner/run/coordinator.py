@@ -47,6 +47,7 @@ from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import close_run, records_on_error
 from runner.run.first_events import as_recorded, beginning, planned_retries
+from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
@@ -343,6 +344,7 @@ async def _orchestrate(
     async with (
         visible(context),
         aggregating(context),
+        forecasting(context),
         notifying(context, quiet=interaction.quiet),
         trio.open_nursery() as desk,
     ):

@@ -63,10 +63,16 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path) -> None:
 
 
 @cache
+def schema() -> dict[str, Any]:
+    """Return the schema of what `--json` prints."""
+    loaded: dict[str, Any] = json.loads((REFERENCE / "status.schema.json").read_text())
+    Draft202012Validator.check_schema(loaded)
+    return loaded
+
+
+@cache
 def _validator() -> Draft202012Validator:
-    schema = json.loads((REFERENCE / "status.schema.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    return Draft202012Validator(schema())
 
 
 def _complaints(document: dict[str, Any]) -> list[str]:

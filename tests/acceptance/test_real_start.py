@@ -17,6 +17,7 @@ ARGUMENTS = {
     "quarantine": (),
     "gc": (),
     "plan": ("--again",),
+    "forecast": ("--matrix",),
     "prompt": ("a",),
     "status": (),
     "history": (),

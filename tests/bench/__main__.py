@@ -18,6 +18,7 @@ BENCHES = (
     "bench_schedule",
     "bench_crossings",
     "bench_land",
+    "bench_forecast",
 )
 QUICK = ("bench_start", "bench_keeper", "bench_probe")
 

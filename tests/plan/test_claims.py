@@ -179,6 +179,7 @@ def test_in_worktrees_an_overlap_is_a_note() -> None:
     (note,) = claimed.notes
     assert note.startswith("stories a and b both own src/x: a by 'src/**', b by 'src/x'")
     assert "conflict when merged" in note
+    assert [(each.stories, each.files) for each in claimed.overlaps] == [(("a", "b"), ("src/x",))]
     assert (
         assign_claims(stories[2:], Ownership(), isolation="worktree", folding=False, at_once=3).disjoint
         is None
@@ -188,9 +189,10 @@ def test_in_worktrees_an_overlap_is_a_note() -> None:
 def test_many_overlaps_are_a_few_notes() -> None:
     """Nobody reads a thousand warnings."""
     stories = [story(f"s{number}", "src/**") for number in range(10)]
-    notes = assign_claims(stories, Ownership(), isolation="worktree", folding=False, at_once=3).notes
-    assert len(notes) == 4
-    assert "more stories own the same paths" in notes[-1]
+    claimed = assign_claims(stories, Ownership(), isolation="worktree", folding=False, at_once=3)
+    assert len(claimed.notes) == 4
+    assert "more stories own the same paths" in claimed.notes[-1]
+    assert len(claimed.overlaps) == 45, "the forecast has them all"
 
 
 def test_in_worktrees_what_cannot_be_proven_is_a_note_too() -> None:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from runner.core.events import events as ev
+from runner.core.events import landing as ld
 from runner.core.events.fold import apply
 from runner.core.model import RunSnapshot, StoryId
 from runner.core.text.screen import cells
@@ -197,3 +198,15 @@ async def test_the_foot_tells_of_the_next_level_at_every_level() -> None:
     )
     assert [words in line for words, line in zip(wanted, told, strict=True)] == [True] * 4
     assert ["Ctrl-C: " in line for line in told] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("height", [12, 24])
+def test_a_foreseen_conflict_takes_one_line_and_fits(height: int) -> None:
+    """It is there only when there is one, also on a small terminal."""
+    quiet = large()
+    assert not any("will conflict" in line for line in drawn(quiet, height=height))
+    clash = {"stories": ["pkg-00", "pkg-01"], "files": ["shared.py"]}
+    body = ld.ConflictsForeseen(clashes=(clash,), order=("pkg-00", "pkg-01"), onto="main")
+    lines = drawn(apply(quiet, event(60, body)), height=height)
+    assert sum("will conflict: pkg-00 and pkg-01: shared.py" in line for line in lines) == 1
+    assert len(lines) <= height

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from isolation.git.diffstat import Diff
 from runner.core.events.events import WindowChanged
+from runner.core.forecast.clashes import Clash, Forecast
 from runner.core.limits.kill_switches import Switch
 from runner.core.limits.prices import AS_OF
 from runner.core.model import Note, Outcome, Status
@@ -327,3 +328,20 @@ def test_an_estimated_cost_says_so_and_of_when_its_prices_are(data: ReportData) 
         assert f"about ${story.usage.cost_usd:.2f}" in page(replace(data, run=reckoned))
         assert words in page(replace(data, run=reckoned))
     assert AS_OF in (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
+
+
+def test_foreseen_conflicts_are_a_section_and_harmless(data: ReportData) -> None:
+    """Stories with files, the order and how many more there are; without conflicts there is no section."""
+    assert "Conflicts foreseen" not in markdown(data) + html(data)
+    one, two = list(data.run.stories)[:2]
+    clash = Clash(stories=(one, two), files=(NASTY, "b", "c", "d"))
+    foreseen = Forecast(clashes=(clash,) * 25, order=(two, one), onto="main")
+    told = replace(data, run=replace(data.run, forecast=foreseen))
+    page = Page(html(told))
+    assert page.tags["table"] >= 1
+    text = " ".join(page.texts)
+    assert f"{one} and {two}" in text
+    assert "and 1 more" in text
+    for words in ("Conflicts foreseen", "5 more pairs", "Best order to land"):
+        assert words in text
+        assert words in markdown(told)

@@ -44,7 +44,7 @@ def test_document_has_the_shared_shape() -> None:
     data = run_document(mixed())
     assert list(data) == [
         *("run_id", "state", "started_at", "ended_at", "base", "isolation", "enforcement", "tier", "window"),
-        *("kill_switch", "base_checks", "counts", "usage", "stories", "decisions", "notes"),
+        *("kill_switch", "base_checks", "counts", "usage", "stories", "decisions", "forecast", "notes"),
     ]
     assert (data["state"], data["tier"], data["window"]) == ("running", "green", 3)
     assert data["started_at"] == "2026-01-02T12:03:11.000Z"

@@ -31,7 +31,7 @@ _OF_THE_RUN = (
     *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
     *(ev.BaseCheckStarted, ev.BaseChecked),
     *(ld.LandingPlanned, ld.LandingVerified, ld.Landed, ld.StoryNotLanded, ld.LandingAbandoned),
-    *(ld.LandingRetryPlanned, ld.LandingUndoPlanned, ld.LandingUndone),
+    *(ld.LandingRetryPlanned, ld.LandingUndoPlanned, ld.LandingUndone, ld.ConflictsForeseen),
     ev.AgentPaused,  # a story's, but a limit is the run's
 )
 

@@ -5,6 +5,7 @@ own stories only. They follow the rule intent, act, done: `LandingVerified` is d
 moves, `LandingUndoPlanned` before it moves back.
 """
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -99,6 +100,20 @@ class LandingUndone(Struct, frozen=True, kw_only=True):
     reverted: bool = False
 
 
+class ConflictsForeseen(Struct, frozen=True, kw_only=True):
+    """Which stories would conflict if they landed now, and the best order; replaces what was foreseen before.
+
+    A clash has `stories`, `files` and `reason`. With many of them, `more` are left out.
+    """
+
+    clashes: tuple[Mapping[str, Any], ...] = ()
+    order: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    uncommitted: tuple[str, ...] = ()
+    onto: str = ""
+    more: int = 0
+
+
 LandingBody: TypeAlias = (
     LandingPlanned
     | LandingVerified
@@ -108,6 +123,7 @@ LandingBody: TypeAlias = (
     | LandingAbandoned
     | LandingUndoPlanned
     | LandingUndone
+    | ConflictsForeseen
 )
 
 # As in `events.py`: a class may be renamed, its kind in the journal may not.
@@ -120,4 +136,5 @@ KINDS: dict[str, Any] = {
     "LandingAbandoned": LandingAbandoned,
     "LandingUndoPlanned": LandingUndoPlanned,
     "LandingUndone": LandingUndone,
+    "ConflictsForeseen": ConflictsForeseen,
 }

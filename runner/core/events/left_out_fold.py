@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from runner.core.events import landing as ld
+from runner.core.events.forecast_fold import foreseen
 from runner.core.events.story_fold import step_again
 from runner.core.left_out.evidence import LeftOut, Retry
 from runner.core.model import IMPLEMENT, RunSnapshot, StepHistory, StoryId, StorySnapshot
@@ -16,6 +17,8 @@ QUICK = "quick"
 def after_landing(run: RunSnapshot, body: ld.LandingBody) -> RunSnapshot:
     """Return the run after an event of a landing; intents concern only the next landing."""
     match body:
+        case ld.ConflictsForeseen():
+            return replace(run, forecast=foreseen(body))
         case ld.Landed():
             changed = {name: _landed(story, body) for name, story in _named(run, body.stories)}
         case ld.LandingUndone():

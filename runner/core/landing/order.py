@@ -1,25 +1,119 @@
-"""The order in which branches are tried: dependencies first, then those with the fewest conflicts. Pure."""
+"""The order in which branches are tried, so that a landing loses as few stories as possible. Pure.
+
+Of two stories that conflict, the one that is tried first lands, and the other is lost, with all that depend
+on it. The order is found greedily: of the stories that could be next, the one that costs the fewest others.
+Whatever is lost anyway comes last. Dependencies always come first, and of equals the oldest, so that a story
+never waits because newer ones keep coming.
+"""
 
 from collections.abc import Collection, Mapping
-from heapq import heapify, heappop, heappush
+
+from msgspec import Struct
 
 from runner.core.model import StoryId
 
 
+class _Graph(Struct, frozen=True, kw_only=True):
+    """What the rules look at: which stories need, are needed by and conflict with which others."""
+
+    needs: Mapping[StoryId, frozenset[StoryId]]
+    dependents: Mapping[StoryId, frozenset[StoryId]]
+    conflicts: Mapping[StoryId, frozenset[StoryId]]
+    oldest_first: tuple[StoryId, ...]
+
+
 def landing_order(
-    needs: Mapping[StoryId, Collection[StoryId]], conflicts: Mapping[StoryId, Collection[StoryId]]
+    needs: Mapping[StoryId, Collection[StoryId]],
+    conflicts: Mapping[StoryId, Collection[StoryId]],
+    *,
+    ages: Mapping[StoryId, float] | None = None,
+    hopeless: Collection[StoryId] = (),
 ) -> tuple[StoryId, ...]:
-    """Return every story behind what it needs; among those that could be next, fewer conflicts come first."""
-    waits = {story: set(those) & set(needs) for story, those in needs.items()}
-    ready = [(len(conflicts.get(story, ())), story) for story, those in waits.items() if not those]
-    heapify(ready)
+    """Return every story behind what it needs; `ages` are the instants since which they wait.
+
+    `hopeless` are stories that do not even merge onto the target. Stories that nothing is known about are
+    tried in the order of their age, and of their ids.
+    """
+    graph = _graph(needs, conflicts, ages or {})
+    greedy = _greedy(graph, hopeless)
+    by_age = _first_come(graph)
+    # The greedy order is not always the best one. It is never worse than the order without a forecast.
+    better = len(landing(by_age, needs, conflicts, hopeless)) > len(
+        landing(greedy, needs, conflicts, hopeless)
+    )
+    return by_age if better else greedy
+
+
+def landing(
+    order: Collection[StoryId],
+    needs: Mapping[StoryId, Collection[StoryId]],
+    conflicts: Mapping[StoryId, Collection[StoryId]],
+    hopeless: Collection[StoryId] = (),
+) -> tuple[StoryId, ...]:
+    """Return the stories that would land in this order, if nothing else but conflicts keeps them back."""
+    landed: list[StoryId] = []
+    among = set(order)
+    for story in order:
+        complete = set(needs.get(story, ())) & among <= set(landed)
+        if complete and story not in hopeless and set(landed).isdisjoint(conflicts.get(story, ())):
+            landed.append(story)
+    return tuple(landed)
+
+
+def _graph(
+    needs: Mapping[StoryId, Collection[StoryId]],
+    conflicts: Mapping[StoryId, Collection[StoryId]],
+    ages: Mapping[StoryId, float],
+) -> _Graph:
+    inside = {story: frozenset(those) & needs.keys() for story, those in needs.items()}
+    return _Graph(
+        needs=inside,
+        dependents={
+            story: frozenset(other for other, those in inside.items() if story in those) for story in inside
+        },
+        conflicts={story: frozenset(conflicts.get(story, ())) & inside.keys() for story in inside},
+        oldest_first=tuple(sorted(inside, key=lambda story: (ages.get(story, 0.0), story))),
+    )
+
+
+def _greedy(graph: _Graph, hopeless: Collection[StoryId]) -> tuple[StoryId, ...]:
+    """Choose one story after the other, each the cheapest; then come the lost ones."""
     order: list[StoryId] = []
-    while ready:
-        _, story = heappop(ready)
-        order.append(story)
-        for other, those in waits.items():
-            if story in those:
-                those.remove(story)
-                if not those:
-                    heappush(ready, (len(conflicts.get(other, ())), other))
+    lost = _with_dependents(graph, frozenset(hopeless) & graph.needs.keys())
+    while ready := [story for story in _ready(graph, order) if story not in lost]:
+        # `min` returns the first of equals, which is the oldest.
+        chosen = min(ready, key=lambda story: len(_cost(graph, story) - lost))
+        order.append(chosen)
+        lost |= _cost(graph, chosen) - set(order)
+    while rest := _ready(graph, order):
+        order.append(rest[0])
     return tuple(order)
+
+
+def _first_come(graph: _Graph) -> tuple[StoryId, ...]:
+    order: list[StoryId] = []
+    while ready := _ready(graph, order):
+        order.append(ready[0])
+    return tuple(order)
+
+
+def _ready(graph: _Graph, order: Collection[StoryId]) -> list[StoryId]:
+    """Return those that could be next, oldest first."""
+    placed = set(order)
+    return [story for story in graph.oldest_first if story not in placed and graph.needs[story] <= placed]
+
+
+def _cost(graph: _Graph, story: StoryId) -> frozenset[StoryId]:
+    """Return what is lost once a story has landed."""
+    return _with_dependents(graph, graph.conflicts[story])
+
+
+def _with_dependents(graph: _Graph, stories: frozenset[StoryId]) -> frozenset[StoryId]:
+    found: set[StoryId] = set()
+    left = list(stories)
+    while left:
+        story = left.pop()
+        if story not in found:
+            found.add(story)
+            left.extend(graph.dependents[story])
+    return frozenset(found)

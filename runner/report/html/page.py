@@ -11,6 +11,7 @@ from importlib import resources
 from runner.core.events.events import WindowChanged
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StorySnapshot
+from runner.core.text.conflicts import files_text, open_clashes, sides
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, label
@@ -28,6 +29,7 @@ DIFFS = 400_000
 
 MOST_TAIL, MOST_DIFF = 12_000, 24_000
 MOST_NOTES = 3
+MOST_CLASHES = 20
 _LONGEST = 2000
 _LEGEND = {
     "work": "work session",
@@ -67,6 +69,7 @@ def html(data: ReportData) -> str:
         *_notices(data),
         "<h2>Timeline</h2>",
         f'<div class="panel">{timeline(data)}{_legend(data)}</div>' if run.stories else "",
+        *_conflicts(run),
         "<h2>Stories</h2>",
         *(card(data, story, most_tail=tail, most_diff=diff) for story in _by_urgency(run)),
         "</main>",
@@ -141,6 +144,24 @@ def _note(message: str, names: Sequence[str]) -> str:
     return (
         f'<p class="notice">{f"<b>{_t(listed(names))}</b>: " if names else ""}{prose(message, _LONGEST)}</p>'
     )
+
+
+def _conflicts(run: RunSnapshot) -> Iterable[str]:
+    """Return which stories will conflict, and the order in which the fewest are lost."""
+    clashes = open_clashes(run)
+    if run.forecast is None or not clashes:
+        return
+    onto = run.forecast.onto
+    yield "<h2>Conflicts foreseen</h2>"
+    rows = (
+        f"<tr><td>{_t(sides(clash, onto))}</td><td><code>{_t(files_text(clash))}</code></td></tr>"
+        for clash in clashes[:MOST_CLASHES]
+    )
+    more = len(clashes) + run.forecast.more - len(clashes[:MOST_CLASHES])
+    last = f'<tr><td colspan="2">{count(more, "more pair")}</td></tr>' if more > 0 else ""
+    head = "<tr><th>stories</th><th>files</th></tr>"
+    order = f"<p>Best order to land: {_t(', '.join(run.forecast.order))}</p>"
+    yield f'<div class="panel"><table class="conflicts">{head}{"".join(rows)}{last}</table>{order}</div>'
 
 
 def _legend(data: ReportData) -> str:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.core.model import RunSnapshot, Status, StorySnapshot
+from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import stopwatch
 from runner.core.text.screen import neutral
 from runner.core.text.words import (
@@ -41,7 +42,8 @@ _ORDER = {Status.RUNNING: 0, Status.QUEUED: 2, Status.WAITING: 3}
 def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) -> RenderableType:
     """Draw a run. `hint` says what Ctrl-C does now."""
     stories = list(run.stories.values())
-    room = max(1, height - _FRAME_LINES - (_SWITCH_LINES if run.kill_switch else 0))
+    conflicts = conflict_line(run)
+    room = max(1, height - _FRAME_LINES - (_SWITCH_LINES if run.kill_switch else 0) - bool(conflicts))
     shown = stories if len(stories) <= room else sorted(stories, key=_urgency)[:room]
     visible = {story.id for story in shown}
     hidden = [story for story in stories if story.id not in visible]
@@ -53,6 +55,8 @@ def render(run: RunSnapshot, *, now: float, width: int, height: int, hint: str) 
     if run.kill_switch:
         parts.append(_line(f"stopping: {run.kill_switch.name}: {neutral(run.kill_switch.detail)}", "yellow"))
         parts.append(_line(recovery(run.kill_switch), "dim"))
+    if conflicts:
+        parts.append(_line(conflicts, "yellow"))
     parked = run.count(Status.PARKED)
     open_ones = count(parked, "open decision") if parked else "no open decisions"
     parts.append(_line(f"{hint} · {open_ones}", "dim"))

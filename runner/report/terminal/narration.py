@@ -9,6 +9,7 @@ from typing import assert_never
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
+from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import clock, span
 from runner.core.text.screen import cells, neutral
 from runner.core.text.words import count, label, tally, window
@@ -103,11 +104,13 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         ):
             return None
         case _:
-            return _landing(body)
+            return _landing(body, run)
 
 
-def _landing(body: ld.LandingBody) -> str | None:
+def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:
     match body:
+        case ld.ConflictsForeseen():
+            return conflict_line(run) or "no conflicts are foreseen any more"
         case ld.Landed():
             return f"landed on {body.onto} at {body.commit[:_SHORT]}: {', '.join(body.stories)}"
         case ld.StoryNotLanded():

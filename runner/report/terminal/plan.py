@@ -6,7 +6,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from runner.core.flow import QUICK
+from runner.core.forecast.clashes import Clash
 from runner.core.model import DEFAULT_ATTEMPTS
+from runner.core.text.conflicts import clash_text
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import count, window
@@ -14,6 +16,7 @@ from runner.report.terminal.table import Cell, Column, Look, layout
 
 _INDENT = 4
 _SHORT = 10
+_FEW = 5
 _TITLES_FROM = 100
 _ASKED = "first, on the untouched base"
 _KNOWN = "not asked of the base again, since an earlier run did"
@@ -60,6 +63,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
 
     `base_check` are the commands that the untouched base must answer before the first session, `base_known`
     those of them that an earlier run has asked, so that they do not run.
+    `possible_conflicts` are pairs of stories whose claims share a path.
     `disjoint`: the claims were proven to share no path; None when unknown or when it does not matter.
     The fields are keys of the JSON document, so their names stay; `fence` is the boundary of all claims.
     """
@@ -78,11 +82,17 @@ class PlanView(Struct, frozen=True, kw_only=True):
     ways_out: tuple[Mapping[str, str | bool], ...] = ()
     base_check: tuple[str, ...] = ()
     base_known: tuple[str, ...] = ()
+    possible_conflicts: tuple[Clash, ...] = ()
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
     """Return the plan as JSON values."""
-    document = {**structs.asdict(plan), "stories": [structs.asdict(row) for row in plan.rows]}
+    possible = [{"stories": list(each.stories), "path": each.files[0]} for each in plan.possible_conflicts]
+    document = {
+        **structs.asdict(plan),
+        "possible_conflicts": possible,
+        "stories": [structs.asdict(row) for row in plan.rows],
+    }
     del document["rows"]
     return document
 
@@ -102,6 +112,8 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
             lines += look.wrapped(f"{words}: {named}", color="dim")
     if plan.disjoint or plan.fence:
         lines += look.wrapped(_claims(plan), color="dim")
+    if plan.possible_conflicts:
+        lines += look.wrapped(_possible(plan.possible_conflicts), color="yellow")
     titled = look.width is not None and look.width >= _TITLES_FROM
     columns = [
         Column(title="#", right=True),
@@ -126,6 +138,13 @@ def _machine(plan: PlanView) -> str:
 def _claims(plan: PlanView) -> str:
     within = f"within {' '.join(neutral(glob) for glob in plan.fence)}" if plan.fence else ""
     return "claims " + ", ".join(filter(None, ["proven disjoint" if plan.disjoint else "", within]))
+
+
+def _possible(clashes: tuple[Clash, ...]) -> str:
+    """Return which stories may conflict when they land: their claims share a path."""
+    shown = "; ".join(clash_text(clash, "") for clash in clashes[:_FEW])
+    more = f"; {count(len(clashes) - _FEW, 'more pair')}" if clashes[_FEW:] else ""
+    return f"may conflict when merged: {shown}{more}"
 
 
 def _row(row: PlanRow, *, titled: bool) -> list[Cell]:

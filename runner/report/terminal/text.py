@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
 from runner.core.schedule.offers import contained, is_offered
+from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import (
@@ -178,6 +179,8 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
         switch = run.kill_switch
         lines += look.wrapped(f"ended by {switch.name}: {neutral(switch.detail)}", color="yellow")
         lines += look.wrapped(f"hint: {recovery(switch)}") if switch.hint else []
+    if conflicts := conflict_line(run):
+        lines += look.wrapped(f"{conflicts} (autopilot-multi forecast)", color="yellow")
     offered = _offered(run, contained(run))
     if len(offered) > 1 and (command := _all_of(offered)):
         lines.append(f"next: {command}")  # not wrapped, so that it can be copied

@@ -1,21 +1,64 @@
 """The order of a landing, and what landings do to the state of stories."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from runner.core.events import landing as ld
 from runner.core.events.events import Body, Event, RunStarted, decode, encode
 from runner.core.events.fold import apply, fold
-from runner.core.landing.order import landing_order
+from runner.core.landing.order import landing, landing_order
 from runner.core.model import RunId, RunSnapshot, StoryId
 
 RUN = RunId("run")
 A, B, C, D = (StoryId(name) for name in "abcd")
 
 
-def test_dependencies_come_first_then_those_with_few_conflicts_then_ids() -> None:
+def conflicting(*pairs: tuple[StoryId, StoryId]) -> dict[StoryId, set[StoryId]]:
+    """Return who conflicts with whom."""
+    found: dict[StoryId, set[StoryId]] = {}
+    for one, other in pairs:
+        found.setdefault(one, set()).add(other)
+        found.setdefault(other, set()).add(one)
+    return found
+
+
+def test_dependencies_come_first_then_those_that_cost_the_fewest_others_then_the_oldest() -> None:
     """A story with conflicts waits behind others, but never behind its own dependents."""
     needs: dict[StoryId, set[StoryId]] = {A: {D}, B: set(), C: set(), D: set()}
     assert landing_order(needs, {}) == (B, C, D, A)
-    assert landing_order(needs, {B: (C,), C: (B,), D: (B, C)}) == (B, C, D, A)
-    assert landing_order(needs, {B: (C, D), D: (B,), C: (B,)}) == (C, D, A, B)
+    assert landing_order(needs, {}, ages={B: 3.0, C: 2.0, D: 1.0}) == (D, A, C, B)
+    assert landing_order(needs, conflicting((B, C), (B, D))) == (C, D, A, B)
+    assert landing_order(needs, conflicting((C, D))) == (B, D, A, C), "with D, A would be lost"
+    assert landing_order(needs, {}, hopeless=(D,)) == (B, C, D, A)
+    pair = conflicting((B, C))
+    assert landing_order({B: set(), C: set()}, pair, ages={B: 2.0, C: 1.0}) == (C, B), "the oldest wins"
+
+
+graphs = st.integers(1, 7).flatmap(
+    lambda size: st.tuples(
+        st.just(size),
+        st.sets(st.tuples(st.integers(0, size - 1), st.integers(0, size - 1))),
+        st.sets(st.tuples(st.integers(0, size - 1), st.integers(0, size - 1))),
+        st.lists(st.integers(0, 3), min_size=size, max_size=size),
+    )
+)
+
+
+@given(graphs)
+def test_an_order_is_complete_and_never_loses_more_than_the_order_of_age(
+    graph: tuple[int, set[tuple[int, int]], set[tuple[int, int]], list[int]],
+) -> None:
+    """Every story once, behind what it needs; compared with first come, first served."""
+    size, edges, clashes, instants = graph
+    stories = [StoryId(str(number)) for number in range(size)]
+    needs = {stories[n]: {stories[low] for low, high in edges if low < high == n} for n in range(size)}
+    conflicts = conflicting(*((stories[one], stories[two]) for one, two in clashes if one != two))
+    ages = dict(zip(stories, map(float, instants), strict=True))
+    order = landing_order(needs, conflicts, ages=ages)
+    assert sorted(order) == stories
+    assert all(set(order[: order.index(story)]) >= needs[story] for story in stories)
+    unaware = landing_order(needs, {}, ages=ages)
+    assert len(landing(order, needs, conflicts)) >= len(landing(unaware, needs, conflicts))
 
 
 def started() -> list[Event]:

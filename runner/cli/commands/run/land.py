@@ -20,6 +20,7 @@ from runner.cli.parser import common
 if TYPE_CHECKING:
     from runner.cli.final_report import Appendix
     from runner.core.settings import Settings
+    from runner.land.candidates import Candidates
     from runner.land.landing import Plan, Result
     from runner.land.left_out.events import NotLanded
     from runner.land.session import Ended, Request
@@ -142,6 +143,8 @@ def _confirmed(plan: "Plan", output: Output, *, yes: bool) -> bool:
 
 
 def _plan_data(plan: "Plan") -> dict[str, Any]:
+    from runner.report.forecast_document import forecast_document
+
     return {
         "onto": plan.onto,
         "before": plan.tip,
@@ -157,6 +160,7 @@ def _plan_data(plan: "Plan") -> dict[str, Any]:
             }
             for each in plan.candidates.stories
         ],
+        "foreseen": forecast_document(plan.candidates.forecast),
         "contained": list(plan.candidates.contained),
         "gone": list(plan.candidates.gone),
         "held": dict(plan.candidates.held),
@@ -199,6 +203,7 @@ def _plan_text(plan: "Plan") -> str:
         lines.insert(0, f"would be merged onto {plan.onto} ({plan.tip[:10]}) in this order and verified:")
     else:
         lines.append(f"nothing to land on {plan.onto}")
+    lines += _foreseen(candidates)
     if candidates.contained:
         lines.append(f"already there: {', '.join(candidates.contained)}")
     if candidates.gone:
@@ -207,6 +212,16 @@ def _plan_text(plan: "Plan") -> str:
     if candidates.stories and not plan.verified:
         lines.append("no verify command is known: set `land-verify`, or `land` asks before it moves anything")
     return "\n".join(lines)
+
+
+def _foreseen(candidates: "Candidates") -> list[str]:
+    """Return what will conflict, and which stories that costs in this order."""
+    from runner.core.text.conflicts import in_short
+
+    foreseen = candidates.forecast
+    conflicts = in_short(foreseen.clashes, foreseen)
+    lost = f"; left out in this order: {', '.join(foreseen.lost)}" if foreseen.lost else ""
+    return [f"{conflicts}{lost}"] if conflicts else []
 
 
 def _text(result: "Result") -> str:

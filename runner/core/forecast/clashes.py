@@ -1,0 +1,30 @@
+"""What is foreseen about the merges of stories: which conflict, where, and in which order to land them."""
+
+from msgspec import Struct
+
+
+class Clash(Struct, frozen=True, kw_only=True):
+    """Two stories whose branches conflict; one story alone conflicts with the target branch.
+
+    Without files, `reason` says why they cannot be merged at all.
+    """
+
+    stories: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Forecast(Struct, frozen=True, kw_only=True):
+    """The conflicts among `stories`, the best order to land them in, and which of them are lost in it.
+
+    `uncommitted` are stories of which files were looked at that are in no commit yet. `onto` is the target.
+    `more` is how many conflicts are left out of `clashes`.
+    """
+
+    stories: tuple[str, ...] = ()
+    clashes: tuple[Clash, ...] = ()
+    order: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    uncommitted: tuple[str, ...] = ()
+    onto: str = ""
+    more: int = 0
