@@ -29,6 +29,7 @@ ARGUMENTS = {
     "report": ("--format", "markdown"),
     "init": (),
     "config": (),
+    "trust": ("--yes",),
     "doctor": (),
     "demo": ("--help",),
     "completion": ("bash",),
