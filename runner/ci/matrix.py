@@ -10,10 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 from runner.core.errors import RunnerError
+from runner.core.limits.budget import Amount
 from runner.core.model import ContinuePolicy, Status, StoryId
 from runner.core.schedule.fanout import Job, fan_out
 from runner.plan.plan import Backlog
-from runner.records.telemetry import load_loops, records_checkout
+from runner.records.telemetry import load_loops, load_spending, records_checkout
 
 GITHUB_JOBS = 256
 """How many jobs GitHub accepts in one matrix."""
@@ -30,17 +31,38 @@ class MatrixError(RunnerError):
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """The stages of jobs, and how the CI system should run them."""
+    """The stages of jobs, and how the CI system should run them.
+
+    `limited` means that there is a budget, so that each job needs its share of it. `session_cost` is what a
+    session is expected to cost of `cost_left`; both are None where that is not known, or not limited.
+    """
 
     base: str
     fail_fast: bool
     max_parallel: int
     stages: tuple[tuple[Job, ...], ...]
+    limited: bool = False
+    cost_left: float | None = None
+    session_cost: float | None = None
 
     @property
     def stories(self) -> tuple[StoryId, ...]:
         """Every story that a job runs."""
         return tuple(name for stage in self.stages for job in stage for name in job.stories)
+
+    def share(self, job: Job) -> str:
+        """Return which part of what is left of the budgets a job may use; empty without a budget.
+
+        The jobs of a stage cannot see each other's sessions, so each gets an equal part. Where that would be
+        less than a session costs, only as many jobs get a part as there is money for.
+        """
+        if not self.limited:
+            return ""
+        stage = self.stages[job.stage - 1]
+        parts = len(stage)
+        if self.cost_left is not None and self.session_cost:
+            parts = min(parts, max(1, int(self.cost_left / self.session_cost)))
+        return f"1/{parts}" if stage.index(job) < parts else "0"
 
 
 def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | None = None) -> Matrix:
@@ -48,11 +70,15 @@ def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | No
     done = {name for name, result in backlog.other_jobs.items() if result.verdict == Status.DONE}
     todo = [story for story in backlog.stories if story.id not in backlog.finished and story.id not in done]
     settings = backlog.settings
+    left = backlog.others.left_of(Amount(tokens=settings.token_budget, cost=settings.cost_budget))
     return Matrix(
         base=backlog.base,
         fail_fast=settings.continue_ is ContinuePolicy.NEVER,
         max_parallel=settings.max_stories,
         stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog)),
+        limited=left != Amount(),
+        cost_left=left.cost,
+        session_cost=_session_cost(backlog) if left.cost is not None else None,
     )
 
 
@@ -63,7 +89,7 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
         "fail_fast": matrix.fail_fast,
         "max_parallel": matrix.max_parallel,
         "stories": list(matrix.stories),
-        "stages": [[_entry(job) for job in stage] for stage in matrix.stages],
+        "stages": [[_entry(matrix, job) for job in stage] for stage in matrix.stages],
     }
 
 
@@ -79,7 +105,7 @@ def github_outputs(matrix: Matrix) -> str:
         {
             "fail-fast": matrix.fail_fast,
             "max-parallel": matrix.max_parallel,
-            "matrix": {"include": [_entry(job) for job in stage]},
+            "matrix": {"include": [_entry(matrix, job) for job in stage]},
         }
         for stage in matrix.stages
     ]
@@ -104,7 +130,7 @@ def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
                 "extends": ".autopilot-story",
                 "stage": f"stage-{job.stage}",
                 "resource_group": f"autopilot-{slot}",
-                "variables": {"AUTOPILOT_JOB": job.name, "AUTOPILOT_ONLY": _only(job)},
+                "variables": {"AUTOPILOT_JOB": job.name, "AUTOPILOT_ONLY": _only(matrix, job)},
             }
     if not matrix.stages:
         # GitLab refuses a pipeline without jobs.
@@ -128,19 +154,29 @@ def _seconds(backlog: Backlog) -> dict[StoryId, float]:
     return {**found, **estimates}
 
 
-def _entry(job: Job) -> dict[str, Any]:
+def _session_cost(backlog: Backlog) -> float | None:
+    """Return what a session is expected to cost: as the settings say, or the most that one cost before."""
+    if backlog.settings.session_cost is not None:
+        return backlog.settings.session_cost
+    past = load_spending(records_checkout(backlog.repository.paths))
+    return max((one.amount.cost for one in past if one.amount.cost is not None), default=None)
+
+
+def _entry(matrix: Matrix, job: Job) -> dict[str, Any]:
     return {
         "name": job.name,
         "stage": job.stage,
         "stories": list(job.stories),
-        "only": _only(job),
+        "only": _only(matrix, job),
         "seconds": job.seconds,
     }
 
 
-def _only(job: Job) -> str:
-    """Return the flags that select a job's stories; ids need no quotes."""
-    return " ".join(f"--only={name}" for name in job.stories)
+def _only(matrix: Matrix, job: Job) -> str:
+    """Return the flags that select a job's stories and its share of the budgets; nothing needs quotes."""
+    share = matrix.share(job)
+    flags = [f"--only={name}" for name in job.stories] + [f"--budget-share={share}"] * bool(share)
+    return " ".join(flags)
 
 
 def _compact(value: object) -> str:

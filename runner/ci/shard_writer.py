@@ -27,11 +27,12 @@ from runner.core.text.names import branch_of
 from runner.core.text.redaction import Redactor
 from runner.records import telemetry
 from runner.records.session_record import session_record
-from runner.records.shards import (
+from runner.records.shards.shard import (
     BACKLOG,
     BUNDLE,
     CHANGES,
     EVENTS,
+    HANDED_ON,
     KIND,
     LOGS,
     LOOPS,
@@ -40,13 +41,17 @@ from runner.records.shards import (
     SCHEMA,
     SESSIONS,
     STATE,
+    Shard,
     ShardError,
 )
 from runner.report.run_document import run_document
 
 
 class ShardContent(Struct, frozen=True, kw_only=True):
-    """What goes into a shard: the ended run, its events, the job's own stories, and the whole backlog."""
+    """What goes into a shard: the ended run, its events, the job's own stories, and the whole backlog.
+
+    `handed_on` are shards of an earlier attempt whose stories did not have to run again.
+    """
 
     repository: Repository
     run: RunSnapshot
@@ -54,6 +59,7 @@ class ShardContent(Struct, frozen=True, kw_only=True):
     own: Sequence[StoryId]
     backlog: Sequence[Story]
     redactor: Redactor
+    handed_on: Sequence[Shard] = ()
 
 
 def require_free(out: Path) -> None:
@@ -121,6 +127,18 @@ def _fill(draft: Path, content: ShardContent) -> None:
         "files": dict(files.entries),
     }
     files.write(MANIFEST, _json(manifest))
+    for shard in content.handed_on:
+        _copy(shard, draft / HANDED_ON / shard.run_id)
+
+
+def _copy(shard: Shard, target: Path) -> None:
+    """Copy a shard with everything that its manifest names; it was checked when it was loaded."""
+    for name in (*shard.files, MANIFEST):
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(shard.path / name, path, follow_symlinks=False)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 class _Files:

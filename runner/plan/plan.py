@@ -19,6 +19,7 @@ from runner.core.base.check import Mode
 from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition, docs_folder
+from runner.core.limits.budget import Amount, OtherJobs, budget_notes
 from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
 from runner.core.schedule.exclusivity import classify
@@ -33,13 +34,18 @@ from runner.plan.shared_tree import require_shareable
 from runner.plan.stories.sources import load_stories
 from runner.plan.unseen import require_seen
 from runner.records.history import Finished
-from runner.records.shards import Shard, load_shards, results_in, unfinished_in
+from runner.records.shards.results import handed_on, results_in, unfinished_in, used_in
+from runner.records.shards.shard import Shard, load_shards
 
 AUTO = "auto"
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
+    """What the command line asks for.
+
+    `is_job`: the result goes to other jobs as a shard, so earlier work on another base does not count.
+    `budget_share` is how much of what is left of the budgets this job may use.
+    """
 
     directory: Path
     sources: tuple[str, ...] = ()
@@ -48,15 +54,18 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
     again: bool = False
     shard_in: tuple[Path, ...] | None = None
+    is_job: bool = False
+    budget_share: float = 1.0
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
     """The stories of a request, checked against each other; `stories` are the selected ones in start order.
 
     `all_stories` are those that were read before any were selected. `other_jobs` are the results of stories
-    that belong to other jobs, from their `shards`. `durations` are the minutes that each story is expected to
-    take, empty where nothing is known. `disjoint` is None where it is not known. `failed` says why stories
-    failed in the last run.
+    that belong to other jobs, from their `shards`, and of this job's own that an earlier attempt has done,
+    which are `handed_on`. `others` is what all of them have used of the budgets. `durations` are the minutes
+    that each story is expected to take, empty where nothing is known. `disjoint` is None if it is not known.
+    `failed` says why stories failed in the last run.
     """
 
     repository: Repository
@@ -68,6 +77,8 @@ class Backlog(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     durations: Mapping[StoryId, float] = field(default_factory=dict)
     other_jobs: Mapping[StoryId, StoryFinished] = field(default_factory=dict)
+    handed_on: tuple[StoryId, ...] = ()
+    others: OtherJobs = OtherJobs()
     shards: tuple[Shard, ...] = ()
     retry_failed: bool = False
     boundary: tuple[str, ...] = ()
@@ -134,7 +145,8 @@ def load_backlog(request: RunRequest) -> Backlog:
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources)
 
-    shards = load_shards(request.shard_in or ())
+    found = load_shards(request.shard_in or ())
+    shards = found.shards
     only = request.only
     if request.retry_failed:
         only = (*only, *(unfinished_in(shards) if shards else require_failed(repository)))
@@ -158,11 +170,14 @@ def load_backlog(request: RunRequest) -> Backlog:
     # Resolved once: a branch that moves during the run must not give stories different bases.
     base = repository.resolve(settings.base)
     require_shareable(settings, repository, base)
-    finished = {} if request.again else still_present(repository, earlier.finished, base)
+    before = {} if request.again else earlier.finished
+    finished = still_present(repository, before, base, only_on_base=request.is_job)
+    handed = {} if request.again else handed_on(shards, order, only=only, base=base)
     other_jobs: dict[StoryId, StoryFinished] = {}
     if request.shard_in is not None:
-        others = [story for story in order if story.id not in only and story.id not in finished]
-        other_jobs = results_in(shards, others, base=base, rerun_unfinished=not only)
+        foreign = [story for story in order if story.id not in only and story.id not in finished]
+        other_jobs = {**results_in(shards, foreign, base=base, rerun_unfinished=not only), **handed}
+    others = used_in(shards, base=base, share=request.budget_share)
 
     return Backlog(
         repository=repository,
@@ -172,13 +187,15 @@ def load_backlog(request: RunRequest) -> Backlog:
         stories=order,
         finished=finished,
         durations=durations,
-        notes=(*loaded.notes, *claimed.notes, *_mode_warnings(order)),
+        notes=(*loaded.notes, *found.problems, *claimed.notes, *_order_notes(order, settings, others)),
         other_jobs=other_jobs,
+        handed_on=tuple(handed),
+        others=others,
         shards=shards,
         retry_failed=request.retry_failed,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
-        failed={} if request.again else earlier.failed,
+        failed={} if request.again or request.is_job else earlier.failed,
     )
 
 
@@ -216,10 +233,11 @@ def _attempt_notes(stories: Sequence[Story], settings: Settings) -> tuple[str, .
     return (f"max-attempts allows {most} attempts at a step, but max-sessions only {sessions} work sessions",)
 
 
-def _mode_warnings(stories: Sequence[Story]) -> tuple[str, ...]:
-    """Warn of every story whose mode is unknown."""
+def _order_notes(stories: Sequence[Story], settings: Settings, others: OtherJobs) -> tuple[str, ...]:
+    """Warn of every story whose mode is unknown, and say what other jobs have left of the budgets."""
     warnings = ((story.id, classify(story.mode).warning) for story in stories)
-    return tuple(f"story {story_id}: {warning}" for story_id, warning in warnings if warning)
+    unknown = (f"story {story_id}: {warning}" for story_id, warning in warnings if warning)
+    return *unknown, *budget_notes(Amount(tokens=settings.token_budget, cost=settings.cost_budget), others)
 
 
 def _auto_notes(

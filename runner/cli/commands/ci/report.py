@@ -67,19 +67,18 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _load(arguments: argparse.Namespace) -> "ReportData":
-    from runner.records.shards import find_shards
-
     here = Path(arguments.directory)
-    if any(next(find_shards(here / path), None) for path in arguments.paths):
+    asked = bool(arguments.matrix or arguments.only)
+    if asked and not arguments.paths:
+        raise CommandLineError(
+            "no folder with shards is named", "pass the folder that contains the artifacts of the CI jobs."
+        )
+    folders = [path for path in arguments.paths if (here / path).is_dir()]
+    if asked or len(arguments.paths) > 1 or folders:
         from runner.ci.report_data import load_from_shards
         from runner.cli.shards import load_joined
 
         return load_from_shards(load_joined(arguments), _repository_at(here))
-    if len(arguments.paths) > 1 or arguments.matrix or arguments.only:
-        raise CommandLineError(
-            f"no shards found in {', '.join(arguments.paths) or 'the command line'}",
-            "pass one RUN, or the folders that contain the artifacts of the CI jobs.",
-        )
     from isolation.git.repository import Repository
     from runner.ci.report_data import load_from_repository
     from runner.cli.merged import with_merged

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import common
-from runner.cli.run_options import add_run_flags, flags_of, shard_folders
+from runner.cli.run_options import add_run_flags, budget_share, flags_of, shard_folders
 
 if TYPE_CHECKING:
     from runner.plan.plan import Plan
@@ -40,6 +40,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         retry_failed=arguments.retry_failed,
         again=arguments.again,
         shard_in=shard_folders(arguments),
+        is_job=arguments.shard_out is not None,
+        budget_share=budget_share(arguments),
     )
     plan = make_plan(request)
     for note in plan.notes:
