@@ -145,11 +145,9 @@ def load_backlog(request: RunRequest) -> Backlog:
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources)
 
-    found = load_shards(request.shard_in or ())
-    shards = found.shards
-    only = request.only
-    if request.retry_failed:
-        only = (*only, *(unfinished_in(shards) if shards else require_failed(repository)))
+    read = load_shards(request.shard_in or ())
+    shards = read.shards
+    only = _selected(request, shards, repository)
     # What a selected story depends on is part of the plan; the run finds it done, or does it first.
     selected = closure(all_stories, only) if only else all_stories
     stories = ordered(_with_flow(story, top, settings) for story in selected)
@@ -172,12 +170,9 @@ def load_backlog(request: RunRequest) -> Backlog:
     require_shareable(settings, repository, base)
     before = {} if request.again else earlier.finished
     finished = still_present(repository, before, base, only_on_base=request.is_job)
-    handed = {} if request.again else handed_on(shards, order, only=only, base=base)
-    other_jobs: dict[StoryId, StoryFinished] = {}
-    if request.shard_in is not None:
-        foreign = [story for story in order if story.id not in only and story.id not in finished]
-        other_jobs = {**results_in(shards, foreign, base=base, rerun_unfinished=not only), **handed}
     others = used_in(shards, base=base, share=request.budget_share)
+    handed = {} if request.again else handed_on(shards, order, only=only, base=base)
+    unfinished = [story for story in order if story.id not in finished]
 
     return Backlog(
         repository=repository,
@@ -187,8 +182,8 @@ def load_backlog(request: RunRequest) -> Backlog:
         stories=order,
         finished=finished,
         durations=durations,
-        notes=(*loaded.notes, *found.problems, *claimed.notes, *_order_notes(order, settings, others)),
-        other_jobs=other_jobs,
+        notes=(*loaded.notes, *read.problems, *claimed.notes, *_order_notes(order, settings, others)),
+        other_jobs={**_other_jobs(request, shards, unfinished, only=only, base=base), **handed},
         handed_on=tuple(handed),
         others=others,
         shards=shards,
@@ -197,6 +192,23 @@ def load_backlog(request: RunRequest) -> Backlog:
         disjoint=claimed.disjoint,
         failed={} if request.again or request.is_job else earlier.failed,
     )
+
+
+def _selected(request: RunRequest, shards: Sequence[Shard], repository: Repository) -> tuple[str, ...]:
+    """Return the ids of the stories that were asked for; empty for all."""
+    if not request.retry_failed:
+        return request.only
+    return *request.only, *(unfinished_in(shards) if shards else require_failed(repository))
+
+
+def _other_jobs(
+    request: RunRequest, shards: Sequence[Shard], stories: Sequence[Story], *, only: Sequence[str], base: str
+) -> dict[StoryId, StoryFinished]:
+    """Return the results that other jobs have for stories that were not selected for this one."""
+    if request.shard_in is None:
+        return {}
+    foreign = [story for story in stories if story.id not in only]
+    return results_in(shards, foreign, base=base, rerun_unfinished=not only)
 
 
 def worktree_root_of(repository: Repository, settings: Settings) -> Path:

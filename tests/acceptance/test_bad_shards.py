@@ -3,17 +3,15 @@
 One pipeline is run once; each test spoils copies of its shards.
 """
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.acceptance.ci import Ci, Stories, make_ci
+from tests.acceptance.ci import Ci, Stories, event, forge, make_ci, nothing
 from tests.acceptance.program import run
 from tests.conftest import git
 
@@ -42,21 +40,6 @@ def shards(pipeline: Ci, tmp_path: Path) -> Path:
     return place
 
 
-def forge(shard: Path, change: Callable[[dict[str, Any]], object], **contents: bytes) -> None:
-    """Change a manifest, and files with the digests that belong to them."""
-    manifest = json.loads((shard / "shard.json").read_text())
-    for name, data in contents.items():
-        file = {"events": "events.ndjson", "bundle": "commits.bundle", "backlog": "backlog.json"}[name]
-        (shard / file).write_bytes(data)
-        manifest["files"][file] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    change(manifest)
-    (shard / "shard.json").write_text(json.dumps(manifest, indent=1))
-
-
-def nothing(_: object) -> None:
-    """Leave the manifest as it is."""
-
-
 def torn_bundle(shard: Path) -> None:
     """Cut the bundle, as a full disk does."""
     data = (shard / "commits.bundle").read_bytes()
@@ -79,12 +62,6 @@ def linked_logs(shard: Path) -> None:
     """Let the folder of the logs be a link that leads out of the shard."""
     shutil.move(shard / "logs", shard.parent.parent / "elsewhere")
     (shard / "logs").symlink_to(shard.parent.parent / "elsewhere")
-
-
-def event(shard: Path, **changes: object) -> bytes:
-    """Return the events, with changes to the first of them."""
-    first, *rest = (shard / "events.ndjson").read_text().splitlines()
-    return "\n".join([json.dumps({**json.loads(first), **changes}), *rest]).encode() + b"\n"
 
 
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
