@@ -145,9 +145,8 @@ def load_backlog(request: RunRequest) -> Backlog:
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources)
 
-    read = load_shards(request.shard_in or ())
-    shards = read.shards
-    only = _selected(request, shards, repository)
+    shards = load_shards(request.shard_in or ())
+    only = _selected(request, shards.shards, repository)
     # What a selected story depends on is part of the plan; the run finds it done, or does it first.
     selected = closure(all_stories, only) if only else all_stories
     stories = ordered(_with_flow(story, top, settings) for story in selected)
@@ -165,14 +164,14 @@ def load_backlog(request: RunRequest) -> Backlog:
     durations = expected_durations(claimed.stories, earlier.minutes)
     order = ordered(claimed.stories, durations)
 
-    # Resolved once: a branch that moves during the run must not give stories different bases.
+    # Resolved once: a branch that moves in the run must not give stories different bases.
     base = repository.resolve(settings.base)
     require_shareable(settings, repository, base)
     before = {} if request.again else earlier.finished
     finished = still_present(repository, before, base, only_on_base=request.is_job)
-    others = used_in(shards, base=base, share=request.budget_share)
-    handed = {} if request.again else handed_on(shards, order, only=only, base=base)
-    unfinished = [story for story in order if story.id not in finished]
+    others = used_in(shards.shards, base=base, share=request.budget_share)
+    handed = {} if request.again else handed_on(shards.shards, order, only=only, base=base)
+    left = [story for story in order if story.id not in finished]
 
     return Backlog(
         repository=repository,
@@ -182,11 +181,11 @@ def load_backlog(request: RunRequest) -> Backlog:
         stories=order,
         finished=finished,
         durations=durations,
-        notes=(*loaded.notes, *read.problems, *claimed.notes, *_order_notes(order, settings, others)),
-        other_jobs={**_other_jobs(request, shards, unfinished, only=only, base=base), **handed},
+        notes=(*loaded.notes, *shards.problems, *claimed.notes, *_order_notes(order, settings, others)),
+        other_jobs={**_other_jobs(request, shards.shards, left, only=only, base=base), **handed},
         handed_on=tuple(handed),
         others=others,
-        shards=shards,
+        shards=shards.shards,
         retry_failed=request.retry_failed,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
