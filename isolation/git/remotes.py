@@ -4,9 +4,12 @@ Nothing is forced, except from a commit that the caller names as replaced. Addre
 credentials that they may contain.
 """
 
+import os
 import re
 import secrets
+from base64 import b64decode
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -29,6 +32,29 @@ class Pushed(Struct, frozen=True, kw_only=True):
 def without_credentials(text: str) -> str:
     """Return text without the user and password of addresses in it."""
     return _CREDENTIALS.sub(r"\1", text)
+
+
+def secrets_of_git(repository: Repository) -> tuple[str, ...]:
+    """Return the credentials in headers that git sends to remotes, as they are and decoded.
+
+    CI systems put a token there when they check out a repository.
+    """
+    # Without such a line, and without other files that may have one, git need not be asked.
+    try:
+        config = (repository.common_dir / "config").read_bytes().lower()
+    except OSError:
+        return ()
+    if b"extraheader" not in config and b"[include" not in config and "GIT_CONFIG_COUNT" not in os.environ:
+        return ()
+    listed = repository.run("config", "--null", "--get-regexp", r"^http\..*extraheader$", check=False)
+    found: list[str] = []
+    for entry in listed.stdout.split("\0"):
+        value = entry.partition("\n")[2]
+        secret = value.rpartition(" ")[2].strip()
+        found.append(secret)
+        with suppress(ValueError):
+            found.append(b64decode(secret, validate=True).decode("utf-8", "replace").partition(":")[2])
+    return tuple(secret for secret in found if secret)
 
 
 def described(repository: Repository, remote: str) -> str:

@@ -20,7 +20,7 @@ def make_room(plan: Plan) -> list[str]:
     Returns messages.
     """
     if holder_is_alive(plan.repository.common_dir):
-        return []  # a run is using all of this; the job will be told so
+        return []  # a run is using all of this, and the job will stop because of it
     said = set_orphans_aside(plan)
     for story in plan.stories:
         branch = branch_of(story.id)

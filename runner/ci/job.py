@@ -22,9 +22,9 @@ from runner.core.errors import RunnerError
 from runner.core.events.events import Event
 from runner.core.model import Status
 from runner.core.text.names import branch_of
-from runner.core.text.redaction import Redactor
 from runner.core.text.words import count
 from runner.plan.plan import Plan
+from runner.plan.settings.json_form import redactor_for
 from runner.records.journal import Journal
 from runner.records.shards.results import newest
 from runner.records.shards.shard import Shard, ShardError
@@ -76,7 +76,7 @@ def finish_job(plan: Plan, ended: Ended, *, out: Path | None, push: str | None) 
             events=ended.events or _journal_events(plan.repository, ended),
             own=own,
             backlog=plan.all_stories,
-            redactor=Redactor(os.environ),
+            redactor=redactor_for(plan.settings, os.environ, plan.repository),
             handed_on=_handed_on(plan),
         )
         try:
@@ -106,7 +106,7 @@ def _failed_tips(plan: Plan) -> dict[str, frozenset[str]]:
 
 def _push(plan: Plan, own: Sequence[str], remote: str) -> JobEnd:
     """Push what the job's own stories committed, and say of each branch where it is now."""
-    repository, redactor = plan.repository, Redactor(os.environ)
+    repository, redactor = plan.repository, redactor_for(plan.settings, os.environ, plan.repository)
     tips = commits_since(repository, plan.base, [branch_of(name) for name in own])
     if not tips:
         return JobEnd(said=("pushed nothing: no story has commits",))

@@ -145,6 +145,15 @@ class Settings(WorkSettings):
             separator="\n",
         ),
     ] = SHARED_WRITABLE
+    secret_variables: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="environment variables whose values never appear in logs, shards and reports",
+            details="Variables whose names look like secrets (`…TOKEN`, `…KEY`, `…PASSWORD` and so on) need "
+            "not be listed.",
+            example="DEPLOY_LOGIN",
+        ),
+    ] = ()
     base: Annotated[
         str,
         Setting(

@@ -277,7 +277,7 @@ async def _coordinate(
     """Build, run and close one run in a repository that is already acquired."""
     _tune_interpreter()
     repository, settings, view = assignment.repository, assignment.settings, interaction.view
-    redactor = redactor_for(settings, os.environ)
+    redactor = redactor_for(settings, os.environ, repository)
     log = EventLog(store=beginning.journal, snapshot=beginning.snapshot, redactor=redactor)
     log.subscribe(view.seen)
     control, ended_by = StopControl(), EndedBy()

@@ -47,7 +47,10 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     data = _load(arguments)
     # Logs are redacted when written, but with the environment of that time; keys may have been added since.
-    text = Redactor(os.environ).text(FORMATS[arguments.format].write(data))
+    named = os.environ.get("AUTOPILOT_MULTI_SECRET_VARIABLES", "").split(",")
+    text = Redactor(os.environ, named=[name.strip() for name in named]).text(
+        FORMATS[arguments.format].write(data)
+    )
     summary = {
         "run_id": data.run.run_id,
         "format": arguments.format,
