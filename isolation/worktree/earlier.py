@@ -34,7 +34,7 @@ def set_orphan_aside(repository: Repository, path: Path) -> Path | None:
 def set_branch_aside(repository: Repository, branch: str, path: Path | None = None) -> str:
     """Rename a branch, and move the worktree at `path` that is on it; return the new name of the branch.
 
-    Raises if it is checked out elsewhere: whoever works there must not find another branch.
+    Raises if it is checked out elsewhere, since somebody may work there.
     """
     with metadata_lock(repository.common_dir):
         places = [entry.path for entry in load_registrations(repository) if entry.branch == branch]

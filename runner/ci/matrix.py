@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from runner.ci.balance import Records, repository_records
 from runner.core.errors import RunnerError
 from runner.core.limits.budget import Amount
 from runner.core.model import ContinuePolicy, Status, StoryId
 from runner.core.schedule.fanout import Job, fan_out
 from runner.plan.plan import Backlog
-from runner.records.telemetry import load_loops, load_spending, records_checkout
 
 GITHUB_JOBS = 256
 """How many jobs GitHub accepts in one matrix."""
@@ -65,8 +65,15 @@ class Matrix(Struct, frozen=True, kw_only=True):
         return f"1/{parts}" if stage.index(job) < parts else "0"
 
 
-def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | None = None) -> Matrix:
+def make_matrix(
+    backlog: Backlog,
+    *,
+    stages: int | None = None,
+    shards: int | None = None,
+    records: Records | None = None,
+) -> Matrix:
     """Distribute the unfinished stories over jobs, balanced by how long they took before."""
+    records = records or repository_records(backlog.repository)
     done = {name for name, result in backlog.other_jobs.items() if result.verdict == Status.DONE}
     todo = [story for story in backlog.stories if story.id not in backlog.finished and story.id not in done]
     settings = backlog.settings
@@ -75,10 +82,10 @@ def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | No
         base=backlog.base,
         fail_fast=settings.continue_ is ContinuePolicy.NEVER,
         max_parallel=settings.max_stories,
-        stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog)),
+        stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog, records)),
         limited=left != Amount(),
         cost_left=left.cost,
-        session_cost=_session_cost(backlog) if left.cost is not None else None,
+        session_cost=_session_cost(backlog, records) if left.cost is not None else None,
     )
 
 
@@ -140,26 +147,18 @@ def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
     return yaml.safe_dump(pipeline, sort_keys=False, width=110)
 
 
-def _seconds(backlog: Backlog) -> dict[StoryId, float]:
+def _seconds(backlog: Backlog, records: Records) -> dict[StoryId, float]:
     """Return how long stories take: their own estimate, or else how long they took last time."""
-    found: dict[StoryId, float] = {}
-    repository = backlog.repository
-    for record in load_loops(records_checkout(repository.paths)):
-        seconds, story = record.get("duration_seconds"), record.get("story_id")
-        if record.get("kind") == "story" and isinstance(seconds, int | float) and isinstance(story, str):
-            found[StoryId(story)] = float(seconds)
     estimates = {
         story.id: story.estimate * SECONDS_A_MINUTE for story in backlog.stories if story.estimate is not None
     }
-    return {**found, **estimates}
+    return {**records.seconds, **estimates}
 
 
-def _session_cost(backlog: Backlog) -> float | None:
+def _session_cost(backlog: Backlog, records: Records) -> float | None:
     """Return what a session is expected to cost: as the settings say, or the most that one cost before."""
-    if backlog.settings.session_cost is not None:
-        return backlog.settings.session_cost
-    past = load_spending(records_checkout(backlog.repository.paths))
-    return max((one.amount.cost for one in past if one.amount.cost is not None), default=None)
+    stated = backlog.settings.session_cost
+    return records.session_cost if stated is None else stated
 
 
 def _entry(matrix: Matrix, job: Job) -> dict[str, Any]:

@@ -46,6 +46,9 @@ from runner.records.shards.shard import (
 )
 from runner.report.run_document import run_document
 
+LOG_HEAD, LOG_TAIL = 256 << 10, 768 << 10
+"""How many bytes of the beginning and of the end of a session's output a shard keeps."""
+
 
 class ShardContent(Struct, frozen=True, kw_only=True):
     """What goes into a shard: the ended run, its events, the job's own stories, and the whole backlog.
@@ -110,7 +113,7 @@ def _fill(draft: Path, content: ShardContent) -> None:
     files.write(CHANGES, _json({story.id: _changes(repository, story) for story in own}))
     for name in dict.fromkeys(session.log for _, session in sessions):
         with suppress(FileNotFoundError):
-            log = (autopilot_dir(repository.common_dir) / name).read_bytes()
+            log = bounded_log(autopilot_dir(repository.common_dir) / name)
             files.write(f"{LOGS}/{name}", redactor.data(log))
     branches = commits_since(repository, run.base, [branch_of(name) for name in content.own])
     if branches:
@@ -129,6 +132,22 @@ def _fill(draft: Path, content: ShardContent) -> None:
     files.write(MANIFEST, _json(manifest))
     for shard in content.handed_on:
         _copy(shard, draft / HANDED_ON / shard.run_id)
+
+
+def bounded_log(path: Path) -> bytes:
+    """Read a log; of a long one only the first and the last lines, and how much is missing between them."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= LOG_HEAD + LOG_TAIL:
+            return file.read()
+        head = file.read(LOG_HEAD)
+        file.seek(size - LOG_TAIL)
+        tail = file.read(LOG_TAIL)
+    # Whole lines where there are any: half a line could be misread, and half a secret would not be noticed.
+    head = head[: head.rfind(b"\n") + 1] or head
+    tail = tail[tail.find(b"\n") + 1 :] or tail
+    cut = size - len(head) - len(tail)
+    return head + f"\n[autopilot-multi: {cut:,} of {size:,} bytes are left out here]\n\n".encode() + tail
 
 
 def _copy(shard: Shard, target: Path) -> None:

@@ -39,6 +39,15 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_branch_prefix(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Add the flag that says under which names the branches of a pipeline were pushed."""
+    parser.add_argument(
+        "--branch-prefix",
+        metavar="PREFIX",
+        help="with shards: name the branches PREFIX<id>, as they were pushed (default: autopilot/)",
+    )
+
+
 def add_plan_flags(parser: argparse.ArgumentParser) -> None:
     """Add the stories and the flags that say what runs, and how."""
     parser.add_argument(

@@ -7,7 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.ci.balance import collect_records
 from runner.ci.join import JoinedRun, Wanted, join, require_known, with_problems
+from runner.ci.seen_there import seen_there
 from runner.cli.output import Output
 from runner.core.errors import UsageError
 from runner.core.model import StoryId
@@ -36,6 +38,10 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
     joined = load_joined(arguments)
     if arguments.branches or arguments.into_repo:
         joined = _import(joined, arguments, output)
+    if arguments.records:
+        collect_records(Path(arguments.directory) / arguments.records, joined.usable)
+    if not arguments.into_repo:
+        joined = seen_there(joined, arguments.branch_prefix)
     shards = {
         "count": len(joined.shards),
         "missing": list(joined.missing),

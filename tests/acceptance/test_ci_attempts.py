@@ -211,6 +211,58 @@ def test_five_nights_in_a_clone_that_stays(repo: Path, tmp_path: Path) -> None:
     assert len(_earlier(desk, "note")) == 4, "what the earlier nights did is still there"
 
 
+def test_reports_of_a_pipeline_are_short_true_and_kept_for_the_next_one(repo: Path, tmp_path: Path) -> None:
+    """One failure for a failed story, with text; bounded logs; names that exist there; records."""
+    noisy = "printf 'the beginning\\n'; yes 'a line of output' | head -c 3000000; echo the very end; exit 1"
+    stories: Stories = {
+        "bad": {"command": noisy},
+        "good": {"command": "touch good.txt"},
+        "fine": {"command": "touch fine.txt"},
+    }
+    ci = make_ci(tmp_path, repo, stories)
+    for name in stories:
+        ci.run(name, *ci.story_job(name))
+    logs = sorted((ci.shards / "bad").glob("logs/runs/*/bad/*.log"))
+    assert len(logs) == 4, "four attempts"
+    text = logs[0].read_text()
+    assert 1_000_000 < len(text) < 1_100_000
+    assert text.startswith("the beginning\n")
+    assert text.endswith("the very end\n")
+    assert "of 3,000,027 bytes are left out here]" in text
+
+    junit = run(tmp_path, "report", str(ci.shards), "--format", "junit").out
+    assert 'failures="1" errors="0"' in junit
+    assert "the very end" in junit.partition("<failure ")[2].partition("</failure>")[0]
+    page = run(
+        tmp_path, "report", str(ci.shards), "--format", "markdown", "--branch-prefix", "autopilot-7/"
+    ).out
+    assert len(page) < 65_536
+    assert "1 on `autopilot-7/good`" in page
+    assert "autopilot-multi logs" not in page
+    assert "Next: `run its job again`" in page
+
+    kept = tmp_path / "cache" / "records.jsonl"
+    joined = ci.run("join", "aggregate", str(ci.shards), "--records", str(kept), "--json")
+    assert joined.story("bad")["next"] == "run its job again"
+    ci.run("join-2", "aggregate", str(ci.shards), "--records", str(kept))
+    assert len(kept.read_text().splitlines()) == 3, "a story is there once"
+    for records in (kept, ci.shards):
+        asked = ci.run(f"plan-{records.name}", "matrix", "--shards", "2", "--records", str(records), "--json")
+        (stage,) = asked.data["stages"]
+        took = {
+            one["story_id"]: one["duration_seconds"] for one in map(json.loads, kept.read_text().splitlines())
+        }
+        assert [max(took, key=took.__getitem__)] in [job["stories"] for job in stage], "the longest is alone"
+        assert sum(job["seconds"] for job in stage) == pytest.approx(sum(took.values()))
+    nothing_yet = ci.run("first", "matrix", "--records", str(tmp_path / "none"), "--require-agents", "--json")
+    assert nothing_yet.code == 0
+    write_story(repo, "thinks")
+    commit_stories(repo)
+    none = ci.run("no-agent", "matrix", "--require-agents", env={"PATH": "/usr/bin:/bin"})
+    assert none.code == 1
+    assert "no agent is configured or installed" in none.err
+
+
 def _earlier(clone: Path, story: str) -> list[str]:
     return git(clone, "branch", "--format=%(refname)", "--list", f"autopilot-earlier/{story}-*").split()
 

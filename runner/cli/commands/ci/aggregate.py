@@ -17,6 +17,7 @@ from pathlib import Path
 
 from runner.cli.output import Output
 from runner.cli.parser import CommandLineError, common
+from runner.cli.run_options import add_branch_prefix
 
 EXAMPLE = "autopilot-multi aggregate artifacts/ ../shop.worktrees"
 
@@ -46,6 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="save the run in this repository, so that status, report and resume can use it",
     )
+    shards.add_argument(
+        "--records",
+        metavar="FILE",
+        help="add how long each story took to FILE, for `matrix --records`; keep it in a cache",
+    )
+    add_branch_prefix(shards)
     common(parser)
 
 
@@ -54,7 +61,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.records.shards.shard import find_shards
 
     here = Path(arguments.directory)
-    asked = any(getattr(arguments, flag) for flag in ("matrix", "only", "branches", "into_repo"))
+    asked = any(getattr(arguments, flag) for flag in ("matrix", "only", "branches", "into_repo", "records"))
     if asked and not arguments.paths:
         raise CommandLineError(
             "no folder with shards is named", "pass the folder that contains the artifacts of the CI jobs."
