@@ -31,6 +31,7 @@ from runner.plan.settings.load import Loaded, load_settings
 from runner.plan.settings.prompt_template import load_template
 from runner.plan.settings.threshold import with_threshold
 from runner.plan.shared_tree import require_shareable
+from runner.plan.stories.lock_files import shared_file_notes
 from runner.plan.stories.sources import load_stories
 from runner.plan.unseen import require_seen
 from runner.records.history import Finished
@@ -122,6 +123,7 @@ def make_plan(request: RunRequest) -> Plan:
     parts = structs.asdict(backlog)
     notes = (
         *backlog.notes,
+        *shared_file_notes(backlog.repository, backlog.own, backlog.settings),
         *_auto_notes(backlog.own, workers, backlog.settings),
         *_attempt_notes(backlog.own, backlog.settings),
     )

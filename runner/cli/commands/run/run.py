@@ -59,6 +59,7 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.agents.workers import agents_of
     from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
     from runner.plan.shared_tree import require_enforcement
+    from runner.plan.stories.lock_files import lock_file_advice
     from runner.plan.view import view
     from runner.report.terminal.plan import plan_document, plan_text
     from runner.report.terminal.table import look_for
@@ -70,6 +71,8 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     conflicts = agent_conflicts(agents_of(plan.workers), plan.repository, enforcement.means)
     for conflict in (*conflicts, *sandbox_conflicts(plan.stories, plan.workers, plan.settings)):
         output.warn(conflict.line)
+    for line in lock_file_advice(plan.repository, plan.stories):
+        output.say(f"note: {line}")
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
     return 0
