@@ -28,7 +28,9 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Ci:
     for name, value in {"user.name": "Test", "user.email": "test@example.org"}.items():
         git(repo, "config", name, value)
     ci = make_ci(root, repo, STORIES)
-    assert ci.run_all() == dict.fromkeys(STORIES, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AUTOPILOT_MULTI_TRUST", "always")  # as for every test, which begins after this
+        assert ci.run_all() == dict.fromkeys(STORIES, 0)
     return ci
 
 
