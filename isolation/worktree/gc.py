@@ -13,6 +13,7 @@ from isolation.git.registrations import Registration, load_registrations
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing
 from isolation.paths import git_place
+from isolation.worktree.earlier import EARLIER
 from isolation.worktree.removal import TRASH, close_path, reason_to_keep
 
 BRANCHES = "autopilot/"
@@ -48,7 +49,7 @@ def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ..
     registered = {entry.path: entry for entry in entries}
     if root.is_dir():
         # Listed although they are never removed, so that the user sees why they stay.
-        known |= {root / TRASH, git_place(root)}
+        known |= {root / TRASH, root / EARLIER, git_place(root)}
         strays = (path for path in root.iterdir() if path not in known)
         findings += [_foreign(path, registered.get(path)) for path in strays]
     return tuple(sorted(findings, key=lambda finding: finding.path))

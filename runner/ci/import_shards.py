@@ -7,17 +7,22 @@ changes nothing.
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
+from isolation.errors import IsolationError
 from isolation.files import lease
 from isolation.files.disk import replace_file
-from isolation.git.bundles import read_bundle
+from isolation.git.bundles import move_branches, take_objects
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir, journal_path
+from runner.ci.earlier_work import set_older_aside
 from runner.ci.join import JoinedRun, resumable_events
 from runner.core.events.fold import fold
 from runner.core.model import StoryId
 from runner.core.text.names import branch_of
 from runner.records.journal import Journal
-from runner.records.shards import BUNDLE, LOGS, Shard, newest
+from runner.records.shards.results import newest
+from runner.records.shards.shard import BUNDLE, LOGS, Shard
 from runner.records.telemetry import records_checkout, write_run
 
 
@@ -41,10 +46,18 @@ def import_run(repository: Repository, joined: JoinedRun) -> bool:
     return True
 
 
+class Imported(Struct, frozen=True, kw_only=True):
+    """The branches that are new or moved, what was renamed for them, and why others were not imported."""
+
+    branches: tuple[str, ...]
+    renamed: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
 def import_branches(
     repository: Repository, shards: Sequence[Shard], stories: Collection[StoryId]
-) -> tuple[str, ...]:
-    """Import the branches of stories, each from its newest shard; return those that are new or moved."""
+) -> Imported:
+    """Import the branches of stories, each from its newest shard. A bad bundle holds back no other one."""
     wanted: dict[Path, tuple[Shard, dict[str, str]]] = {}
     for name, shard in newest(shards).items():
         branch = branch_of(name)
@@ -52,10 +65,29 @@ def import_branches(
             _, tips = wanted.setdefault(shard.path, (shard, {}))
             tips[branch] = shard.branches[branch]
     imported: list[str] = []
+    problems: list[str] = []
+    superseded = superseded_tips(shards)
+    renamed: list[str] = []
     for path, (shard, tips) in wanted.items():
-        shard.read(BUNDLE)  # checks its digest: git's own message about a damaged bundle misleads
-        imported += read_bundle(repository, path.resolve() / BUNDLE, tips)
-    return tuple(imported)
+        try:
+            take_objects(repository, path.resolve() / BUNDLE, tips)
+            renamed += set_older_aside(repository, shard.base, tips)
+            imported += move_branches(repository, path, tips, replaceable=superseded)
+        except IsolationError as error:
+            problems.append(f"{error.message}; {error.hint}" if error.hint else error.message)
+    return Imported(branches=tuple(imported), renamed=tuple(renamed), problems=tuple(problems))
+
+
+def superseded_tips(shards: Sequence[Shard]) -> dict[str, frozenset[str]]:
+    """Return for each branch the tips of older shards, which a newer one replaces."""
+    counting = newest(shards)
+    found: dict[str, frozenset[str]] = {}
+    for shard in shards:
+        for name in shard.stories:
+            branch, tip = branch_of(name), shard.branches.get(branch_of(name))
+            if tip and counting[name] is not shard and tip != counting[name].branches.get(branch):
+                found[branch] = found.get(branch, frozenset()) | {tip}
+    return found
 
 
 def _copy_logs(shard: Shard, folder: Path) -> None:

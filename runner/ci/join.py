@@ -1,7 +1,7 @@
 """Joins shards into one run: which shard counts for which story, what is missing, what contradicts.
 
-Pure: the same shards give the same run in any order. Missing or contradictory parts are reported and the
-run is not a success; shards that cannot belong to one run are refused.
+Pure: the same shards give the same run in any order. Missing, contradictory and foreign parts are reported,
+the others are joined, and the run is not a success.
 """
 
 import hashlib
@@ -19,20 +19,24 @@ from runner.core.events.story_json import from_json, to_json
 from runner.core.model import RunId, RunSnapshot, Status, StoryId
 from runner.core.schedule.graph import ordered
 from runner.core.text.names import did_you_mean
-from runner.records.shards import NO_SHARD, Shard, ShardError, backlog_of, newest
+from runner.records.shards.results import NO_SHARD, newest
+from runner.records.shards.shard import HANDED_ON, Shard, ShardError, backlog_of
 
+NOTHING = "no shards found: did the jobs write them with `--shard-out`, and were their artifacts fetched?"
 _LEFT_BEHIND = "it was on the machine of the CI job"
 
 
 class JoinedRun(Struct, frozen=True, kw_only=True):
     """One run made of shards. `problems` make it fail, `remarks` do not.
 
-    `sources` holds the shard that counts for each story, `missing` the stories that have none.
+    `sources` holds the shard that counts for each story, `missing` the stories that have none. `usable` are
+    all shards of the run, also those that a newer one has replaced.
     """
 
     run: RunSnapshot
     events: tuple[ev.Event, ...]
     sources: Mapping[StoryId, Shard]
+    usable: tuple[Shard, ...]
     missing: tuple[StoryId, ...]
     problems: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -48,36 +52,65 @@ class JoinedRun(Struct, frozen=True, kw_only=True):
         return EXIT_SYSTEM if self.run.exit_code is None else self.run.exit_code
 
 
-def join(shards: Sequence[Shard], *, expected: Collection[StoryId] | None = None) -> JoinedRun:
-    """Join shards; `expected` are the required stories, by default the whole backlog."""
-    distinct, remarks = _distinct(shards)
-    _require_one_run(distinct)
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a join must find: the required stories, by default the whole backlog, and their base commit.
+
+    An empty `base` is that of most shards.
+    """
+
+    stories: tuple[StoryId, ...] | None = None
+    base: str = ""
+
+
+def join(
+    shards: Sequence[Shard], *, wanted: Wanted | None = None, problems: Sequence[str] = (), now: float = 0.0
+) -> JoinedRun:
+    """Join shards; `problems` are those of shards that could not be loaded.
+
+    `now` is when a run without any shard took place.
+    """
+    wanted = wanted or Wanted()
+    single, remarks, doubled = _distinct(shards)
+    distinct, foreign = _of_one_run(single, wanted.base)
+    nothing = () if distinct else (NOTHING,)
     sources, backlog = newest(distinct), backlog_of(distinct)
     remarks += _repeated(distinct, sources)
-    wanted = dict.fromkeys(expected if expected is not None else backlog)
-    missing = tuple(name for name in wanted if name not in sources)
+    required = dict.fromkeys(wanted.stories if wanted.stories is not None else backlog)
+    missing = tuple(name for name in required if name not in sources)
     recorded = _known_elsewhere(distinct, sources)
-    problems = [*(_absence(name, recorded) for name in missing), *_contradictions(sources)]
-    run_id = _run_id(distinct)
+    absent = (_absence(name, recorded) for name in missing)
+    found = [*nothing, *problems, *doubled, *foreign, *absent, *_contradictions(sources)]
+    run_id = _run_id(distinct, now)
     entries = _entries(distinct, backlog, [*sources, *recorded, *missing])
     others = {**dict.fromkeys(missing), **recorded}
-    bodies = sorted(_bodies(run_id, distinct, sources, others), key=lambda event: event.at)
-    events = [_begin(run_id, distinct, entries), *bodies]
+    ended = max((shard.ended_at for shard in distinct), default=now)
+    bodies = sorted(_bodies(run_id, distinct, sources, others, ended), key=lambda event: event.at)
+    begin = _begin(run_id, distinct, entries) if distinct else _blank(run_id, wanted.base, entries, now)
+    events = [begin, *bodies]
     run = fold(run_id, events)
     code = exit_code(run)
     last = ev.Event(
         run_id=run_id,
-        at=max(shard.ended_at for shard in distinct),
-        body=ev.RunEnded(exit_code=EXIT_SYSTEM if problems and code == 0 else code),
+        at=ended,
+        body=ev.RunEnded(exit_code=EXIT_SYSTEM if found and code == 0 else code),
     )
     return JoinedRun(
         run=apply(run, last),
         events=(*events, last),
         sources=sources,
+        usable=tuple(distinct),
         missing=missing,
-        problems=tuple(problems),
+        problems=tuple(found),
         remarks=tuple(remarks),
     )
+
+
+def with_problems(joined: JoinedRun, problems: Sequence[str]) -> JoinedRun:
+    """Return the run with more problems, which make it fail."""
+    if not problems:
+        return joined
+    failed = replace(joined.run, exit_code=joined.exit_code or EXIT_SYSTEM)
+    return replace(joined, run=failed, problems=(*joined.problems, *problems))
 
 
 def require_known(shards: Sequence[Shard], only: Iterable[str]) -> tuple[StoryId, ...]:
@@ -108,42 +141,66 @@ def resumable_events(joined: JoinedRun) -> list[ev.Event]:
     return found
 
 
-def _distinct(shards: Sequence[Shard]) -> tuple[list[Shard], list[str]]:
-    """Drop copies: a shard that was found in two folders counts once."""
+def _distinct(shards: Sequence[Shard]) -> tuple[list[Shard], list[str], list[str]]:
+    """Drop copies: a shard that was found in two folders counts once, and two that differ not at all."""
     found: dict[RunId, Shard] = {}
-    remarks = []
+    remarks, problems = [], []
     for shard in sorted(shards, key=lambda shard: (shard.run_id, str(shard.path))):
         first = found.setdefault(shard.run_id, shard)
         if first is shard:
             continue
         if first.files != shard.files:
-            raise ShardError(
-                f"{first.path} and {shard.path} are both run {shard.run_id} but differ",
-                hint="download the artifacts again into an empty folder.",
+            problems.append(
+                f"{first.path} and {shard.path} are both run {shard.run_id} but differ, so neither is used: "
+                "download the artifacts again into an empty folder"
             )
-        remarks.append(f"two copies of the shard of run {shard.run_id}: {first.path} and {shard.path}")
-    if not found:
-        raise ShardError("no shards found", hint="did the jobs write them with `--shard-out`?")
-    return list(found.values()), remarks
+        elif HANDED_ON not in {shard.path.parent.name, first.path.parent.name}:
+            remarks.append(f"two copies of the shard of run {shard.run_id}: {first.path} and {shard.path}")
+    differing = {shard.run_id for shard in shards if shard.files != found[shard.run_id].files}
+    return [shard for name, shard in found.items() if name not in differing], remarks, problems
 
 
-def _require_one_run(shards: Sequence[Shard]) -> None:
-    first = shards[0]
-    digests: dict[StoryId, tuple[str | None, Shard]] = {}
+def _of_one_run(shards: Sequence[Shard], base: str) -> tuple[list[Shard], list[str]]:
+    """Return the shards that belong together, and what is wrong with the others.
+
+    The commit and the text of a story that most shards have count; of equally many, the newest.
+    """
+    problems = []
+    base = base or _usual((shard.base, shard) for shard in shards)
+    kept = []
     for shard in shards:
-        if shard.base != first.base:
-            raise ShardError(
-                f"{first.path} starts from commit {first.base[:12]}, but {shard.path} from {shard.base[:12]}",
-                hint="they belong to different runs; aggregate each separately.",
+        if shard.base == base:
+            kept.append(shard)
+        else:
+            problems.append(
+                f"{shard.path} is not used: it starts from commit {shard.base[:12]}, "
+                f"and this run from {base[:12]}"
             )
+    texts: dict[StoryId, list[tuple[str, Shard]]] = defaultdict(list)
+    for shard in kept:
         for entry in shard.started.stories:
             name = StoryId(entry["id"])
-            known, earlier = digests.setdefault(name, (shard.digest_of(name), shard))
-            if known != shard.digest_of(name):
-                raise ShardError(
-                    f"story {name} differs between {earlier.path} and {shard.path}",
-                    hint="they come from different backlogs; aggregate each separately.",
+            texts[name].append((shard.digest_of(name) or "", shard))
+    for name, seen in texts.items():
+        usual = _usual(seen)
+        for text, shard in seen:
+            if text != usual and shard in kept:
+                kept.remove(shard)
+                problems.append(
+                    f"{shard.path} is not used: its story {name} differs from that of the other shards, "
+                    "so it comes from another backlog"
                 )
+    return kept, problems
+
+
+def _usual(values: Iterable[tuple[str, Shard]]) -> str:
+    """Return the most frequent value; of equally frequent ones, that of the newest shard."""
+    newest_of: dict[str, float] = defaultdict(float)
+    times: Counter[str] = Counter()
+    for value, shard in values:
+        times[value] += 1
+        newest_of[value] = max(newest_of[value], shard.ended_at)
+    return max(times, key=lambda value: (times[value], newest_of[value], value), default="")
 
 
 def _repeated(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> list[str]:
@@ -209,11 +266,13 @@ def _end(verdict: ev.StoryFinished) -> str:
 
 
 def _entries(
-    shards: Sequence[Shard], backlog: Mapping[StoryId, Mapping[str, Any]], names: Iterable[StoryId]
+    shards: Sequence[Shard], backlog: Mapping[StoryId, Mapping[str, Any]], names: Sequence[StoryId]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the joined backlog in start order; a story without a shard has only its title."""
     plans = {StoryId(entry["id"]): entry for shard in shards for entry in shard.started.stories}
-    known = {**backlog, **plans}
+    # Of a story that only the matrix names, nothing but its id is known.
+    unknown = {name: {"id": name, "title": name, "depends_on": []} for name in names}
+    known = {**unknown, **backlog, **plans}
     wanted = (known[name] for name in dict.fromkeys(names) if name in known)
     stories = {story.id: story for story in (from_json({"prompt": "", **entry}) for entry in wanted)}
     kept = [
@@ -231,8 +290,15 @@ def _begin(run_id: RunId, shards: Sequence[Shard], entries: tuple[Mapping[str, A
         for entry in shard.started.stories
     }
     options = {**first.started.options, "digests": digests}
+    options.pop("other_jobs", None)  # what they used is part of this run
     body = replace(first.started, stories=entries, options=options)
     return ev.Event(run_id=run_id, at=first.events[0].at, body=body)
+
+
+def _blank(run_id: RunId, base: str, entries: tuple[Mapping[str, Any], ...], now: float) -> ev.Event:
+    """Return the start of a run of which there is no shard."""
+    body = ev.RunStarted(base=base, isolation="", enforcement="", max_stories=1, options={}, stories=entries)
+    return ev.Event(run_id=run_id, at=now, body=body)
 
 
 def _bodies(
@@ -240,6 +306,7 @@ def _bodies(
     shards: Sequence[Shard],
     sources: Mapping[StoryId, Shard],
     others: Mapping[StoryId, ev.Event | None],
+    ended: float,
 ) -> Iterator[ev.Event]:
     """Yield what happened; each shard keeps its order even if a clock stepped back."""
     own: dict[RunId, set[StoryId]] = defaultdict(set)
@@ -248,7 +315,6 @@ def _bodies(
     for shard in shards:
         for at, body in _of_shard(shard, own[shard.run_id]):
             yield ev.Event(run_id=run_id, at=at, body=body)
-    ended = max(shard.ended_at for shard in shards)
     for name, event in others.items():
         unknown = ev.StoryFinished(
             story_id=name, verdict=Status.STOPPED, reason=NO_SHARD, next="run its job again"
@@ -277,9 +343,9 @@ def _of_shard(shard: Shard, own: Collection[StoryId]) -> Iterator[tuple[float, e
         yield at, ev.WorkspaceClosed(story_id=name, removed=True, reason=_LEFT_BEHIND)
 
 
-def _run_id(shards: Sequence[Shard]) -> RunId:
+def _run_id(shards: Sequence[Shard], now: float) -> RunId:
     """Derive the id from the start time and the parts, so that the same shards give the same id."""
-    begun = min(shard.events[0].at for shard in shards)
+    begun = min((shard.events[0].at for shard in shards), default=now)
     parts = "\n".join(sorted(shard.run_id for shard in shards))
     mark = hashlib.sha256(parts.encode()).hexdigest()[:8]
     return RunId(time.strftime("%Y%m%d-%H%M%S", time.gmtime(begun)) + f"-{mark}")

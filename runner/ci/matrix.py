@@ -9,11 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from runner.ci.balance import Records, repository_records
 from runner.core.errors import RunnerError
+from runner.core.limits.budget import Amount
 from runner.core.model import ContinuePolicy, Status, StoryId
 from runner.core.schedule.fanout import Job, fan_out
 from runner.plan.plan import Backlog
-from runner.records.telemetry import load_loops, records_checkout
 
 GITHUB_JOBS = 256
 """How many jobs GitHub accepts in one matrix."""
@@ -30,29 +31,61 @@ class MatrixError(RunnerError):
 
 
 class Matrix(Struct, frozen=True, kw_only=True):
-    """The stages of jobs, and how the CI system should run them."""
+    """The stages of jobs, and how the CI system should run them.
+
+    `limited` means that there is a budget, so that each job needs its share of it. `session_cost` is what a
+    session is expected to cost of `cost_left`; both are None where that is not known, or not limited.
+    """
 
     base: str
     fail_fast: bool
     max_parallel: int
     stages: tuple[tuple[Job, ...], ...]
+    limited: bool = False
+    cost_left: float | None = None
+    session_cost: float | None = None
 
     @property
     def stories(self) -> tuple[StoryId, ...]:
         """Every story that a job runs."""
         return tuple(name for stage in self.stages for job in stage for name in job.stories)
 
+    def share(self, job: Job) -> str:
+        """Return which part of what is left of the budgets a job may use; empty without a budget.
 
-def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | None = None) -> Matrix:
+        The jobs of a stage cannot see each other's sessions, so each gets an equal part. Where that would be
+        less than a session costs, only as many jobs get a part as there is money for.
+        """
+        if not self.limited:
+            return ""
+        stage = self.stages[job.stage - 1]
+        parts = len(stage)
+        if self.cost_left is not None and self.session_cost:
+            parts = min(parts, max(1, int(self.cost_left / self.session_cost)))
+        return f"1/{parts}" if stage.index(job) < parts else "0"
+
+
+def make_matrix(
+    backlog: Backlog,
+    *,
+    stages: int | None = None,
+    shards: int | None = None,
+    records: Records | None = None,
+) -> Matrix:
     """Distribute the unfinished stories over jobs, balanced by how long they took before."""
+    records = records or repository_records(backlog.repository)
     done = {name for name, result in backlog.other_jobs.items() if result.verdict == Status.DONE}
     todo = [story for story in backlog.stories if story.id not in backlog.finished and story.id not in done]
     settings = backlog.settings
+    left = backlog.others.left_of(Amount(tokens=settings.token_budget, cost=settings.cost_budget))
     return Matrix(
         base=backlog.base,
         fail_fast=settings.continue_ is ContinuePolicy.NEVER,
         max_parallel=settings.max_stories,
-        stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog)),
+        stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog, records)),
+        limited=left != Amount(),
+        cost_left=left.cost,
+        session_cost=_session_cost(backlog, records) if left.cost is not None else None,
     )
 
 
@@ -63,7 +96,7 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
         "fail_fast": matrix.fail_fast,
         "max_parallel": matrix.max_parallel,
         "stories": list(matrix.stories),
-        "stages": [[_entry(job) for job in stage] for stage in matrix.stages],
+        "stages": [[_entry(matrix, job) for job in stage] for stage in matrix.stages],
     }
 
 
@@ -79,7 +112,7 @@ def github_outputs(matrix: Matrix) -> str:
         {
             "fail-fast": matrix.fail_fast,
             "max-parallel": matrix.max_parallel,
-            "matrix": {"include": [_entry(job) for job in stage]},
+            "matrix": {"include": [_entry(matrix, job) for job in stage]},
         }
         for stage in matrix.stages
     ]
@@ -104,7 +137,7 @@ def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
                 "extends": ".autopilot-story",
                 "stage": f"stage-{job.stage}",
                 "resource_group": f"autopilot-{slot}",
-                "variables": {"AUTOPILOT_JOB": job.name, "AUTOPILOT_ONLY": _only(job)},
+                "variables": {"AUTOPILOT_JOB": job.name, "AUTOPILOT_ONLY": _only(matrix, job)},
             }
     if not matrix.stages:
         # GitLab refuses a pipeline without jobs.
@@ -114,33 +147,35 @@ def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
     return yaml.safe_dump(pipeline, sort_keys=False, width=110)
 
 
-def _seconds(backlog: Backlog) -> dict[StoryId, float]:
+def _seconds(backlog: Backlog, records: Records) -> dict[StoryId, float]:
     """Return how long stories take: their own estimate, or else how long they took last time."""
-    found: dict[StoryId, float] = {}
-    repository = backlog.repository
-    for record in load_loops(records_checkout(repository.paths)):
-        seconds, story = record.get("duration_seconds"), record.get("story_id")
-        if record.get("kind") == "story" and isinstance(seconds, int | float) and isinstance(story, str):
-            found[StoryId(story)] = float(seconds)
     estimates = {
         story.id: story.estimate * SECONDS_A_MINUTE for story in backlog.stories if story.estimate is not None
     }
-    return {**found, **estimates}
+    return {**records.seconds, **estimates}
 
 
-def _entry(job: Job) -> dict[str, Any]:
+def _session_cost(backlog: Backlog, records: Records) -> float | None:
+    """Return what a session is expected to cost: as the settings say, or the most that one cost before."""
+    stated = backlog.settings.session_cost
+    return records.session_cost if stated is None else stated
+
+
+def _entry(matrix: Matrix, job: Job) -> dict[str, Any]:
     return {
         "name": job.name,
         "stage": job.stage,
         "stories": list(job.stories),
-        "only": _only(job),
+        "only": _only(matrix, job),
         "seconds": job.seconds,
     }
 
 
-def _only(job: Job) -> str:
-    """Return the flags that select a job's stories; ids need no quotes."""
-    return " ".join(f"--only={name}" for name in job.stories)
+def _only(matrix: Matrix, job: Job) -> str:
+    """Return the flags that select a job's stories and its share of the budgets; nothing needs quotes."""
+    share = matrix.share(job)
+    flags = [f"--only={name}" for name in job.stories] + [f"--budget-share={share}"] * bool(share)
+    return " ".join(flags)
 
 
 def _compact(value: object) -> str:

@@ -1,6 +1,5 @@
 """Loads the data of a report from where the run was: this repository, or the shards of CI jobs."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from isolation.paths import autopilot_dir
 from runner.ci.join import JoinedRun
 from runner.core.events.events import Event
 from runner.core.model import RunSnapshot, SessionRecord, StoryId, StorySnapshot
-from runner.records.shards import CHANGES, LOGS, Shard, ShardError
+from runner.records.shards.shard import LOGS, Shard, changes_of
 from runner.report.report_data import ReportData
 
 _TAIL_BYTES = 1 << 16
@@ -72,19 +71,10 @@ def _diff(repository: Repository, story: StorySnapshot, paths: Sequence[ChangedP
 
 
 def _changes(shard: Shard) -> dict[StoryId, list[ChangedPath]]:
-    try:
-        loaded = json.loads(shard.read(CHANGES) or b"{}")
-        return {
-            StoryId(name): [
-                ChangedPath(path=str(one["path"]), added=one["added"], removed=one["removed"])
-                for one in entries
-            ]
-            for name, entries in loaded.items()
-        }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ShardError(
-            f"the shard {shard.path} is damaged: {CHANGES}: {error}", hint="run its job again."
-        ) from error
+    return {
+        name: [ChangedPath(path=path, added=added, removed=removed) for path, added, removed in paths]
+        for name, paths in changes_of(shard).items()
+    }
 
 
 def _end_of(path: Path) -> bytes:

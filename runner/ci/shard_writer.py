@@ -27,11 +27,12 @@ from runner.core.text.names import branch_of
 from runner.core.text.redaction import Redactor
 from runner.records import telemetry
 from runner.records.session_record import session_record
-from runner.records.shards import (
+from runner.records.shards.shard import (
     BACKLOG,
     BUNDLE,
     CHANGES,
     EVENTS,
+    HANDED_ON,
     KIND,
     LOGS,
     LOOPS,
@@ -40,13 +41,20 @@ from runner.records.shards import (
     SCHEMA,
     SESSIONS,
     STATE,
+    Shard,
     ShardError,
 )
 from runner.report.run_document import run_document
 
+LOG_HEAD, LOG_TAIL = 256 << 10, 768 << 10
+"""How many bytes of the beginning and of the end of a session's output a shard keeps."""
+
 
 class ShardContent(Struct, frozen=True, kw_only=True):
-    """What goes into a shard: the ended run, its events, the job's own stories, and the whole backlog."""
+    """What goes into a shard: the ended run, its events, the job's own stories, and the whole backlog.
+
+    `handed_on` are shards of an earlier attempt whose stories did not have to run again.
+    """
 
     repository: Repository
     run: RunSnapshot
@@ -54,6 +62,7 @@ class ShardContent(Struct, frozen=True, kw_only=True):
     own: Sequence[StoryId]
     backlog: Sequence[Story]
     redactor: Redactor
+    handed_on: Sequence[Shard] = ()
 
 
 def require_free(out: Path) -> None:
@@ -104,7 +113,7 @@ def _fill(draft: Path, content: ShardContent) -> None:
     files.write(CHANGES, _json({story.id: _changes(repository, story) for story in own}))
     for name in dict.fromkeys(session.log for _, session in sessions):
         with suppress(FileNotFoundError):
-            log = (autopilot_dir(repository.common_dir) / name).read_bytes()
+            log = bounded_log(autopilot_dir(repository.common_dir) / name)
             files.write(f"{LOGS}/{name}", redactor.data(log))
     branches = commits_since(repository, run.base, [branch_of(name) for name in content.own])
     if branches:
@@ -121,6 +130,34 @@ def _fill(draft: Path, content: ShardContent) -> None:
         "files": dict(files.entries),
     }
     files.write(MANIFEST, _json(manifest))
+    for shard in content.handed_on:
+        _copy(shard, draft / HANDED_ON / shard.run_id)
+
+
+def bounded_log(path: Path) -> bytes:
+    """Read a log; of a long one only the first and the last lines, and how much is missing between them."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= LOG_HEAD + LOG_TAIL:
+            return file.read()
+        head = file.read(LOG_HEAD)
+        file.seek(size - LOG_TAIL)
+        tail = file.read(LOG_TAIL)
+    # Whole lines where there are any: half a line could be misread, and half a secret would not be noticed.
+    head = head[: head.rfind(b"\n") + 1] or head
+    tail = tail[tail.find(b"\n") + 1 :] or tail
+    cut = size - len(head) - len(tail)
+    return head + f"\n[autopilot-multi: {cut:,} of {size:,} bytes are left out here]\n\n".encode() + tail
+
+
+def _copy(shard: Shard, target: Path) -> None:
+    """Copy a shard with everything that its manifest names; it was checked when it was loaded."""
+    for name in (*shard.files, MANIFEST):
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(shard.path / name, path, follow_symlinks=False)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 class _Files:

@@ -7,6 +7,7 @@ one form. Nothing heavy is imported here.
 import argparse
 from pathlib import Path
 
+from runner.cli.parser import CommandLineError
 from runner.core.declaration import Declared, shown_value
 from runner.core.settings import SETTINGS
 
@@ -25,10 +26,25 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="at the end, write what other jobs need of this one to DIR, which must not exist yet",
     )
     what.add_argument(
+        "--budget-share",
+        metavar="1/N",
+        default="1",
+        help="this job may use only this part of what is left of the budgets; `matrix` prints it",
+    )
+    what.add_argument(
         "--push", action="store_true", help="at the end, push the branches of the stories, never by force"
     )
     what.add_argument(
         "--remote", metavar="NAME", default="origin", help="the remote to push to (default: origin)"
+    )
+
+
+def add_branch_prefix(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Add the flag that says under which names the branches of a pipeline were pushed."""
+    parser.add_argument(
+        "--branch-prefix",
+        metavar="PREFIX",
+        help="with shards: name the branches PREFIX<id>, as they were pushed (default: autopilot/)",
     )
 
 
@@ -110,6 +126,22 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a shard of another job, or a folder of shards; stories done there are done; repeatable",
     )
+
+
+def budget_share(arguments: argparse.Namespace) -> float:
+    """Return the part of the budgets that a job may use."""
+    text = arguments.budget_share
+    above, _, below = text.partition("/")
+    try:
+        share = float(above) / float(below or "1")
+    except (ValueError, ZeroDivisionError):
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise CommandLineError(
+            f"--budget-share must be a fraction from 0 to 1, not '{text}'",
+            "for example `--budget-share 1/4`, as `matrix` prints it.",
+        )
+    return share
 
 
 def shard_folders(arguments: argparse.Namespace) -> tuple[Path, ...] | None:

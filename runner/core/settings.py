@@ -139,12 +139,23 @@ class Settings(WorkSettings):
         Setting(
             asks=True,
             help="what every story in a shared tree may write to",
-            details="A folder that matches includes everything in it.",
+            details="A folder that matches includes everything in it. Files that git tracks are refused: "
+            "what several stories write there is committed by none. For lock files see "
+            "[many packages](../how-to/monorepo-batch.md#lock-files).",
             expects="a glob or a list of globs",
             example="**/build/**",
             separator="\n",
         ),
     ] = SHARED_WRITABLE
+    secret_variables: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="environment variables whose values never appear in logs, shards and reports",
+            details="Variables whose names look like secrets (`…TOKEN`, `…KEY`, `…PASSWORD` and so on) need "
+            "not be listed.",
+            example="DEPLOY_LOGIN",
+        ),
+    ] = ()
     base: Annotated[
         str,
         Setting(

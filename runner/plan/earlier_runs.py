@@ -52,13 +52,18 @@ def load_past(
 
 
 def still_present(
-    repository: Repository, found: Mapping[StoryId, Finished], base: str
+    repository: Repository, found: Mapping[StoryId, Finished], base: str, *, only_on_base: bool = False
 ) -> dict[StoryId, Finished]:
-    """Keep only the finished stories whose commit still exists: on the story's branch, or in the base."""
+    """Keep only the finished stories whose commit still exists: on the story's branch, or in the base.
+
+    With `only_on_base` the commit must also have the base in its history.
+    """
     kept = {}
     for story_id, done in found.items():
         tip = repository.branch_tip(branch_of(story_id))
         commits = [commit for commit in (tip, base) if commit is not None]
-        if done.commit and any(repository.is_ancestor(done.commit, commit) for commit in commits):
+        if not done.commit or (only_on_base and not repository.is_ancestor(base, done.commit)):
+            continue
+        if any(repository.is_ancestor(done.commit, commit) for commit in commits):
             kept[story_id] = done
     return kept

@@ -20,6 +20,7 @@ from runner.core.errors import BacklogError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition, docs_folder
 from runner.core.forecast.clashes import Clash
+from runner.core.limits.budget import Amount, OtherJobs, budget_notes
 from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
 from runner.core.schedule.exclusivity import classify
@@ -31,16 +32,22 @@ from runner.plan.settings.load import Loaded, load_settings
 from runner.plan.settings.prompt_template import load_template
 from runner.plan.settings.threshold import with_threshold
 from runner.plan.shared_tree import require_shareable
+from runner.plan.stories.lock_files import shared_file_notes
 from runner.plan.stories.sources import load_stories
 from runner.plan.unseen import require_seen
 from runner.records.history import Finished
-from runner.records.shards import Shard, load_shards, results_in, unfinished_in
+from runner.records.shards.results import handed_on, results_in, unfinished_in, used_in
+from runner.records.shards.shard import Shard, load_shards
 
 AUTO = "auto"
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
+    """What the command line asks for.
+
+    `is_job`: the result goes to other jobs as a shard, so earlier work on another base does not count.
+    `budget_share` is how much of what is left of the budgets this job may use.
+    """
 
     directory: Path
     sources: tuple[str, ...] = ()
@@ -49,15 +56,18 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
     again: bool = False
     shard_in: tuple[Path, ...] | None = None
+    is_job: bool = False
+    budget_share: float = 1.0
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
     """The stories of a request, checked against each other; `stories` are the selected ones in start order.
 
     `all_stories` are those that were read before any were selected. `other_jobs` are the results of stories
-    that belong to other jobs, from their `shards`. `durations` are the minutes that each story is expected to
-    take, empty where nothing is known. `disjoint` is None where it is not known, `overlaps` are pairs
-    of claims that share a path. `failed` says why stories failed in the last run.
+    that belong to other jobs, from their `shards`, and of this job's own that an earlier attempt has done,
+    which are `handed_on`. `others` is what all of them have used of the budgets. `durations` are the minutes
+    that each story is expected to take, empty where nothing is known. `disjoint` is None if it is not known,
+    `overlaps` are pairs of claims that share a path. `failed` says why stories failed in the last run.
     """
 
     repository: Repository
@@ -69,6 +79,8 @@ class Backlog(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     durations: Mapping[StoryId, float] = field(default_factory=dict)
     other_jobs: Mapping[StoryId, StoryFinished] = field(default_factory=dict)
+    handed_on: tuple[StoryId, ...] = ()
+    others: OtherJobs = OtherJobs()
     shards: tuple[Shard, ...] = ()
     retry_failed: bool = False
     boundary: tuple[str, ...] = ()
@@ -113,6 +125,7 @@ def make_plan(request: RunRequest) -> Plan:
     parts = structs.asdict(backlog)
     notes = (
         *backlog.notes,
+        *shared_file_notes(backlog.repository, backlog.own, backlog.settings),
         *_auto_notes(backlog.own, workers, backlog.settings),
         *_attempt_notes(backlog.own, backlog.settings),
     )
@@ -136,9 +149,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     ownership = read_ownership(loaded, all_stories, complete=not request.sources)
 
     shards = load_shards(request.shard_in or ())
-    only = request.only
-    if request.retry_failed:
-        only = (*only, *(unfinished_in(shards) if shards else require_failed(repository)))
+    only = _selected(request, shards.shards, repository)
     # What a selected story depends on is part of the plan; the run finds it done, or does it first.
     selected = closure(all_stories, only) if only else all_stories
     stories = ordered(_with_flow(story, top, settings) for story in selected)
@@ -156,14 +167,14 @@ def load_backlog(request: RunRequest) -> Backlog:
     durations = expected_durations(claimed.stories, earlier.minutes)
     order = ordered(claimed.stories, durations)
 
-    # Resolved once: a branch that moves during the run must not give stories different bases.
+    # Resolved once: a branch that moves in the run must not give stories different bases.
     base = repository.resolve(settings.base)
     require_shareable(settings, repository, base)
-    finished = {} if request.again else still_present(repository, earlier.finished, base)
-    other_jobs: dict[StoryId, StoryFinished] = {}
-    if request.shard_in is not None:
-        others = [story for story in order if story.id not in only and story.id not in finished]
-        other_jobs = results_in(shards, others, base=base, rerun_unfinished=not only)
+    before = {} if request.again else earlier.finished
+    finished = still_present(repository, before, base, only_on_base=request.is_job)
+    others = used_in(shards.shards, base=base, share=request.budget_share)
+    handed = {} if request.again else handed_on(shards.shards, order, only=only, base=base)
+    left = [story for story in order if story.id not in finished]
 
     return Backlog(
         repository=repository,
@@ -173,15 +184,34 @@ def load_backlog(request: RunRequest) -> Backlog:
         stories=order,
         finished=finished,
         durations=durations,
-        notes=(*loaded.notes, *claimed.notes, *_mode_warnings(order)),
-        other_jobs=other_jobs,
-        shards=shards,
+        notes=(*loaded.notes, *shards.problems, *claimed.notes, *_order_notes(order, settings, others)),
+        other_jobs={**_other_jobs(request, shards.shards, left, only=only, base=base), **handed},
+        handed_on=tuple(handed),
+        others=others,
+        shards=shards.shards,
         retry_failed=request.retry_failed,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
         overlaps=claimed.overlaps,
-        failed={} if request.again else earlier.failed,
+        failed={} if request.again or request.is_job else earlier.failed,
     )
+
+
+def _selected(request: RunRequest, shards: Sequence[Shard], repository: Repository) -> tuple[str, ...]:
+    """Return the ids of the stories that were asked for; empty for all."""
+    if not request.retry_failed:
+        return request.only
+    return *request.only, *(unfinished_in(shards) if shards else require_failed(repository))
+
+
+def _other_jobs(
+    request: RunRequest, shards: Sequence[Shard], stories: Sequence[Story], *, only: Sequence[str], base: str
+) -> dict[StoryId, StoryFinished]:
+    """Return the results that other jobs have for stories that were not selected for this one."""
+    if request.shard_in is None:
+        return {}
+    foreign = [story for story in stories if story.id not in only]
+    return results_in(shards, foreign, base=base, rerun_unfinished=not only)
 
 
 def worktree_root_of(repository: Repository, settings: Settings) -> Path:
@@ -218,10 +248,11 @@ def _attempt_notes(stories: Sequence[Story], settings: Settings) -> tuple[str, .
     return (f"max-attempts allows {most} attempts at a step, but max-sessions only {sessions} work sessions",)
 
 
-def _mode_warnings(stories: Sequence[Story]) -> tuple[str, ...]:
-    """Warn of every story whose mode is unknown."""
+def _order_notes(stories: Sequence[Story], settings: Settings, others: OtherJobs) -> tuple[str, ...]:
+    """Warn of every story whose mode is unknown, and say what other jobs have left of the budgets."""
     warnings = ((story.id, classify(story.mode).warning) for story in stories)
-    return tuple(f"story {story_id}: {warning}" for story_id, warning in warnings if warning)
+    unknown = (f"story {story_id}: {warning}" for story_id, warning in warnings if warning)
+    return *unknown, *budget_notes(Amount(tokens=settings.token_budget, cost=settings.cost_budget), others)
 
 
 def _auto_notes(

@@ -1,7 +1,7 @@
 """A run as JUnit XML: one suite per story, one case per session, and one for the result.
 
-A failed session that a later one made up for is not a failure of the story, so its case passes and its
-output says so.
+A story that failed is one failure, of the case `verdict`, with its reason and the end of what was printed.
+The cases of its sessions pass, and their output says how each of them ended.
 """
 
 import re
@@ -12,7 +12,7 @@ from runner.core.model import Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.text.instants import iso
 from runner.core.text.screen import neutral
 from runner.core.text.words import because, recovery
-from runner.report.report_data import ReportData, seconds
+from runner.report.report_data import ReportData, decisive_session, seconds
 
 TAIL = 2000
 VERDICT = "verdict"
@@ -61,12 +61,8 @@ def _session(data: ReportData, story: StorySnapshot, number: int, session: Sessi
     elif session.outcome not in _FINE:
         outcome = data.outcome(story, session)
         said = f"{outcome}: {session.detail}" if session.detail else outcome
-        if story.status in _FORGIVEN:
-            tail = f"{said} (a later session succeeded)\n{tail}"
-        else:
-            tag = "failure" if session.outcome in {Outcome.FAILED, Outcome.STUCK} else "error"
-            found = ET.SubElement(case, tag, message=_clean(said), type=_clean(outcome))
-            found.text = _text(tail)
+        later = " (a later session succeeded)" if story.status in _FORGIVEN else ""
+        tail = f"{said}{later}\n{tail}"
     if tail:
         ET.SubElement(case, "system-out").text = _text(tail)
     return case
@@ -80,7 +76,7 @@ def _verdict(data: ReportData, story: StorySnapshot) -> ET.Element:
         case Status.DONE:
             pass
         case Status.FAILED:
-            ET.SubElement(case, "failure", message=message, type=kind)
+            ET.SubElement(case, "failure", message=message, type=kind).text = _explained(data, story)
         case Status.SKIPPED | Status.PARKED | Status.NO_WORK:
             ET.SubElement(case, "skipped", message=message)
         case Status.RUNNING | Status.WAITING | Status.QUEUED if data.in_progress:
@@ -88,8 +84,17 @@ def _verdict(data: ReportData, story: StorySnapshot) -> ET.Element:
         case Status.STOPPED if story.kill_switch is not None and story.kill_switch.name in ORDERLY:
             ET.SubElement(case, "skipped", message=message).text = hint
         case Status.STOPPED | Status.RUNNING | Status.WAITING | Status.QUEUED:
-            ET.SubElement(case, "error", message=message or kind, type=kind).text = hint or None
+            found = ET.SubElement(case, "error", message=message or kind, type=kind)
+            found.text = "\n".join(part for part in (hint, _explained(data, story)) if part)
     return case
+
+
+def _explained(data: ReportData, story: StorySnapshot) -> str:
+    """Return what a reader of the failure needs: the reason, and the end of the session that decided it."""
+    session = decisive_session(story)
+    tail = data.tail(session, TAIL) if session else ""
+    following = f"next: {story.next}" if story.next else ""
+    return _text("\n".join(part for part in (because(story), following, tail) if part))
 
 
 def _case(story: StorySnapshot, name: str, time: float) -> ET.Element:

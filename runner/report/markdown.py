@@ -1,7 +1,7 @@
 """A run as a Markdown page, for the summary of a CI job or a comment.
 
-Text from agents is escaped, or is in a fence that it cannot close. The page stays below the size limit of
-a GitHub summary.
+Text from agents is escaped, or is in a fence that it cannot close. The page stays within the size of a
+comment on GitHub, and says what was left out; stories that need attention are left out last.
 """
 
 import re
@@ -32,11 +32,15 @@ from runner.report.report_data import (
     usage_text,
 )
 
-LIMIT = 900_000
+LIMIT = 65_536
+"""How many characters a comment on GitHub may have; bytes are counted, which are never fewer."""
+
+_NOTE_ROOM = 300
+_TABLE_PART = 0.6
 TAIL = 3000
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
 _REASON = 300
-_NOTE, _MOST_NOTES = 600, 10
+_NOTE, _MOST_NOTES, _MOST_PROBLEMS = 600, 10, 20
 _MOST_CLASHES = 20
 
 
@@ -53,15 +57,52 @@ def markdown(data: ReportData) -> str:
     if run.kill_switch:
         lines += [f"**Ended by {escaped(run.kill_switch.name)}**: {escaped(run.kill_switch.detail)}", ""]
         lines += [f"Hint: {escaped(recovery(run.kill_switch))}", ""]
-    lines += [f"> {escaped(problem)}" for problem in data.problems]
+    problems = [f"> {escaped(shorten(problem, _NOTE))}" for problem in data.problems]
+    lines += [
+        *problems[:_MOST_PROBLEMS],
+        *([f"> {count(len(problems) - _MOST_PROBLEMS, 'more problem')}"] * (len(problems) > _MOST_PROBLEMS)),
+    ]
     lines += ["", "| | story | result | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
-    lines += [_row(data, story) for story in run.stories.values()]
-    page = "\n".join(lines) + "\n" + _conflicts(run) + _notes(run)
+    page = "\n".join(lines) + "\n"
+    shown, hidden = _rows(data, int(LIMIT * _TABLE_PART) - _size(page))
+    page += shown + _conflicts(run) + _notes(run)
+    cut = 0
     for story in run.stories.values():
         part = _part(data, story) if story.status in BAD else ""
-        if len(page.encode()) + len(part.encode()) < LIMIT:
+        if _size(page) + _size(part) < LIMIT - _NOTE_ROOM:
             page += part
-    return page
+        else:
+            cut += bool(part)
+    return page + _cut(hidden, cut)
+
+
+def _rows(data: ReportData, room: int) -> tuple[str, int]:
+    """Return the rows that fit, in the order of the run, and how many do not."""
+    stories = list(data.run.stories.values())
+    rows = {story.id: _row(data, story) + "\n" for story in stories}
+    kept = set()
+    for story in sorted(stories, key=lambda story: story.status not in BAD):
+        if _size(rows[story.id]) > room:
+            break
+        room -= _size(rows[story.id])
+        kept.add(story.id)
+    return "".join(row for name, row in rows.items() if name in kept), len(rows) - len(kept)
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _cut(rows: int, parts: int) -> str:
+    """Say what is missing because the page would be too long."""
+    said = [
+        f"{count(rows, 'story', 'stories')} of the table" if rows else "",
+        f"the details of {count(parts, 'story', 'stories')}" if parts else "",
+    ]
+    lacking = " and ".join(part for part in said if part)
+    if not lacking:
+        return ""
+    return f"\n> Left out, since the page would be too long: {lacking}. The HTML report shows everything.\n"
 
 
 def escaped(text: str) -> str:

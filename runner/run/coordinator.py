@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, convert
 from trio import to_thread
 
 from isolation.errors import KeeperError
@@ -30,6 +30,7 @@ from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
 from runner.core.events.fold import apply, exit_code, fold
 from runner.core.events.story_json import from_json
+from runner.core.limits.budget import OtherJobs
 from runner.core.model import RunId, RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import evaluate
@@ -46,7 +47,7 @@ from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import close_run, records_on_error
-from runner.run.first_events import as_recorded, beginning, planned_retries
+from runner.run.first_events import OTHER_JOBS, as_recorded, beginning, planned_retries
 from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
@@ -119,6 +120,7 @@ async def start_run(
         enforcement=enforcement,
         retry_failed=plan.retry_failed,
         failed={} if plan.retry_failed else plan.failed_quick,
+        others=plan.others,
     )
     async with acquired(repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
@@ -207,6 +209,7 @@ async def resume_run(
             workers={story.id: workers_of(story, settings) for story in stories},
             enforcement=await to_thread.run_sync(enforcement_again, repository, settings, root, stories),
             retry_failed=retry_failed,
+            others=convert(snapshot.options.get(OTHER_JOBS, {}), OtherJobs),
         )
         return await _coordinate(
             assignment,
@@ -275,7 +278,7 @@ async def _coordinate(
     """Build, run and close one run in a repository that is already acquired."""
     _tune_interpreter()
     repository, settings, view = assignment.repository, assignment.settings, interaction.view
-    redactor = redactor_for(settings, os.environ)
+    redactor = redactor_for(settings, os.environ, repository)
     log = EventLog(store=beginning.journal, snapshot=beginning.snapshot, redactor=redactor)
     log.subscribe(view.seen)
     control, ended_by = StopControl(), EndedBy()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Sequence
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from isolation.errors import RepositoryError
 from isolation.git.landing.restart import restarted
@@ -14,10 +14,14 @@ from runner.core.events.story_json import digest, to_json
 from runner.core.flow import QUICK
 from runner.core.landing.question import chosen
 from runner.core.left_out.evidence import RETRY
+from runner.core.limits.budget import OtherJobs
 from runner.core.model import RunSnapshot, Status, Story, StoryId, StorySnapshot, Tier
 from runner.core.text.names import branch_of
 from runner.plan.plan import Plan
 from runner.plan.settings.json_form import to_json as settings_to_json
+
+OTHER_JOBS = "other_jobs"
+"""The option of a run that keeps what other jobs had used when it started."""
 
 
 def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
@@ -28,6 +32,8 @@ def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
         "host_class": _host_class(),
         "resource_verdict_at_start": tier,
     }
+    if plan.others != OtherJobs():
+        options[OTHER_JOBS] = asdict(plan.others)
     started = ev.RunStarted(
         base=plan.base,
         isolation=settings.bg_isolation,

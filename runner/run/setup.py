@@ -13,6 +13,7 @@ from isolation.keeper.client import Keeper
 from isolation.paths import run_dir
 from runner.agents.workers import Workers, agents_of
 from runner.core.events import events as ev
+from runner.core.limits.budget import OtherJobs
 from runner.core.model import Story, StoryId
 from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
@@ -46,6 +47,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
 
     `worktree_root` is the folder of the story worktrees; `enforcement` is what keeps their sessions within
     their paths. `failed` are stories that failed in the last run, so that the user must agree to another try.
+    `others` is what other jobs of the same pipeline have used of the budget and the time.
     """
 
     repository: Repository
@@ -56,6 +58,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     enforcement: EnforcementPlan
     retry_failed: bool = False
     failed: Mapping[StoryId, str] = field(default_factory=dict)
+    others: OtherJobs = OtherJobs()
 
     @property
     def byproducts(self) -> tuple[str, ...]:
@@ -93,7 +96,7 @@ def make_context(
     past: Mapping[StoryId, Past],
 ) -> RunContext:
     """Put together what every story of the run shares; the run's time starts to count."""
-    settings = assignment.settings
+    settings, others = assignment.settings, assignment.others
     records = records_checkout(assignment.repository.paths)
     return RunContext(
         repository=assignment.repository,
@@ -105,8 +108,8 @@ def make_context(
         worktree_root=assignment.worktree_root,
         write_guard=assignment.enforcement.write_guard,
         populate=trio.CapacityLimiter(os.cpu_count() or 1),
-        deadline=trio.current_time() + settings.max_hours * SECONDS_PER_HOUR,
-        budget=BudgetLedger(settings, lambda: log.snapshot, partial(load_spending, records)),
+        deadline=trio.current_time() + max(0.0, settings.max_hours * SECONDS_PER_HOUR - others.seconds),
+        budget=BudgetLedger(settings, lambda: log.snapshot, partial(load_spending, records), others),
         registry=Registry(assignment.repository.common_dir),
         write_crash=partial(
             write_crash_log, folder=run_dir(assignment.repository.common_dir, log.snapshot.run_id)

@@ -58,9 +58,11 @@ async def admit(context: StoryContext, workspace: Workspace) -> KillSwitch | cho
         part = context.run.budget.take(context.story.id, *_kind(context))
         if isinstance(part, Amount):
             return part
+        if part.switch is not None:
+            return part.switch
         if not waits:
             waits = True
-            await context.log.record(ev.BudgetAwaited(story_id=context.story.id, reason=part))
+            await context.log.record(ev.BudgetAwaited(story_id=context.story.id, reason=part.reason))
             # Recording took time: a part may have come back meanwhile, and would not be announced again.
             continue
         await _budget_or_abort(context)
@@ -142,7 +144,8 @@ def _cohort(spirals: int) -> str:
 def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
     run, now, settings = context.log.snapshot, context.now, context.settings
     # Adding up all usage costs more with each session, and only a budget needs it.
-    spent = run.usage if {settings.token_budget, settings.cost_budget} != {None} else None
+    limit = context.run.budget.limit
+    spent = run.usage if limit != Amount() else None
     own = now.usage if {settings.story_token_budget, settings.story_cost_budget} != {None} else None
     return LoopFacts(
         aborted=context.aborted,
@@ -155,10 +158,11 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
         max_hours=settings.max_hours,
         story_minutes_used=now.loop_seconds / 60,
         story_minutes=context.story_minutes,
-        tokens_used=spent.tokens if spent else None,
-        token_budget=settings.token_budget,
-        cost_used=spent.cost_usd if spent else None,
-        cost_budget=settings.cost_budget,
+        # Other jobs may have spent everything before this one has spent anything.
+        tokens_used=(spent.tokens or 0) if spent else None,
+        token_budget=None if limit.tokens is None else int(limit.tokens),
+        cost_used=(spent.cost_usd or 0.0) if spent else None,
+        cost_budget=limit.cost,
         story_tokens_used=own.tokens if own else None,
         story_token_budget=settings.story_token_budget,
         story_cost_used=own.cost_usd if own else None,

@@ -1,8 +1,9 @@
 """A CI system played with real processes: each job in a fresh shallow clone, with a home of its own."""
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,3 +103,24 @@ def state_of(shard: Path) -> dict[str, Any]:
     """Read the state document of a shard."""
     loaded: dict[str, Any] = json.loads((shard / "state.json").read_text())
     return loaded
+
+
+def forge(shard: Path, change: Callable[[dict[str, Any]], object], **contents: bytes) -> None:
+    """Change a manifest, and files with the digests that belong to them."""
+    manifest = json.loads((shard / "shard.json").read_text())
+    for name, data in contents.items():
+        file = {"events": "events.ndjson", "bundle": "commits.bundle", "backlog": "backlog.json"}[name]
+        (shard / file).write_bytes(data)
+        manifest["files"][file] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    change(manifest)
+    (shard / "shard.json").write_text(json.dumps(manifest, indent=1))
+
+
+def nothing(_: object) -> None:
+    """Leave the manifest as it is."""
+
+
+def event(shard: Path, **changes: object) -> bytes:
+    """Return the events, with changes to the first of them."""
+    first, *rest = (shard / "events.ndjson").read_text().splitlines()
+    return "\n".join([json.dumps({**json.loads(first), **changes}), *rest]).encode() + b"\n"

@@ -4,13 +4,14 @@ import json
 import os
 import shutil
 import signal
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from tests.acceptance.ci import Ci, Stories, make_ci, state_of
-from tests.acceptance.program import commit_stories, processes_with, run, wait_until, write_story
+from tests.acceptance.program import commit_stories, processes_with, run, run_in, wait_until, write_story
 from tests.conftest import git
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -202,6 +203,33 @@ def test_secrets_of_the_job_leave_it_in_no_file(tmp_path: Path, repo: Path) -> N
     assert log.read_text() == "the key is [redacted]\n"
 
 
+def test_the_token_of_the_checkout_leaves_the_job_in_no_file(tmp_path: Path, repo: Path) -> None:
+    """A story prints git's header, encoded and decoded, and a variable that only the settings call secret."""
+    token, login = "t0k3n-of-the-checkout", "plain-looking-login"
+    header = b64encode(f"x-access-token:{token}".encode()).decode()
+    other = b64encode(f"oauth2:{login}".encode()).decode()
+    encoded = "git config http.https://example.org/.extraheader | cut -d' ' -f3"
+    script = f"git config --list; {encoded}; {encoded} | base64 -d"
+    leaks = f"{script}; echo; echo $DEPLOY_LOGIN; printf oauth2:$DEPLOY_LOGIN | base64 -w0; exit 3"
+    (repo / "autopilot-multi.toml").write_text('secret-variables = ["DEPLOY_LOGIN"]\n')
+    ci = make_ci(tmp_path, repo, {"leak": {"command": leaks}})
+    place = ci.clone("leak")
+    git(place, "config", "http.https://example.org/.extraheader", f"AUTHORIZATION: basic {header}")
+    job = [*ci.story_job("leak"), "--max-sessions=1"]
+    ran = run_in(place, *job, environ=ci.environment(DEPLOY_LOGIN=login))
+    junit = run(tmp_path, "report", str(ci.shards), "--format", "junit")
+    shard = ci.shards / "leak"
+    (log,) = shard.glob("logs/runs/*/leak/01-*.log")
+    assert log.read_text().count("[redacted]") == 5
+    files = [path for path in shard.rglob("*") if path.is_file()]
+    texts = {path.name: path.read_bytes() for path in files} | {
+        "out": (ran.out + ran.err + junit.out).encode()
+    }
+    for secret in (token, header, login, other):
+        assert [name for name, text in texts.items() if secret.encode() in text] == []
+    assert "[redacted]" in junit.out
+
+
 def test_branches_are_pushed_only_when_asked_for_and_never_by_force(ci: Ci) -> None:
     """Without --push the remote stays as it was; a branch that went another way there is told of."""
     plain = ci.run("alone", *ci.story_job("alone"))
@@ -296,5 +324,6 @@ def test_shards_of_another_commit_or_backlog_are_refused(ci: Ci) -> None:
     assert "starts from commit" in late.document["error"]["message"]
     ci.run("alone", *ci.story_job("alone"))
     mixed = run(ci.clone("join"), "aggregate", str(ci.shards), "--json")
-    assert mixed.code == 1
-    assert "starts from commit" in mixed.document["error"]["message"]
+    assert mixed.code == 2
+    assert f"{ci.shards / 'base'} is not used: it starts from commit" in mixed.data["shards"]["problems"][0]
+    assert verdicts(mixed.data)["alone"] == "done"

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.acceptance.program import Ran, run
+from tests.acceptance.shell_blocks import blocks_of
 from tests.acceptance.typed_program import folder_with_program
 from tests.conftest import git
 from tests.isolation.guard.guard_scenes import can_mount
@@ -178,6 +179,25 @@ class TestOneTree:
         assert git(root, "worktree", "list").count("\n") == 1
         assert not git(root, "diff", "--cached", "--name-only")
         assert git(root, "status", "--porcelain").count(" D packages/") == 40
+
+    def test_the_commands_of_the_page_do_what_it_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each block is pasted as it is, at the top of a clone; all forty are done in both copies."""
+        clone = tmp_path / "clone"
+        (clone / "examples").mkdir(parents=True)
+        shutil.copytree(EXAMPLES / "one-tree", clone / "examples" / "one-tree")
+        monkeypatch.setenv("PATH", str(folder_with_program()), prepend=os.pathsep)
+        if not can_mount(overlay=True):
+            monkeypatch.setenv("AUTOPILOT_MULTI_ENFORCE", "detect")  # the consent that the page asks for
+        blocks = [block.text for block in blocks_of(EXAMPLES / "one-tree" / "README.md")]
+        assert len(blocks) == 2
+        for text in blocks:
+            ran = subprocess.run(
+                ["sh", "-e"], input=text, cwd=clone, capture_output=True, text=True, check=False
+            )
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            assert "40 done in" in ran.stdout
 
 
 class TestCi:

@@ -21,7 +21,7 @@ from runner.core.events.fold import fold
 from runner.core.events.story_json import digest, to_json
 from runner.core.model import RunId, Story, StoryId
 from runner.core.text.redaction import Redactor
-from runner.records.shards import MANIFEST, load_shards
+from runner.records.shards.shard import MANIFEST, load_shards
 from runner.report.run_document import run_document
 
 SHARDS = 200
@@ -123,7 +123,7 @@ def read(folder: Path) -> int:
 
 def aggregate(folder: Path) -> None:
     """Make one run and its document of all shards."""
-    joined = join(load_shards([folder]))
+    joined = join(load_shards([folder]).shards)
     assert joined.exit_code == 0, joined.problems
     assert len(run_document(joined.run)["stories"]) == SHARDS
 

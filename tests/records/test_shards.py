@@ -18,7 +18,8 @@ from runner.core.events.events import RunStarted
 from runner.core.events.story_json import digest
 from runner.core.model import Story, StoryId
 from runner.core.text.redaction import Redactor
-from runner.records.shards import (
+from runner.records.shards.results import results_in
+from runner.records.shards.shard import (
     EVENTS,
     MANIFEST,
     STATE,
@@ -26,7 +27,6 @@ from runner.records.shards import (
     find_shards,
     load_shard,
     load_shards,
-    results_in,
 )
 from tests.records.sample_runs import BASE, ended_events, snapshot
 
@@ -154,14 +154,14 @@ def test_only_shards_are_found(shard: Path) -> None:
     (root / "other" / MANIFEST).write_text('{"kind": "elasticsearch"}')
     shutil.copytree(shard, root / ".shard.123-ab.partial")
     assert list(find_shards(root)) == [shard]
-    assert len(load_shards([root, shard, root])) == 1
+    assert len(load_shards([root, shard, root]).shards) == 1
     with pytest.raises(ShardError, match=r"no folder .* to read shards from"):
         load_shards([root / "nowhere"])
 
 
 def test_what_shards_tell_depends_on_whether_the_rest_goes_on_here(shard: Path) -> None:
     """A story that no shard has counts as stopped; a run of everything takes up what was left unfinished."""
-    shards = load_shards([shard])
+    shards = load_shards([shard]).shards
     stories = [Story(id=StoryId(name), title="", prompt="") for name in ("api-3", "web-1", "gone")]
     options = shards[0].started.options
     digests = {story.id: digest(story) for story in stories}
@@ -201,10 +201,13 @@ def test_a_joined_run_is_the_same_whatever_the_order(shard: Path, tmp_path: Path
     assert all(story.workspace.path is None for story in alone.run.stories.values())
 
 
-def test_two_shards_that_claim_to_be_the_same_run_and_differ_are_refused(shard: Path, tmp_path: Path) -> None:
+def test_two_shards_that_claim_to_be_the_same_run_and_differ_are_not_used(
+    shard: Path, tmp_path: Path
+) -> None:
     """Nobody can tell which of them to believe."""
     copy = tmp_path / "copy"
     shutil.copytree(shard, copy)
     change_manifest(copy, lambda manifest: manifest["files"].pop(STATE))
-    with pytest.raises(ShardError, match="are both run"):
-        join(load_shards([shard, copy]))
+    joined = join(load_shards([shard, copy]).shards)
+    assert "are both run" in joined.problems[1]
+    assert (joined.sources, joined.exit_code) == ({}, 2)

@@ -62,6 +62,42 @@ class Expected(Struct, frozen=True, kw_only=True):
     basis: str = ""
 
 
+class OtherJobs(Struct, frozen=True, kw_only=True):
+    """What the other jobs of a pipeline have used, and how much of the rest this one may use.
+
+    `seconds` is the time in which at least one of them worked. A share below 1 means that other jobs run at
+    the same time: they cannot see each other's sessions, so none starts one that would exceed its share.
+    """
+
+    tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+    share: float = 1.0
+
+    def left_of(self, limit: Amount) -> Amount:
+        """Return what this job may spend of the budget of the whole pipeline."""
+        return Amount(
+            tokens=None if limit.tokens is None else int(max(0.0, limit.tokens - self.tokens) * self.share),
+            cost=None if limit.cost is None else max(0.0, limit.cost - self.cost) * self.share,
+        )
+
+
+def budget_notes(limit: Amount, others: OtherJobs) -> tuple[str, ...]:
+    """Say what a job may spend of each budget, if other jobs have spent or may spend the rest."""
+    left = others.left_of(limit)
+    said = (
+        ("cost-budget", limit.cost, others.cost, left.cost, "${:,.2f}"),
+        ("token-budget", limit.tokens, others.tokens, left.tokens, "{:,.0f} tokens"),
+    )
+    return tuple(
+        "{}: other jobs have spent {} of {}; this job may spend {}".format(
+            name, *(form.format(value) for value in (used, whole, part))
+        )
+        for name, whole, used, part, form in said
+        if whole is not None and part is not None and part < whole
+    )
+
+
 def spent(usage: Usage) -> Amount:
     """Return what was used as an amount."""
     return Amount(tokens=usage.tokens, cost=usage.cost_usd)
@@ -96,11 +132,12 @@ def guessed(limit: Amount, slots: int, *, usual: Amount) -> Amount:
 
 
 def set_aside(
-    limit: Amount, used: Amount, held: Sequence[Part], expected: Amount, *, slots: int
+    limit: Amount, used: Amount, held: Sequence[Part], expected: Amount, *, slots: int, strict: bool = False
 ) -> Part | None:
     """Return what the next session holds; None when it must wait for another to end.
 
-    `slots` is how many sessions may run at the same time.
+    `slots` is how many sessions may run at the same time. If `strict`, a session that is alone gets nothing
+    either when it is expected to spend more than what is left.
     """
     room = max(1, slots - len(held))
     tokens = _part(
@@ -109,6 +146,7 @@ def set_aside(
         [(one.reserved.tokens or 0.0, one.allowance.tokens or 0.0) for one in held],
         expected.tokens,
         room,
+        strict=strict,
     )
     cost = _part(
         limit.cost,
@@ -116,6 +154,7 @@ def set_aside(
         [(one.reserved.cost or 0.0, one.allowance.cost or 0.0) for one in held],
         expected.cost,
         room,
+        strict=strict,
     )
     if tokens is None or cost is None:
         return None
@@ -186,6 +225,8 @@ def _part(
     held: Sequence[tuple[float, float]],
     expected: float | None,
     room: int,
+    *,
+    strict: bool,
 ) -> tuple[float | None, float | None] | None:
     """Return what is reserved of one currency and what may be spent; None when the session must wait."""
     if limit is None:
@@ -195,6 +236,6 @@ def _part(
     wanted = left if expected is None else expected
     if wanted > left - reserved:
         # When no other session holds a part, waiting would never end: it gets what is left.
-        return None if reserved else (left, left)
+        return None if reserved or strict else (left, left)
     unclaimed = left - sum(allowance for _, allowance in held)
     return wanted, max(wanted, unclaimed / room)

@@ -5,7 +5,8 @@ Every check begins with a plain search, so that text without secrets costs almos
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -20,6 +21,10 @@ _NAMES = re.compile(
 )
 _OURS = "AUTOPILOT_"
 _T = TypeVar("_T")
+
+_HEADER = r"(?i:\bauthorization)[\s\"'\\]*[:=][\s\"'\\]*(?i:basic|bearer|token)\s+[A-Za-z0-9+/=._~-]{8,}"
+_USERS = ("", "x-access-token:", "oauth2:", "gitlab-ci-token:")
+"""With which users a token is encoded when git sends it."""
 
 _FORMS: tuple[tuple[str, str], ...] = (
     ("sk-", r"\bsk-[A-Za-z0-9_-]{16,}"),
@@ -36,6 +41,10 @@ _FORMS: tuple[tuple[str, str], ...] = (
     ("hf_", r"\bhf_[A-Za-z0-9]{30,}"),
     ("npm_", r"\bnpm_[A-Za-z0-9]{30,}"),
     ("eyJ", r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    # As git sends them to a remote: `http.<url>.extraheader = AUTHORIZATION: basic …`.
+    ("AUTHORIZATION", _HEADER),
+    ("Authorization", _HEADER),
+    ("authorization", _HEADER),
     ("PRIVATE KEY-----", r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END).)*"),
 )
 _TEXT = tuple((literal, re.compile(form, re.DOTALL)) for literal, form in _FORMS)
@@ -48,12 +57,20 @@ def is_secret(name: str) -> bool:
 
 
 class Redactor:
-    """Removes secrets of known forms, and the values of variables whose names mark them as secret."""
+    """Removes secrets of known forms, and the values of variables whose names mark them as secret.
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        values = {
-            form for name, value in (environ or {}).items() if is_secret(name) for form in _forms(value)
-        }
+    `named` are variables that are secret whatever their names look like, `also` are further secret values.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str] | None = None,
+        *,
+        named: Collection[str] = (),
+        also: Iterable[str] = (),
+    ) -> None:
+        known = (value for name, value in (environ or {}).items() if is_secret(name) or name in named)
+        values = {form for value in (*known, *also) for form in _forms(value)}
         self._values = sorted(values, key=len, reverse=True)
         self._data = [value.encode("utf-8", "surrogateescape") for value in self._values]
 
@@ -118,7 +135,7 @@ class RedactedStream:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield the ways in which a secret may be printed: each of its lines, as it is and as JSON writes it.
+    """Yield the ways in which a secret may be printed: each line plain, as JSON, and as git sends it.
 
     A path says where a secret is stored; it is not a secret itself.
     """
@@ -127,3 +144,5 @@ def _forms(value: str) -> Iterator[str]:
             yield line
             yield json.dumps(line)[1:-1]
             yield json.dumps(line, ensure_ascii=False)[1:-1]
+            for user in _USERS:
+                yield b64encode((user + line).encode("utf-8", "surrogateescape")).decode()

@@ -9,6 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from isolation.git.remotes import secrets_of_git
+from isolation.git.repository import Repository
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import JournalError
 from runner.core.settings import Settings
@@ -26,13 +28,19 @@ def to_json(settings: Settings) -> dict[str, Any]:
     return asdict(replace(settings, agents=agents)) | {_COUNTS: _LOOP}
 
 
-def redactor_for(settings: Settings, environ: Mapping[str, str]) -> Redactor:
-    """Return the redactor of the secrets that sessions of this run can know."""
+def redactor_for(
+    settings: Settings, environ: Mapping[str, str], repository: Repository | None = None
+) -> Redactor:
+    """Return the redactor of the secrets that sessions of this run can know.
+
+    With the repository, that includes what git sends to its remotes.
+    """
     known = dict(environ)
     for number, agent in enumerate(settings.agents.values()):
         # Two agents may have different values under one name.
         known |= {f"{number}_{name}": value for name, value in agent.env.items()}
-    return Redactor(known)
+    headers = secrets_of_git(repository) if repository else ()
+    return Redactor(known, named=settings.secret_variables, also=headers)
 
 
 def _redacted(agent: AgentSettings) -> AgentSettings:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from isolation.errors import RepositoryError
-from isolation.git.bundles import commits_since, read_bundle, write_bundle
+from isolation.git.bundles import commits_since, move_branches, take_objects, write_bundle
 from isolation.git.diffstat import ChangedPath, changes
 from isolation.git.remotes import push_branches
 from isolation.git.repository import Repository
@@ -47,6 +47,12 @@ def bundled(repository: Repository, *branches: str) -> tuple[Path, dict[str, str
     path = repository.top.parent / f"{repository.top.name}.bundle"
     write_bundle(repository, path, base, list(tips))
     return path, tips
+
+
+def read_bundle(repository: Repository, path: Path, tips: dict[str, str]) -> tuple[str, ...]:
+    """Take over everything, as an import does."""
+    take_objects(repository, path, tips)
+    return move_branches(repository, path, tips)
 
 
 def test_a_branch_travels_between_shallow_clones(origin: Path) -> None:

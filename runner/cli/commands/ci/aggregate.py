@@ -1,8 +1,9 @@
 """Join the shards of CI jobs into one run, or list the state files of many stories in one table.
 
 If a PATH contains shards (see `run --shard-out`), they are joined and shown the way `status` shows a
-run. The exit code is that of a single run; a missing or contradictory shard is never a success.
-Nothing is changed unless you pass --into-repo or --branches.
+run. The exit code is that of a single run; a missing, damaged, foreign or contradictory shard is named,
+the others are joined, and the exit code is not 0. Nothing is changed unless you pass --into-repo or
+--branches.
 
 Otherwise a PATH is a state file, or a folder to search for `_autodev_state.md` and
 `_autopilot_state.md`. Without a PATH, the command searches the worktrees of this repository's stories
@@ -12,11 +13,11 @@ after all files are shown.
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from runner.cli.output import Output
 from runner.cli.parser import CommandLineError, common
+from runner.cli.run_options import add_branch_prefix
 
 EXAMPLE = "autopilot-multi aggregate artifacts/ ../shop.worktrees"
 
@@ -46,29 +47,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="save the run in this repository, so that status, report and resume can use it",
     )
+    shards.add_argument(
+        "--records",
+        metavar="FILE",
+        help="add how long each story took to FILE, for `matrix --records`; keep it in a cache",
+    )
+    add_branch_prefix(shards)
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Join shards if any folder contains some, otherwise list state files."""
-    from runner.records.shards import find_shards
+    """Join shards if any folder contains some or a flag is about shards, otherwise list state files."""
+    from runner.records.shards.shard import find_shards
 
     here = Path(arguments.directory)
-    if any(next(find_shards(here / path), None) for path in arguments.paths):
+    asked = any(getattr(arguments, flag) for flag in ("matrix", "only", "branches", "into_repo", "records"))
+    if asked and not arguments.paths:
+        raise CommandLineError(
+            "no folder with shards is named", "pass the folder that contains the artifacts of the CI jobs."
+        )
+    # Where no job has left a shard, the run is shown all the same: it says so, and is not a success.
+    if asked or any(next(find_shards(here / path), None) for path in arguments.paths):
         from runner.cli.shards import join_shards
 
         return join_shards(arguments, output)
-    for flag in ("matrix", "only", "branches", "into_repo"):
-        if getattr(arguments, flag):
-            raise CommandLineError(
-                f"--{flag.replace('_', '-')} needs shards, and {_list_paths(arguments.paths)} contains none",
-                "pass the folder that contains the artifacts of the CI jobs.",
-            )
     return _aggregate_states(arguments, output)
-
-
-def _list_paths(paths: Sequence[str]) -> str:
-    return ", ".join(paths) or "the command line"
 
 
 def _aggregate_states(arguments: argparse.Namespace, output: Output) -> int:

@@ -38,12 +38,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     jobs.add_argument(
         "--include", metavar="FILE", help="gitlab: the file that defines the job `.autopilot-story`"
     )
+    jobs.add_argument(
+        "--records",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="how long stories took before: a file of `aggregate --records`, or a folder with shards; "
+        "repeatable (default: the records of this repository)",
+    )
+    jobs.add_argument(
+        "--require-agents",
+        action="store_true",
+        help="fail unless the agents of all stories are installed here, as `plan` does",
+    )
     add_plan_flags(parser)
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Plan without checking for agents, and print the jobs."""
+    """Plan, without checking for agents unless that is requested, and print the jobs."""
+    from runner.ci.balance import load_records
     from runner.ci.matrix import (
         GITLAB_INCLUDE,
         github_outputs,
@@ -51,13 +65,14 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         make_matrix,
         matrix_document,
     )
-    from runner.plan.plan import RunRequest, load_backlog
+    from runner.plan.plan import RunRequest, load_backlog, make_plan
 
     if arguments.chain and arguments.stages:
         raise CommandLineError(
             "--chain and --stages cannot be combined", "--chain always makes one stage; pass one of the two."
         )
-    backlog = load_backlog(
+    load = make_plan if arguments.require_agents else load_backlog
+    backlog = load(
         RunRequest(
             directory=Path(arguments.directory),
             sources=tuple(arguments.sources),
@@ -71,7 +86,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     for note in backlog.notes:
         output.warn(note)
     stages = 1 if arguments.chain else _number("--stages", arguments.stages)
-    matrix = make_matrix(backlog, stages=stages, shards=_number("--shards", arguments.shards))
+    matrix = make_matrix(
+        backlog,
+        stages=stages,
+        shards=_number("--shards", arguments.shards),
+        records=load_records([Path(arguments.directory) / path for path in arguments.records]),
+    )
     if arguments.format == "github":
         text = github_outputs(matrix)
     elif arguments.format == "gitlab":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import CommandLineError, common
+from runner.cli.run_options import add_branch_prefix
 
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
@@ -37,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="ID", action="append", help="with shards: require a shard only for this story"
     )
+    add_branch_prefix(parser)
     common(parser)
 
 
@@ -47,7 +49,10 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     data = _load(arguments)
     # Logs are redacted when written, but with the environment of that time; keys may have been added since.
-    text = Redactor(os.environ).text(FORMATS[arguments.format].write(data))
+    named = os.environ.get("AUTOPILOT_MULTI_SECRET_VARIABLES", "").split(",")
+    text = Redactor(os.environ, named=[name.strip() for name in named]).text(
+        FORMATS[arguments.format].write(data)
+    )
     summary = {
         "run_id": data.run.run_id,
         "format": arguments.format,
@@ -67,17 +72,23 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _load(arguments: argparse.Namespace) -> "ReportData":
-    from runner.records.shards import find_shards
-
     here = Path(arguments.directory)
-    if any(next(find_shards(here / path), None) for path in arguments.paths):
+    asked = bool(arguments.matrix or arguments.only)
+    if asked and not arguments.paths:
+        raise CommandLineError(
+            "no folder with shards is named", "pass the folder that contains the artifacts of the CI jobs."
+        )
+    folders = [path for path in arguments.paths if (here / path).is_dir()]
+    if arguments.matrix or folders:
         from runner.ci.report_data import load_from_shards
+        from runner.ci.seen_there import seen_there
         from runner.cli.shards import load_joined
 
-        return load_from_shards(load_joined(arguments), _repository_at(here))
-    if len(arguments.paths) > 1 or arguments.matrix or arguments.only:
+        joined = seen_there(load_joined(arguments), arguments.branch_prefix)
+        return load_from_shards(joined, _repository_at(here))
+    if len(arguments.paths) > 1 or arguments.only:
         raise CommandLineError(
-            f"no shards found in {', '.join(arguments.paths) or 'the command line'}",
+            f"no shards found in {', '.join(arguments.paths)}",
             "pass one RUN, or the folders that contain the artifacts of the CI jobs.",
         )
     from isolation.git.repository import Repository

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from runner.cli.output import Output
 from runner.cli.parser import common
-from runner.cli.run_options import add_run_flags, flags_of, shard_folders
+from runner.cli.run_options import add_run_flags, budget_share, flags_of, shard_folders
 
 if TYPE_CHECKING:
     from runner.plan.plan import Plan
@@ -40,6 +40,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         retry_failed=arguments.retry_failed,
         again=arguments.again,
         shard_in=shard_folders(arguments),
+        is_job=arguments.shard_out is not None,
+        budget_share=budget_share(arguments),
     )
     plan = make_plan(request)
     for note in plan.notes:
@@ -57,6 +59,7 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     from runner.agents.workers import agents_of
     from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
     from runner.plan.shared_tree import require_enforcement
+    from runner.plan.stories.lock_files import lock_file_advice
     from runner.plan.view import view
     from runner.report.terminal.plan import plan_document, plan_text
     from runner.report.terminal.table import look_for
@@ -68,6 +71,8 @@ def _show(plan: "Plan", output: Output, *, no_color: bool) -> int:
     conflicts = agent_conflicts(agents_of(plan.workers), plan.repository, enforcement.means)
     for conflict in (*conflicts, *sandbox_conflicts(plan.stories, plan.workers, plan.settings)):
         output.warn(conflict.line)
+    for line in lock_file_advice(plan.repository, plan.stories):
+        output.say(f"note: {line}")
     output.document(plan_document(shown))
     output.answer(plan_text(shown, look=look_for(sys.stdout, no_color=no_color)))
     return 0
