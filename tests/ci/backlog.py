@@ -1,4 +1,4 @@
-"""Six stories for a pipeline: one fails, one can be canceled, one looks for credentials, two depend on others."""
+"""Six stories for a pipeline: one fails, one can be canceled, one looks for credentials."""
 
 import json
 import os
@@ -47,14 +47,14 @@ def stories(world: Path, marker: str) -> list[dict[str, Any]]:
         {
             "id": "slow",
             # Deaf to SIGTERM: only the end of the grace period ends it.
-            "command": f"trap '' TERM; test -e {repaired} || while :; do sleep 1 {marker}; done; echo x > slow.txt",
+            "command": f"trap '' TERM; until test -e {repaired}; do sleep 1 {marker}; done; echo x > slow",
         },
         {"id": "hunt", "command": hunt},
     ]
 
 
 def make_origin(world: Path, entries: list[dict[str, Any]]) -> Path:
-    """Make a repository with the pipelines as they are shipped, and this backlog in place of the example's."""
+    """Make a repository with the pipelines as they are shipped, and this backlog in place of its own."""
     origin = world / "origin"
     copied(EXAMPLE, origin)
     (origin / "backlog.toml").write_text(_toml(entries))

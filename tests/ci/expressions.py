@@ -15,7 +15,7 @@ _TOKEN = re.compile(
 _TEMPLATE = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
 
 
-def render(text: Any, contexts: Contexts, functions: Functions) -> Any:  # noqa: ANN401  what YAML holds
+def render(text: Any, contexts: Contexts, functions: Functions) -> Any:
     """Replace the expressions in a value of a workflow. A text that is one expression becomes its value."""
     if isinstance(text, Mapping):
         return {name: render(value, contexts, functions) for name, value in text.items()}
@@ -29,7 +29,7 @@ def render(text: Any, contexts: Contexts, functions: Functions) -> Any:  # noqa:
     return _TEMPLATE.sub(lambda found: as_text(evaluate(found[1], contexts, functions)), text)
 
 
-def evaluate(source: str, contexts: Contexts, functions: Functions) -> Any:  # noqa: ANN401  any JSON value
+def evaluate(source: str, contexts: Contexts, functions: Functions) -> Any:
     """Return the value of an expression."""
     parser = _Parser(source, contexts, functions)
     value = parser.either()
@@ -90,27 +90,27 @@ class _Parser:
             return self._tokens.pop(0)[1]
         return ""
 
-    def either(self) -> Any:  # noqa: ANN401
+    def either(self) -> Any:
         value = self._both()
         while self._take("||"):
             other = self._both()
             value = value if truth(value) else other
         return value
 
-    def _both(self) -> Any:  # noqa: ANN401
+    def _both(self) -> Any:
         value = self._compared()
         while self._take("&&"):
             other = self._compared()
             value = other if truth(value) else value
         return value
 
-    def _compared(self) -> Any:  # noqa: ANN401
+    def _compared(self) -> Any:
         value = self._single()
         while sign := self._take("==", "!=", "<=", ">=", "<", ">"):
             value = _compare(sign, value, self._single())
         return value
 
-    def _single(self) -> Any:  # noqa: ANN401
+    def _single(self) -> Any:
         if self._take("!"):
             return not truth(self._single())
         if self._take("("):
@@ -127,7 +127,7 @@ class _Parser:
             return {"true": True, "false": False, "null": None}[text]
         return self._call(text) if self._take("(") else self._path(text)
 
-    def _call(self, name: str) -> Any:  # noqa: ANN401
+    def _call(self, name: str) -> Any:
         arguments = []
         while not self._take(")"):
             arguments.append(self.either())
@@ -135,11 +135,11 @@ class _Parser:
         value = self._functions[name](*arguments)
         return self._members(value)
 
-    def _path(self, name: str) -> Any:  # noqa: ANN401
+    def _path(self, name: str) -> Any:
         assert name in self._contexts, f"there is no context {name} here"
         return self._members(self._contexts[name])
 
-    def _members(self, value: Any) -> Any:  # noqa: ANN401
+    def _members(self, value: Any) -> Any:
         while sign := self._take(".", "["):
             if sign == ".":
                 name = self._tokens.pop(0)[1]
@@ -166,7 +166,7 @@ def _compare(sign: str, left: object, right: object) -> bool:
         ">": one > other,
         ">=": one >= other,
     }
-    return compared[sign]
+    return bool(compared[sign])
 
 
 def _number(value: object) -> float:

@@ -40,7 +40,9 @@ class Services:
     caches: Path
     downloads: dict[str, list[str]] = field(default_factory=dict)
 
-    def perform(self, action: str, given: Mapping[str, str], workspace: Path, *, token: str, job: str) -> None:
+    def perform(
+        self, action: str, given: Mapping[str, str], workspace: Path, *, token: str, job: str
+    ) -> None:
         """Do what an action does."""
         assert action in PLAYED, f"{action} is not played"
         match action:
@@ -54,6 +56,8 @@ class Services:
                 self._restore(given, workspace)
             case "actions/cache/save":
                 self._save(given, workspace)
+            case _:
+                pass  # Python is there already
 
     def _check_out(self, given: Mapping[str, str], workspace: Path, token: str) -> None:
         git(workspace.parent, "clone", "-q", "--depth", "1", self.origin.as_uri(), str(workspace))

@@ -57,7 +57,7 @@ class WorkflowRun:
     """The jobs of the newest attempt."""
 
     def run(self, *, cancel: Cancels | None = None) -> str:
-        """Run everything, or after the first attempt what failed with all that needs it; return the result."""
+        """Run everything, or in later attempts what failed and all that needs it; return the result."""
         self.attempt += 1
         self.ran = []
         called = self._read(self.workflow)
@@ -81,7 +81,7 @@ class WorkflowRun:
         """Return how a job ended in the newest attempt that ran it."""
         return next(ends[name] for ends in self.ends.values() if name in ends)
 
-    def _read(self, path: str) -> Any:  # noqa: ANN401  what YAML holds
+    def _read(self, path: str) -> Any:
         return yaml.safe_load((self.folder / path).read_text())
 
     def _github(self) -> dict[str, Any]:
@@ -93,7 +93,9 @@ class WorkflowRun:
             "repository": "acme/shop",
         }
 
-    def _run_key(self, key: str, job: Mapping[str, Any], contexts: Mapping[str, Any], cancel: Cancels) -> None:
+    def _run_key(
+        self, key: str, job: Mapping[str, Any], contexts: Mapping[str, Any], cancel: Cancels
+    ) -> None:
         needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
         needs = {name: {"result": self._result(name), "outputs": self._outputs(name)} for name in needed}
         contexts = {**contexts, "needs": needs}
@@ -173,7 +175,9 @@ class Job:
         self._end.log = "".join(self._log)
         return self._end
 
-    def _steps(self, steps: Sequence[Mapping[str, Any]], contexts: Mapping[str, Any], *, composite: bool) -> None:
+    def _steps(
+        self, steps: Sequence[Mapping[str, Any]], contexts: Mapping[str, Any], *, composite: bool
+    ) -> None:
         for step in steps:
             functions = standard_functions(self._status, cancelled=self._cancelled)
             condition = str(step.get("if", "${{ success() }}"))
@@ -187,7 +191,9 @@ class Job:
                 assert not composite or "shell" in step, "a step of a composite action must name its shell"
                 self._execute(step, contexts, functions)
 
-    def _use(self, step: Mapping[str, Any], contexts: Mapping[str, Any], functions: Mapping[str, Any]) -> None:
+    def _use(
+        self, step: Mapping[str, Any], contexts: Mapping[str, Any], functions: Mapping[str, Any]
+    ) -> None:
         rendered = render(step.get("with", {}), contexts, functions)
         given = {name: as_text(value) for name, value in rendered.items()}
         uses = step["uses"]
@@ -320,7 +326,7 @@ def _require_granted(wanted: Mapping[str, str], granted: Mapping[str, str]) -> N
         assert levels.index(level) <= levels.index(allowed), f"{scope}: {level} is not granted"
 
 
-def make_run(root: Path, origin: Path, workflow: str, **more: Any) -> WorkflowRun:  # noqa: ANN401  fields
+def make_run(root: Path, origin: Path, workflow: str, **more: Any) -> WorkflowRun:
     """Make a run of a workflow of `origin`, with no artifacts and no caches yet."""
     for name in ("artifacts", "caches", "bin"):
         (root / name).mkdir()

@@ -1,4 +1,4 @@
-"""The pipeline for GitLab, run by gitlab-ci-local: every job is a shell script in a copy of the repository."""
+"""The pipeline for GitLab, run by gitlab-ci-local: each job is a shell script in a copy of the repository."""
 
 import os
 import shutil
@@ -35,10 +35,13 @@ class GitLab:
         """Return what a job printed."""
         return (self.checkout / STATE / "output" / f"{job.replace(' ', 'IA')}.log").read_text()
 
-    def pushed(self) -> list[str]:
-        """Return the branches that were pushed, without the number of their pipeline."""
-        names = git(self.remote, "branch", "--format=%(refname:short)").splitlines()
-        return [name.partition("/")[2] for name in names]
+    def pushed(self) -> list[list[str]]:
+        """Return the branches that each joining job has pushed, the fewest first."""
+        found: dict[str, list[str]] = {}
+        for name in git(self.remote, "branch", "--format=%(refname:short)").splitlines():
+            prefix, _, story = name.partition("/")
+            found.setdefault(prefix, []).append(story)
+        return sorted(found.values(), key=len)
 
     def run(self, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run the whole pipeline."""
@@ -47,10 +50,11 @@ class GitLab:
         return subprocess.CompletedProcess(process.args, process.returncode, out, "")
 
     def retry(self, *jobs: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run jobs of the child pipeline again, as with the button beside them."""
+        """Run jobs of the child pipeline again on another machine, as with the button beside them."""
+        shutil.rmtree(self.checkout / STATE / "builds")
         child = f"{STATE}/includes/triggers/stories.yml"
         command = [*self._command(variables), "--file", child, *jobs]
-        return subprocess.run(  # noqa: S603  the tool
+        return subprocess.run(
             command,
             cwd=self.checkout,
             env=self._environment(),
@@ -96,7 +100,9 @@ class GitLab:
         }
 
 
-def make_gitlab(world: Path, origin: Path, variables: Mapping[str, str], *, only_join: Mapping[str, str]) -> GitLab:
+def make_gitlab(
+    world: Path, origin: Path, variables: Mapping[str, str], *, only_join: Mapping[str, str]
+) -> GitLab:
     """Make a project with variables in its settings, some of them for the environment of the joining job."""
     for folder in ("bin", "settings/.gitlab-ci-local", "account"):
         (world / folder).mkdir(parents=True)
@@ -113,7 +119,5 @@ def make_gitlab(world: Path, origin: Path, variables: Mapping[str, str], *, only
     git(world, "init", "-q", "--bare", str(remote))
     git(origin, "remote", "add", "origin", ADDRESS)
     git(origin, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
-    (world / "account" / ".gitconfig").write_text(
-        f'[url "{remote.as_uri()}"]\n\tpushInsteadOf = {ADDRESS}\n[user]\n\tname = a\n\temail = a@example.com\n'
-    )
+    (world / "account" / ".gitconfig").write_text(f'[url "{remote.as_uri()}"]\n\tpushInsteadOf = {ADDRESS}\n')
     return GitLab(world=world, checkout=origin, remote=remote)

@@ -81,7 +81,9 @@ def test_a_sample_from_plan_to_join(world: Path) -> None:
     assert set(statuses(run).values()) == {"done"}
     assert run.services.downloads["sorted-words"] == []
     assert run.services.downloads["word-count"] == ["autopilot-shard-sorted-words"]
-    assert pushed(run) == [f"autopilot-7.1/{name}" for name in ("sorted-words", "trailing-space", "word-count")]
+    assert pushed(run) == [
+        f"autopilot-7.1/{name}" for name in ("sorted-words", "trailing-space", "word-count")
+    ]
     assert "3 done" in run.end("join").summary
     assert failures(run) == set()
     (records,) = run.services.caches.iterdir()
@@ -92,8 +94,8 @@ def test_a_sample_from_plan_to_join(world: Path) -> None:
 def test_a_failed_and_a_canceled_job_and_an_attempt_that_goes_green(world: Path) -> None:
     """Six stories, two attempts: each job, branch, summary and report says what happened.
 
-    The session of the canceled job is deaf to SIGTERM, and its shard is there in time all the same. Whatever a
-    session looks at, it finds the key that it was given and nothing else that is secret.
+    The session of the canceled job is deaf to SIGTERM, and its shard is there in time all the same. Wherever
+    a session looks, it finds the key that it was given and nothing else that is secret.
     """
     origin = make_origin(world, stories(world, marker_of(world)))
     (origin / WORKFLOW).write_text(CALL)
@@ -120,8 +122,17 @@ def test_a_failed_and_a_canceled_job_and_an_attempt_that_goes_green(world: Path)
         "stage-3": "skipped",
         "join": "failure",
     }
+    for name, code in {"bad": 3, "after": 3, "join": 2}.items():
+        assert f"Process completed with exit code {code}." in run.end(name).log
     assert (run.end("slow").seconds_to_end or 99) < 9.5
-    expected = {"base": "done", "top": "done", "bad": "failed", "after": "skipped", "slow": "stopped", "hunt": "done"}
+    expected = {
+        "base": "done",
+        "top": "done",
+        "bad": "failed",
+        "after": "skipped",
+        "slow": "stopped",
+        "hunt": "done",
+    }
     assert statuses(run) == expected
     assert pushed(run) == [f"autopilot-7.1/{name}" for name in ("base", "hunt", "top")]
     assert {"bad", "slow"} <= failures(run) <= {"bad", "slow", "after"}
@@ -138,7 +149,9 @@ def test_a_failed_and_a_canceled_job_and_an_attempt_that_goes_green(world: Path)
     assert {"bad", "slow", "top", "after", "join"} <= set(run.ran)
     assert statuses(run) == dict.fromkeys(expected, "done")
     assert failures(run) == set()
-    assert [name for name in pushed(run) if "7.2" in name] == [f"autopilot-7.2/{name}" for name in sorted(expected)]
+    assert [name for name in pushed(run) if "7.2" in name] == [
+        f"autopilot-7.2/{name}" for name in sorted(expected)
+    ]
     assert git(origin, "show", "autopilot-7.2/after:bad.txt") == "good\n"
     assert "6 done" in run.end("join").summary
 
@@ -170,7 +183,7 @@ def test_a_plan_without_an_agent_is_red(world: Path) -> None:
 
 
 def test_only_the_joining_job_may_write() -> None:
-    """All others have a token that reads, no checkout keeps it, and what the caller grants is said in the docs."""
+    """All others have a token that reads, no checkout keeps it, and the docs say what the caller grants."""
     workflow = yaml.safe_load((EXAMPLE / ".github/workflows/autopilot-stories.yml").read_text())
     assert workflow["permissions"] == {}
     for name, job in workflow["jobs"].items():
@@ -208,7 +221,7 @@ def test_expressions_are_those_of_github() -> None:
         "a.none >= 1": False,
         "'' || 'x'": "x",
         "failure() && success()": False,
-        "fromJSON('[{\"x\": \"y\"}]')[0].x": "y",
+        'fromJSON(\'[{"x": "y"}]\')[0].x': "y",
         "join(fromJSON('[\"p\", \"q\"]'), ',')": "p,q",
         "'It''s' == 'it''s'": True,
     }
