@@ -46,7 +46,8 @@ print(next(job["only"] for job in jobs if job["name"] == sys.argv[1]))
     if value=$(printenv "$variable"); then set -- "$@" "$variable=$value"; fi
   done
   rm -rf "shards/$name"
-  exec env -i "$@" autopilot-multi run ${AUTOPILOT_STORIES:-} $only --max-hours=1.5 --grace-seconds=4 \
+  # Ends in time to write its shard before the limit of the job.
+  exec env -i "$@" timeout --foreground 110m autopilot-multi run ${AUTOPILOT_STORIES:-} $only --grace-seconds=4 \
     ${AUTOPILOT_FLAGS:-} --shard-in shards --shard-out "shards/$name"
 }
 

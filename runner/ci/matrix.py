@@ -58,7 +58,13 @@ def make_matrix(backlog: Backlog, *, stages: int | None = None, shards: int | No
         base=backlog.base,
         fail_fast=settings.continue_ is ContinuePolicy.NEVER,
         max_parallel=settings.max_stories,
-        stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog)),
+        stages=fan_out(
+            todo,
+            stages=stages,
+            shards=shards,
+            seconds=_seconds(backlog),
+            need_all=settings.token_budget is not None or settings.cost_budget is not None,
+        ),
     )
 
 

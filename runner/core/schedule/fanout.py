@@ -31,11 +31,13 @@ def fan_out(
     stages: int | None = None,
     shards: int | None = None,
     seconds: Mapping[StoryId, float] | None = None,
+    need_all: bool = False,
 ) -> tuple[tuple[Job, ...], ...]:
     """Return the stages of jobs for `todo`, which is in start order; what is not in it counts as done.
 
     With `stages`, the jobs of the last stage also carry what would come after it, each a whole chain. With
-    `shards`, no stage has more jobs than that.
+    `shards`, no stage has more jobs than that. With `need_all`, a job needs all jobs of earlier stages, as it
+    must to know what they have spent.
     """
     order = {story.id: index for index, story in enumerate(todo)}
     needs = {story.id: story.depends_on for story in todo}
@@ -55,10 +57,12 @@ def fan_out(
                 for name, stories in named
             )
         )
-    return _with_needs(found, todo)
+    return _with_needs(found, todo, need_all=need_all)
 
 
-def _with_needs(stages: Sequence[Sequence[Job]], todo: Sequence[Story]) -> tuple[tuple[Job, ...], ...]:
+def _with_needs(
+    stages: Sequence[Sequence[Job]], todo: Sequence[Story], *, need_all: bool
+) -> tuple[tuple[Job, ...], ...]:
     """Add to each job the names of the jobs that it needs, in the order of the matrix."""
     before: dict[StoryId, set[StoryId]] = {}
     for story in todo:
@@ -69,6 +73,8 @@ def _with_needs(stages: Sequence[Sequence[Job]], todo: Sequence[Story]) -> tuple
     order = {job.name: index for index, job in enumerate(jobs)}
 
     def needs(job: Job) -> tuple[str, ...]:
+        if need_all:
+            return tuple(one.name for one in jobs if one.stage < job.stage)
         found = {carrier[name] for story in job.stories for name in before[story]} - {job.name}
         return tuple(sorted(found, key=order.__getitem__))
 
