@@ -25,11 +25,14 @@ for folder in sys.argv[2:]:
     for path in pathlib.Path(folder).rglob("*"):
         if path.is_file() and path.stat().st_size < 1_000_000:
             places[str(path)] = path.read_text(errors="replace")
-found = {place: text for place, text in places.items() if "canary" in text or "token-of" in text}
+signs = ("canary", "token-of", "AUTHORIZATION")
+found = {place: text for place, text in places.items() if any(sign in text for sign in signs)}
 pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
 print("the key is", os.environ.get("AGENT_KEY"))
 """
-"""Searches for what the tests call canary and for tokens of jobs, and prints the key that it was given."""
+"""Searches for what the tests call canary and for tokens of jobs, and prints the key that it was given.
+
+A checkout that keeps the token does so as an encoded header."""
 
 
 def stories(world: Path, marker: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -155,6 +156,7 @@ class Job:
         self._added: dict[str, str] = {}
         self._paths: list[str] = []
         self._log: list[str] = []
+        self._groups: list[int] = []
         self._end = JobEnd(result="success")
         level = job.get("permissions", {}).get("contents", "none")
         self._token = f"token-of-{name}-which-may-{level}"
@@ -164,10 +166,15 @@ class Job:
         self.workspace = self._machine / "work" / "shop"
 
     def run(self) -> JobEnd:
-        """Run all steps; whatever a step starts must be gone at the end."""
+        """Run all steps; whatever they leave running is killed at the end."""
         for folder in ("work", "temp", "home"):
             (self._machine / folder).mkdir(parents=True)
-        self._steps(self._job["steps"], self._contexts, composite=False)
+        try:
+            self._steps(self._job["steps"], self._contexts, composite=False)
+        finally:
+            for group in self._groups:
+                with suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
         outputs = {"steps": {name: {"outputs": values} for name, values in self._outputs.items()}}
         found = render(self._job.get("outputs", {}), {**self._contexts, **outputs}, {})
         self._end.outputs = {name: as_text(value) for name, value in found.items()}
@@ -234,6 +241,7 @@ class Job:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            self._groups.append(process.pid)
             code = self._wait(process, step)
         self._write(output.read_text(errors="replace"))
         output.unlink()
