@@ -8,7 +8,8 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Without compiled files each test process would rewrite and compile hypothesis again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos agents report-shot pictures clean
+.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos agents ci-tools ci-pipelines \
+	report-shot pictures clean
 .DEFAULT_GOAL := check
 
 $(READY): pyproject.toml requirements-dev.txt
@@ -25,7 +26,7 @@ demo: $(READY) ## run the main job for real in a throwaway repository
 test: $(READY) ## every test but the marked ones
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
-check: lint types imports docs audit test sample ## all that CI checks
+check: lint types imports docs audit ci-tools test sample ## all that CI checks
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -61,6 +62,20 @@ chaos: $(READY) ## kills, faults and many repetitions
 
 agents: $(READY) ## real agent programs
 	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5
+
+# What runs and checks the pipelines of examples/ci; the versions of tests/ci/lock run with node 20.
+CI_TOOLS := $(VENV)/ci-tools
+
+ci-tools: $(READY) ## what tries the pipelines of examples/ci, where npm is there; tests are skipped without it
+	@test -e $(CI_TOOLS)/.ready || ! command -v npm > /dev/null || { \
+	  mkdir -p $(CI_TOOLS) && cp tests/ci/lock/package*.json $(CI_TOOLS)/ \
+	  && npm ci --silent --no-audit --no-fund --ignore-scripts --prefix $(CI_TOOLS) \
+	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --upgrade \
+	    --target $(CI_TOOLS) -r tests/ci/lock/requirements.txt \
+	  && touch $(CI_TOOLS)/.ready; } || echo "ci-tools: not installed; the tests that need them are skipped"
+
+ci-pipelines: ci-tools ## the pipelines of examples/ci from plan to join, with failures, cancels and retries
+	@$(BIN)/python -m pytest -q -m "ci or not ci" tests/ci -rs
 
 report-shot: $(READY) ## the HTML report in a real browser, as report-light.png and report-dark.png
 	@REPORT_SHOT=. $(BIN)/python -m pytest -q -m browser -rs

@@ -19,6 +19,12 @@ from runner.plan.plan import Backlog
 GITHUB_JOBS = 256
 """How many jobs GitHub accepts in one matrix."""
 
+GITHUB_OUTPUT = 1_000_000
+"""How many characters GitHub accepts as outputs of a job, with some left for the rest."""
+
+GITLAB_NEEDS = 50
+"""How many jobs GitLab lets a job need. One that needs more waits for all earlier stages instead."""
+
 GITLAB_INCLUDE = "/.gitlab/autopilot.yml"
 JOIN = "join"
 SECONDS_A_MINUTE = 60
@@ -82,7 +88,13 @@ def make_matrix(
         base=backlog.base,
         fail_fast=settings.continue_ is ContinuePolicy.NEVER,
         max_parallel=settings.max_stories,
-        stages=fan_out(todo, stages=stages, shards=shards, seconds=_seconds(backlog, records)),
+        stages=fan_out(
+            todo,
+            stages=stages,
+            shards=shards,
+            seconds=_seconds(backlog, records),
+            need_all=left != Amount(),
+        ),
         limited=left != Amount(),
         cost_left=left.cost,
         session_cost=_session_cost(backlog, records) if left.cost is not None else None,
@@ -108,7 +120,7 @@ def github_outputs(matrix: Matrix) -> str:
                 f"stage {number} has {len(stage)} jobs, but GitHub accepts at most {GITHUB_JOBS} in a matrix",
                 hint=f"use `--shards {GITHUB_JOBS}` to put several stories into one job.",
             )
-    stages = [
+    stages: list[dict[str, Any]] = [
         {
             "fail-fast": matrix.fail_fast,
             "max-parallel": matrix.max_parallel,
@@ -116,7 +128,14 @@ def github_outputs(matrix: Matrix) -> str:
         }
         for stage in matrix.stages
     ]
-    lines = {"stages": _compact(stages), "count": str(len(stages)), "base": matrix.base}
+    text = _compact(stages)
+    if len(text) > GITHUB_OUTPUT:
+        # The names are a pattern for the artifacts that a job downloads: all of them.
+        entries = [entry for stage in stages for entry in stage["matrix"]["include"] if entry["needs"]]
+        for entry in entries:
+            entry["needs"] = ["*"]
+        text = _compact(stages)
+    lines = {"stages": text, "count": str(len(stages)), "base": matrix.base}
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 
 
@@ -133,9 +152,11 @@ def gitlab_pipeline(matrix: Matrix, *, include: str = GITLAB_INCLUDE) -> str:
     for stage in matrix.stages:
         for job in stage:
             slot = slot % matrix.max_parallel + 1
+            needs = [f"story {name}" for name in job.needs]
             pipeline[f"story {job.name}"] = {
                 "extends": ".autopilot-story",
                 "stage": f"stage-{job.stage}",
+                **({"needs": needs} if len(needs) <= GITLAB_NEEDS else {"dependencies": needs}),
                 "resource_group": f"autopilot-{slot}",
                 "variables": {"AUTOPILOT_JOB": job.name, "AUTOPILOT_ONLY": _only(matrix, job)},
             }
@@ -168,6 +189,7 @@ def _entry(matrix: Matrix, job: Job) -> dict[str, Any]:
         "stories": list(job.stories),
         "only": _only(matrix, job),
         "seconds": job.seconds,
+        "needs": list(job.needs),
     }
 
 

@@ -201,11 +201,10 @@ class TestOneTree:
 
 
 class TestCi:
-    """A backlog as a TOML list, and the two pipelines that spread it over jobs."""
+    """A backlog as a TOML list; `tests/ci` runs the pipelines that spread it over jobs."""
 
     GITHUB = (".github/workflows/autopilot.yml", ".github/workflows/autopilot-stories.yml")
     ACTION = ".github/actions/autopilot-job/action.yml"
-    GITLAB = (".gitlab-ci.yml", ".gitlab/autopilot.yml")
 
     @staticmethod
     def _ids() -> list[str]:
@@ -220,40 +219,6 @@ class TestCi:
     def _steps(self, job: str) -> list[dict[str, Any]]:
         steps: list[dict[str, Any]] = self._yaml(self.GITHUB[1])["jobs"][job]["steps"]
         return steps
-
-    def _lines(self, pipeline: str) -> dict[str, list[str]]:
-        """Return the shell lines of a pipeline's jobs: plan, story and join."""
-        if pipeline == "gitlab":
-            common = self._yaml(self.GITLAB[1])
-            prepared = common[".autopilot"]["before_script"]
-            return {
-                "plan": self._yaml(self.GITLAB[0])["plan"]["script"],
-                "story": [*prepared, *common[".autopilot-story"]["script"]],
-                "join": [*prepared, *common[".autopilot-join"]["script"]],
-            }
-        steps = {
-            "plan": self._steps("plan"),
-            "story": self._yaml(self.ACTION)["runs"]["steps"],
-            "join": self._steps("join"),
-        }
-        return {
-            job: [line for step in found for line in step.get("run", "").splitlines()]
-            for job, found in steps.items()
-        }
-
-    @pytest.mark.parametrize(
-        ("schema", "files"),
-        [
-            ("vendor.github-workflows", GITHUB),
-            ("vendor.github-actions", (ACTION,)),
-            ("vendor.gitlab-ci", GITLAB),
-        ],
-    )
-    def test_the_files_are_what_their_system_takes(self, schema: str, files: tuple[str, ...]) -> None:
-        """Each fits the schema that editors use for it."""
-        argv = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *files]
-        done = subprocess.run(argv, cwd=EXAMPLES / "ci", capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
 
     def test_the_pipeline_that_is_written_is_one_too(self, tmp_path: Path) -> None:
         """What `matrix --format gitlab` prints fits the schema as well."""
@@ -287,31 +252,6 @@ class TestCi:
     def _uses(path: str) -> list[str]:
         return re.findall(r"uses: (\S+)", (EXAMPLES / "ci" / path).read_text())
 
-    @pytest.mark.parametrize("pipeline", ["github", "gitlab"])
-    def test_the_lines_of_the_pipeline_do_the_work(self, tmp_path: Path, pipeline: str) -> None:
-        """Typed in a fresh shallow clone a job, they give all branches, a page, JUnit and a state."""
-        ci = Played(origin=_copy("ci", tmp_path / "project"), root=tmp_path)
-        lines = self._lines(pipeline)
-        ci.job("plan", lines["plan"], {})
-        stages = run(ci.origin, "matrix", "backlog.toml", "--stages=3", "--json").data["stages"]
-        assert [len(stage) for stage in stages] == [2, 1]
-        for job in (job for stage in stages for job in stage):
-            ci.job(job["name"], lines["story"], {"NAME": job["name"], "ONLY": job["only"]})
-        place = ci.job("join", lines["join"], {})
-        state = json.loads(next(place.rglob("state.json")).read_text())["data"]
-        assert {story["id"]: story["status"] for story in state["stories"]} == dict.fromkeys(
-            self._ids(), "done"
-        )
-        assert state["shards"]["problems"] == []
-        assert "All 3 stories done" in (place / "reports" / "autopilot.html").read_text()
-        assert "<testsuites" in (place / "reports" / "junit.xml").read_text()
-        if pipeline == "github":
-            pushed = git(ci.origin, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/autopilot-7/")
-            assert set(pushed.split()) == {f"autopilot-7/{name}" for name in self._ids()}
-            assert _text(ci.origin, "autopilot-7/word-count", "words.count") == "3\n"
-            assert "## 3 done in" in (tmp_path / "summary").read_text()
-            assert "stages=[{" in (tmp_path / "output").read_text()
-
     def test_a_job_that_finds_all_in_order_succeeds(self, tmp_path: Path) -> None:
         """Merged, and run again without a journal, every story succeeds without a commit."""
         repo = _copy("ci", tmp_path / "project")
@@ -321,42 +261,3 @@ class TestCi:
         ran = run(tmp_path / "next", "backlog.toml", "--json")
         assert (ran.code, _verdicts(ran)) == (0, dict.fromkeys(self._ids(), "no_work")), ran.err
         assert {story["commits"] for story in ran.data["stories"]} == {0}
-
-
-class Played:
-    """A CI system as far as the lines of the examples need one: clones, variables, artifacts."""
-
-    def __init__(self, *, origin: Path, root: Path) -> None:
-        self.origin = origin
-        self.root = root
-        self.artifacts = root / "artifacts"
-        self.artifacts.mkdir()
-
-    def job(self, name: str, lines: Iterable[str], variables: dict[str, str]) -> Path:
-        """Type the lines of a job after each other, and keep what it leaves for others."""
-        place = self.root / "jobs" / name
-        git(self.root, "clone", "-q", "--depth", "1", self.origin.as_uri(), str(place))
-        shutil.copytree(self.artifacts, place / "shards")
-        names = {"STORIES": "backlog.toml", "FLAGS": "", **variables}
-        env = {
-            **os.environ,
-            **names,
-            **{f"AUTOPILOT_{key}": value for key, value in {**names, "JOB": names.get("NAME", "")}.items()},
-            "GITHUB_OUTPUT": str(self.root / "output"),
-            "GITHUB_STEP_SUMMARY": str(self.root / "summary"),
-            "PATH": f"{folder_with_program()}:{os.environ['PATH']}",
-        }
-        for line in lines:
-            typed = line.replace("${{ github.run_number }}", "7")
-            if not typed.startswith("pip "):
-                done = subprocess.run(
-                    ["bash", "-ec", typed], cwd=place, env=env, capture_output=True, text=True, check=False
-                )
-                assert done.returncode == 0, f"{typed}\n{done.stderr}"
-        for left in (place / "shard" / name, place / "shards" / name):
-            if left.is_dir():
-                shutil.copytree(left, self.artifacts / f"autopilot-shard-{name}" / name, dirs_exist_ok=True)
-        if (place / "matrix.json").exists() and name == "plan":
-            (self.artifacts / "autopilot-matrix").mkdir()
-            shutil.copy(place / "matrix.json", self.artifacts / "autopilot-matrix")
-        return place

@@ -40,6 +40,7 @@ def test_github_gets_a_strategy_for_each_stage(backlog: Path) -> None:
     assert (first["fail-fast"], first["max-parallel"]) == (True, 2)
     assert [job["name"] for job in first["matrix"]["include"]] == ["a", "c"]
     assert second["matrix"]["include"][0]["only"] == "--only=b"
+    assert second["matrix"]["include"][0]["needs"] == ["a"]
     assert run(backlog, "matrix", "--format", "github").out == ran.out
 
 
@@ -64,9 +65,11 @@ def test_gitlab_gets_a_pipeline_with_as_many_slots_as_stories_may_run(backlog: P
     assert pipeline["story b"] == {
         "extends": ".autopilot-story",
         "stage": "stage-2",
+        "needs": ["story a"],
         "resource_group": "autopilot-1",
         "variables": {"AUTOPILOT_JOB": "b", "AUTOPILOT_ONLY": "--only=b"},
     }
+    assert pipeline["story a"]["needs"] == [], "it starts at once, and downloads nothing"
     assert {pipeline[f"story {name}"]["resource_group"] for name in "abc"} == {"autopilot-1", "autopilot-2"}
     assert pipeline["join"]["extends"] == ".autopilot-join"
 
@@ -109,6 +112,19 @@ def test_more_jobs_than_github_makes_are_refused_or_put_together(repo: Path) -> 
     jobs = stage["matrix"]["include"]
     assert len(jobs) == 256
     assert sorted(name for job in jobs for name in job["stories"]) == [entry["id"] for entry in entries]
+
+
+def test_a_job_that_needs_more_than_gitlab_allows_waits_for_the_stage(repo: Path) -> None:
+    """It downloads only what it needs all the same; with 50 it still starts as soon as they are there."""
+    roots = [f"s{number:02}" for number in range(51)]
+    entries = [{"id": name, "prompt": "x", "command": "true"} for name in roots]
+    entries.append({"id": "most", "prompt": "x", "command": "true", "depends_on": roots[1:]})  # type: ignore[dict-item]
+    entries.append({"id": "all", "prompt": "x", "command": "true", "depends_on": roots})  # type: ignore[dict-item]
+    (repo / "many.json").write_text(json.dumps({"stories": entries}))
+    pipeline = yaml.safe_load(run(repo, "matrix", "many.json", "--format", "gitlab").out)
+    assert len(pipeline["story most"]["needs"]) == 50
+    assert "needs" not in pipeline["story all"]
+    assert len(pipeline["story all"]["dependencies"]) == 51
 
 
 def test_shards_follow_the_durations_of_the_records(repo: Path) -> None:

@@ -57,6 +57,17 @@ def test_a_dependency_that_is_done_holds_nothing_back() -> None:
     assert shape(fan_out([story("b", "a"), story("c", "b")])) == [[("b",)], [("c",)]]
 
 
+def test_a_job_needs_those_that_carry_what_it_depends_on() -> None:
+    """Also through others, in the order of the matrix, and never itself."""
+    needs = {job.name: job.needs for stage in fan_out(BACKLOG) for job in stage}
+    assert needs == {"a": (), "x": (), "z": (), "b": ("a",), "y": ("x",), "c": ("a", "b")}
+    merged = {job.name: job.needs for stage in fan_out(BACKLOG, stages=2, shards=1) for job in stage}
+    assert merged == {"stage-1+1-of-1": (), "stage-2+1-of-1": ("stage-1+1-of-1",)}
+    assert {job.needs for job in fan_out(BACKLOG, stages=1)[0]} == {()}
+    every = {job.name: job.needs for stage in fan_out(BACKLOG, need_all=True) for job in stage}
+    assert (every["z"], every["y"], every["c"]) == ((), ("a", "x", "z"), ("a", "x", "z", "b", "y"))
+
+
 def test_shards_are_balanced_by_past_durations() -> None:
     """The two long stories do not meet in one job, and the short ones fill up the other."""
     todo = [story(name) for name in "abcde"]

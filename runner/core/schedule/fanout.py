@@ -6,7 +6,7 @@ earlier stage or by the job itself.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from runner.core.model import Story, StoryId
 
@@ -14,13 +14,15 @@ from runner.core.model import Story, StoryId
 class Job(Struct, frozen=True, kw_only=True):
     """One job: its name, unique in the matrix, and the stories that it carries, in start order.
 
-    `seconds` is how long they took before; a story that never ran counts as an average one.
+    `seconds` is how long they took before; a story that never ran counts as an average one. `needs` names the
+    jobs of earlier stages whose stories these depend on, directly or through others.
     """
 
     name: str
     stage: int
     stories: tuple[StoryId, ...]
     seconds: float | None = None
+    needs: tuple[str, ...] = ()
 
 
 def fan_out(
@@ -29,11 +31,13 @@ def fan_out(
     stages: int | None = None,
     shards: int | None = None,
     seconds: Mapping[StoryId, float] | None = None,
+    need_all: bool = False,
 ) -> tuple[tuple[Job, ...], ...]:
     """Return the stages of jobs for `todo`, which is in start order; what is not in it counts as done.
 
     With `stages`, the jobs of the last stage also carry what would come after it, each a whole chain. With
-    `shards`, no stage has more jobs than that.
+    `shards`, no stage has more jobs than that. With `need_all`, a job needs all jobs of earlier stages, as it
+    must to know what they have spent.
     """
     order = {story.id: index for index, story in enumerate(todo)}
     needs = {story.id: story.depends_on for story in todo}
@@ -53,7 +57,28 @@ def fan_out(
                 for name, stories in named
             )
         )
-    return tuple(found)
+    return _with_needs(found, todo, need_all=need_all)
+
+
+def _with_needs(
+    stages: Sequence[Sequence[Job]], todo: Sequence[Story], *, need_all: bool
+) -> tuple[tuple[Job, ...], ...]:
+    """Add to each job the names of the jobs that it needs, in the order of the matrix."""
+    before: dict[StoryId, set[StoryId]] = {}
+    for story in todo:
+        direct = [name for name in story.depends_on if name in before]
+        before[story.id] = set(direct).union(*(before[name] for name in direct))
+    jobs = [job for stage in stages for job in stage]
+    carrier = {story: job.name for job in jobs for story in job.stories}
+    order = {job.name: index for index, job in enumerate(jobs)}
+
+    def needs(job: Job) -> tuple[str, ...]:
+        if need_all:
+            return tuple(one.name for one in jobs if one.stage < job.stage)
+        found = {carrier[name] for story in job.stories for name in before[story]} - {job.name}
+        return tuple(sorted(found, key=order.__getitem__))
+
+    return tuple(tuple(structs.replace(job, needs=needs(job)) for job in stage) for stage in stages)
 
 
 def _name(unit: Sequence[StoryId], needs: Mapping[StoryId, Sequence[StoryId]]) -> str:
