@@ -51,7 +51,6 @@ class GitLab:
 
     def retry(self, *jobs: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run jobs of the child pipeline again on another machine, as with the button beside them."""
-        shutil.rmtree(self.checkout / STATE / "builds")
         child = f"{STATE}/includes/triggers/stories.yml"
         command = [*self._command(variables), "--file", child, *jobs]
         return subprocess.run(
