@@ -49,13 +49,14 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     output.say(f"$ cd {home}\n$ autopilot-multi --max-stories=3 --trust\n")
     argv = ["run", "-C", str(home), "--max-stories=3", "--trust"]
     switches = {"json": "--json", "quiet": "-q", "verbose": "-v", "no_color": "--no-color"}
-    argv += [flag for name, flag in switches.items() if getattr(arguments, name)]
+    chosen = [flag for name, flag in switches.items() if getattr(arguments, name)]
+    argv += chosen
     code = run_program(argv)
     output.say(SHOWN)
     output.say(f"\nthe run exited with code {code} (4 means that some stories failed, as intended)")
     if code == EXPECTED_EXIT and not arguments.json:  # with --json stdout is one document
         output.say("\n$ autopilot-multi land\n")
-        code += run_program(["land", *argv[1:3], *argv[4:]])
+        code += run_program(["land", "-C", str(home), *chosen])
         output.say(LANDED)
     output.say(f"\nexplore it: cd {shlex.quote(str(home))} && git log --oneline --all --graph")
     return 0 if code == EXPECTED_EXIT else 1
