@@ -10,6 +10,7 @@ from isolation.paths import autopilot_dir
 from runner.ci.join import JoinedRun
 from runner.core.events.events import Event
 from runner.core.model import RunSnapshot, SessionRecord, StoryId, StorySnapshot
+from runner.core.schedule.offers import without_offers
 from runner.records.shards.shard import LOGS, Shard, changes_of
 from runner.report.report_data import ReportData
 
@@ -59,7 +60,12 @@ def load_from_shards(joined: JoinedRun, repository: Repository | None = None) ->
 
     events = joined.shards[0].events if len(joined.shards) == 1 else joined.events
     return ReportData(
-        run=joined.run, events=events, changes=found, log=log, diff=diff_of, problems=joined.problems
+        run=without_offers(joined.run),
+        events=events,
+        changes=found,
+        log=log,
+        diff=diff_of,
+        problems=joined.problems,
     )
 
 

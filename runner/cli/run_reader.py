@@ -16,6 +16,7 @@ from isolation.paths import autopilot_dir, find_repository, journal_path, story_
 from runner.core.events.fold import apply
 from runner.core.flow import QUICK
 from runner.core.model import BaseCheck, RunId, RunSnapshot, SessionRecord, Status, StorySnapshot
+from runner.core.progress.landing import LEASE, LandingProgress
 from runner.core.text.screen import TAIL_BYTES, LineTail
 from runner.records.journal import Journal
 
@@ -72,6 +73,24 @@ class RunReader:
             alive = True
             self._load_events()
         return CurrentRun(run=self._run, alive=alive)
+
+    def landing(self, run: RunSnapshot) -> tuple[LandingProgress | None, str]:
+        """Return the landing that is in progress, else the run's last one; and the id of the one in progress.
+
+        One in progress may concern other runs only.
+        """
+        last = run.landings[-1] if run.landings else None
+        holder = read_holder(self.common_dir) if holder_is_alive(self.common_dir) else None
+        if holder is None:
+            return last, ""
+        active = holder.run_id.removeprefix(LEASE)
+        if active == holder.run_id:  # a run holds the repository, which may end in a landing
+            own = last is not None and holder.run_id == run.run_id and not last.state.final
+            return last, last.id if last is not None and own else ""
+        if last is not None and last.id == active:
+            return last, active
+        other = next((each for each in self.journal.landings() if each.id == active), None)
+        return (other, active) if other is not None else (last, "")  # it has not begun to verify
 
     def log_of(self, session: SessionRecord | BaseCheck) -> Path:
         """Return the log file of a session, or of a command on the base."""

@@ -10,9 +10,11 @@ from pathlib import Path
 from runner.ci.balance import collect_records
 from runner.ci.join import JoinedRun, Wanted, join, require_known, with_problems
 from runner.ci.seen_there import seen_there
+from runner.cli.merged import with_merged
 from runner.cli.output import Output
 from runner.core.errors import UsageError
 from runner.core.model import StoryId
+from runner.core.schedule.offers import without_offers
 from runner.records.shards.shard import Shard, load_shards
 from runner.report.run_document import run_document
 from runner.report.terminal.table import look_for
@@ -48,8 +50,10 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
         "problems": list(joined.problems),
         "remarks": list(joined.remarks),
     }
-    output.document({**run_document(joined.run), "shards": shards}, success=joined.exit_code == 0)
-    output.answer(report(joined.run, look=look_for(sys.stdout, no_color=arguments.no_color)))
+    # Only what is saved in a repository can be landed there.
+    run = with_merged(joined.run, arguments.directory) if arguments.into_repo else without_offers(joined.run)
+    output.document({**run_document(run), "shards": shards}, success=joined.exit_code == 0)
+    output.answer(report(run, look=look_for(sys.stdout, no_color=arguments.no_color)))
     for line in joined.remarks:
         output.say(f"note: {line}")
     for line in joined.problems:

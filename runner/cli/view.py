@@ -139,29 +139,31 @@ class LiveView:
                 dashboard.__exit__(None, None, None)
 
 
-class EventView(_StaticView):
-    """Prints every durable event as one JSON line to stdout; a failed write never ends the run."""
+def print_event(event: Event, *, with_run: bool = True) -> None:
+    """Print an event as one JSON line to stdout; a failed write never ends the work."""
+    kind, data = encode(event.body)
+    # The line has its own `kind`; a session's kind must not overwrite it.
+    if "kind" in data:
+        data["session_kind"] = data.pop("kind")
+    run = {"run_id": event.run_id} if with_run else {}
+    line = {**run, "at": event.at, "kind": kind, **data}
+    try:
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        # What is written from now on goes nowhere, instead of failing each time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            narrate(f"warning: cannot write events any more ({error.strerror}); the run continues")
 
-    def __init__(self) -> None:
-        self._read = True
+
+class EventView(_StaticView):
+    """Prints every durable event as one JSON line to stdout."""
 
     def seen(self, event: Event, _run: RunSnapshot) -> None:
         """Print the event."""
-        if isinstance(event.body, OutputSeen) or not self._read:
-            return
-        kind, data = encode(event.body)
-        # The line has its own `kind`; a session's kind must not overwrite it.
-        if "kind" in data:
-            data["session_kind"] = data.pop("kind")
-        line = {"run_id": event.run_id, "at": event.at, "kind": kind, **data}
-        try:
-            sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
-            sys.stdout.flush()
-        except OSError as error:
-            self._read = False
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if not isinstance(error, BrokenPipeError):
-                narrate(f"warning: cannot write events any more ({error.strerror}); the run continues")
+        if not isinstance(event.body, OutputSeen):
+            print_event(event)
 
     def say(self, line: str) -> None:
         """Print one line to stderr, so that stdout contains only events."""

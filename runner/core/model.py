@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from runner.core.forecast.clashes import Forecast
 from runner.core.left_out.evidence import LeftOut
+from runner.core.progress.landing import LandingProgress
 
 StoryId = NewType("StoryId", str)
 RunId = NewType("RunId", str)
@@ -465,6 +466,7 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     pauses: Mapping[str, float] = field(default_factory=dict)
     base_checks: tuple[BaseCheck, ...] = ()
     forecast: Forecast | None = None
+    landings: tuple[LandingProgress, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -474,11 +476,8 @@ class RunSnapshot(Struct, frozen=True, kw_only=True):
     @property
     def open_decisions(self) -> tuple[StorySnapshot, ...]:
         """The stories that wait for an answer of the user."""
-        return tuple(
-            story
-            for story in self.stories.values()
-            if story.decision is not None and not story.decision.letter
-        )
+        stories = self.stories.values()
+        return tuple(story for story in stories if story.decision and not story.decision.letter)
 
     def count(self, status: Status) -> int:
         """Count the stories that are in `status`."""

@@ -21,6 +21,7 @@ from runner.agents.installed import find_installed
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import NotFoundError, RunnerError
 from runner.core.model import Tier
+from runner.core.progress.landing import LEASE
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.window import at_start
@@ -340,7 +341,7 @@ def _coordinator(common_dir: Path) -> Iterator[Check]:
         who = f"run {holder.run_id}, pid {holder.pid}, since {clock(holder.since)}" if holder else "unnamed"
         yield Check(name="coordinator", level=Severity.OK, detail=who)
         return
-    if holder:
+    if holder and not holder.run_id.startswith(LEASE):
         yield Check(
             name="coordinator",
             level=Severity.WARN,
@@ -349,6 +350,7 @@ def _coordinator(common_dir: Path) -> Iterator[Check]:
         )
     else:
         yield Check(name="coordinator", level=Severity.OK, detail="none")
+    yield from _landings(common_dir)
     # Every keeper holds this lock as long as it lives, so its holders are what a killed run has left.
     left = _holders_of(keepers_lock_path(common_dir))
     if left:
@@ -358,6 +360,22 @@ def _coordinator(common_dir: Path) -> Iterator[Check]:
             level=Severity.FAIL,
             detail=f"left over from a killed run: {pids}",
             hint=f"they exit by themselves within seconds; if not: kill {pids}",
+        )
+
+
+def _landings(common_dir: Path) -> Iterator[Check]:
+    """Name landings that a killed process has left between their beginning and their end."""
+    try:
+        with Journal.open_readonly(journal_path(common_dir)) as journal:
+            left = [each for each in journal.landings() if not each.state.final]
+    except RunnerError:
+        return  # the check of the journal says so
+    for each in left:
+        yield Check(
+            name="landing",
+            level=Severity.WARN,
+            detail=f"landing {each.id} on {each.onto} was interrupted",
+            hint="`autopilot-multi resume` finishes or abandons it.",
         )
 
 

@@ -13,7 +13,6 @@ from runner.core.events.fold import EXIT_DONE, EXIT_SOME_FAILED, EXIT_SYSTEM, EX
 from runner.core.model import RunSnapshot, Status, StoryId
 from runner.core.settings import Settings
 from runner.land import session
-from runner.land.landing import Say
 from runner.records.journal import Journal
 from runner.run.coordinator import Ended
 
@@ -35,7 +34,7 @@ class AfterRun(Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-def land_after(directory: Path, settings: Settings, ended: Ended, say: Say) -> AfterRun:
+def land_after(directory: Path, settings: Settings, ended: Ended, view: session.View) -> AfterRun:
     """Land what a run has done."""
     names = _landable(ended.run)
     if ended.run.kill_switch is not None or ended.exit_code > _SIGNALS:
@@ -45,7 +44,7 @@ def land_after(directory: Path, settings: Settings, ended: Ended, say: Say) -> A
     try:
         onto = _target(Repository.open(directory), settings)
         request = session.Request(directory=directory, names=names, asked=False, onto=onto)
-        landing = session.land(request, say, confirmed=lambda plan: plan.verified)
+        landing = session.land(request, view, confirmed=lambda plan: plan.verified)
     except (IsolationError, RunnerError) as error:
         why = f"{error.message} ({error.hint})" if error.hint else error.message
         return AfterRun(ended=ended, code=_combined(ended, EXIT_SYSTEM), why_not=why, failed=True)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from isolation.git.forecast.forecaster import Forecaster
 from isolation.git.forecast.scratch import scratch
 from isolation.git.landing.merges import not_contained
+from isolation.git.landing.patches import Work, brought_by, patched_into
 from isolation.git.repository import Repository
 from runner.core.errors import NotFoundError
 from runner.core.events import events as ev
@@ -97,7 +98,7 @@ def find_candidates(
 
     A story that the user has skipped lands if it is `asked` for by its name.
     """
-    done, squashed = _done_stories(journal)
+    done, squashed, undone = _done_stories(journal)
     if asked:
         _require_known(names, done)
     chosen = _with_dependencies(names, done) if names else set(done)
@@ -105,13 +106,14 @@ def find_candidates(
     there = {story_id: found for story_id, found in tips.items() if found and done[story_id].branch != onto}
     landed = {story_id for story_id in there if _landed_in(repository, done[story_id], tip)}
     missing = not_contained(repository, there.values(), tip)
-    open_ = {
-        story_id: found for story_id, found in there.items() if found in missing and story_id not in landed
-    }
+    open_ = {name: found for name, found in there.items() if found in missing and name not in landed}
+    works = [Work(_fork(done[name]), found) for name, found in open_.items()]
+    by_hand = patched_into(repository, tip, works, without=brought_by(repository, undone))
+    open_ = {name: found for name, found in open_.items() if found not in by_hand}
     held = _held(done, open_, names if asked else ())
     ready = {story_id: found for story_id, found in open_.items() if story_id not in held}
     found = [
-        _candidate(done[story_id], found, replayed=_holds(repository, found, squashed))
+        _candidate(done[story_id], found, replayed=_holds(repository, found, squashed | by_hand))
         for story_id, found in ready.items()
     ]
     ordered, foreseen = _ordered(repository, onto, tip, found)
@@ -155,18 +157,25 @@ def _decided(done: _Done, tip: str) -> str:
     return chosen(story) if left is not None and left.tip == tip else ""
 
 
-def _done_stories(journal: Journal) -> tuple[dict[StoryId, _Done], frozenset[str]]:
-    """Return the done stories of the newest run that worked on each, and what landed without its history."""
+def _done_stories(
+    journal: Journal,
+) -> tuple[dict[StoryId, _Done], frozenset[str], frozenset[tuple[str, str]]]:
+    """Return the done stories of the newest run that worked on each, and what landed without its history.
+
+    The last are the tips before and after landings that were undone.
+    """
     done: dict[StoryId, _Done] = {}
     seen: set[StoryId] = set()
     squashed: set[str] = set()
     since: dict[StoryId, float] = {}
+    undone: set[tuple[str, str]] = set()
     for run_id in journal.runs()[:RUNS_SEARCHED]:
         events = journal.events(run_id)
         run = fold(run_id, events)
         stories = {story.id: story for story in _stories_of(events)}
         squashed |= set(_without_history(events, run))
         since |= dict.fromkeys(run.stories, run.started_at)  # the runs come newest first
+        undone |= {(each.before, each.after) for each in run.landings if each.was_undone}
         for story in run.stories.values():
             workspace = story.workspace
             if story.id in seen:
@@ -179,7 +188,7 @@ def _done_stories(journal: Journal) -> tuple[dict[StoryId, _Done], frozenset[str
             # A run that never got to a story says nothing about it.
             seen |= {story.id} if story.sessions or story.id in done else set()
     aged = {story_id: replace(each, since=since[story_id]) for story_id, each in done.items()}
-    return aged, frozenset(squashed)
+    return aged, frozenset(squashed), frozenset(undone)
 
 
 def _stories_of(events: Sequence[ev.Event]) -> Iterator[Story]:
@@ -233,6 +242,10 @@ def _tip(repository: Repository, done: _Done) -> str:
     return found.stdout.strip()
 
 
+def _fork(done: _Done) -> str:
+    return done.run.stories[done.story.id].workspace.base or done.run.base
+
+
 def _candidate(done: _Done, tip: str, *, replayed: bool) -> Candidate:
     own, story = done.story.verify, done.story
     general = done.run.options.get("verify")
@@ -242,7 +255,7 @@ def _candidate(done: _Done, tip: str, *, replayed: bool) -> Candidate:
         run_id=done.run.run_id,
         branch=done.branch,
         tip=tip,
-        fork=done.run.stories[story.id].workspace.base or done.run.base,
+        fork=_fork(done),
         verify=own or shared,
         general=not own,
         replayed=replayed,

@@ -26,6 +26,7 @@ from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.events import NotLanded, left_out_events
 from runner.land.left_out.resolving import Resolving, moved_behind
+from runner.land.steps import Steps, left_out
 from runner.land.train import Clash, Style, Train
 from runner.land.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal
@@ -126,12 +127,18 @@ class Landing:
         self._verdicts: dict[Stories, Verdict] = {}
         self._rejected: dict[StoryId, NotLanded] = {}
         self._target: Verdict | None = None
+        self._steps = Steps(log, verifier, plan.id, owners_of(plan.candidates.stories))
 
     async def run(self) -> Result:
         """Search and move until the target has what can land."""
         plan = self._plan
         planned = partial(
-            ld.LandingPlanned, landing_id=plan.id, onto=plan.onto, tip=plan.tip, style=str(plan.style)
+            ld.LandingPlanned,
+            landing_id=plan.id,
+            onto=plan.onto,
+            tip=plan.tip,
+            style=str(plan.style),
+            train=tuple(each.id for each in plan.candidates.stories),
         )
         owners = owners_of(plan.candidates.stories)
         await to_thread.run_sync(self._log.record, owners, lambda stories: planned(stories=stories))
@@ -150,6 +157,7 @@ class Landing:
                 break
             tip = newer
             self._say(f"{plan.onto} has moved to {tip[:10]}; the train is verified again on top of that")
+            await self._steps.rebuilt(tip, rebuilds + 1)
             caught_up = await self._catch_up(tip, built)
             if caught_up is None:
                 await to_thread.run_sync(self._leave_out_contained, tip)
@@ -207,8 +215,9 @@ class Landing:
         joined = await to_thread.run_sync(act)
         if not joined.commit:
             return None
-        verdict = await self._verifier.verify(joined.commit, joined.tree, landed)
-        return joined if verdict.green else None
+        async with self._steps.verifying(built.found.landed) as step:
+            step.verdict = await self._verifier.verify(joined.commit, joined.tree, landed)
+        return joined if step.verdict.green else None
 
     def _leave_out_contained(self, tip: str) -> None:
         """Leave out what somebody else has merged in the meantime."""
@@ -249,6 +258,8 @@ class Landing:
                 if isinstance(question, Merge):
                     joined = await to_thread.run_sync(train.build, question.stories)
                     answer = Answer.GREEN if joined.commit else Answer.CONFLICT
+                    if answer is Answer.CONFLICT:
+                        await self._steps.conflict(question.stories)
                 else:
                     answer = await self._verify(question, train)
                 question = asking.send(answer)
@@ -263,12 +274,15 @@ class Landing:
             return Answer.CONFLICT
         if stories:
             self._say(f"verifying {_shown(stories)} on {self._plan.onto}")
-            verdict = await self._verifier.verify(
-                joined.commit, joined.tree, [candidates[each] for each in stories]
-            )
+            chosen = [candidates[each] for each in stories]
+            async with self._steps.verifying(stories) as step:
+                verdict = step.verdict = await self._verifier.verify(joined.commit, joined.tree, chosen)
         else:
             self._say(f"verifying {self._plan.onto} as it is")
-            verdict = await self._verifier.verify_target(joined.commit, joined.tree, candidates.stories)
+            async with self._steps.verifying(()) as step:
+                verdict = step.verdict = await self._verifier.verify_target(
+                    joined.commit, joined.tree, candidates.stories
+                )
             self._target = verdict
         self._verdicts[stories] = verdict
         if not verdict.green:
@@ -316,7 +330,7 @@ class Landing:
         except TargetError as error:
             reason = error.message
             abandoned = ld.LandingAbandoned(landing_id=plan.id, reason=reason)
-            await to_thread.run_sync(self._log.record, owners, lambda _: abandoned)
+            await to_thread.run_sync(self._log.record_whole, self._steps.owners, abandoned)
             raise
         return replace(result, after=joined.commit, tree=joined.tree) if moved else None
 
@@ -330,6 +344,16 @@ class Landing:
         self._log.append(
             left_out_events(self._log.journal, plan.onto, plan.id, candidates, result.not_landed)
         )
+        ended = ld.LandingEnded(
+            landing_id=plan.id,
+            landed=result.landed,
+            left=left_out((each.story, each.why, each.reason, each.others) for each in result.not_landed),
+            after=result.after,
+            verify_runs=result.verify_runs,
+            rebuilds=result.rebuilds,
+            red_target=result.red_target.command if result.red_target else "",
+        )
+        self._log.record_whole(self._steps.owners, ended)
 
     def _explain(self, train: Train, found: Found) -> tuple[NotLanded, ...]:
         """Say of each story that does not land why."""

@@ -21,10 +21,20 @@ def recover(repository: Repository, log: LandingLog, say: Callable[[str], None])
         if each.moving or each.undoing is not None:
             refs = (f"{LANDED}/{each.id}", f"{UNDONE}/{each.id}")
             release(repository, each.onto, refs, since=each.at)
-        if each.moving:
+        if each.planned:
+            log.record_whole(each.train, ld.LandingAbandoned(landing_id=each.id, reason=KILLED))
+            say(f"landing {each.id} was interrupted while it verified; {each.onto} has not moved")
+        elif each.moving:
             _complete_landing(repository, log, each, say)
         elif each.undoing is not None:
             _complete_undo(repository, log, each, each.undoing, say)
+
+
+def give_up(log: LandingLog, landing_id: str, reason: str) -> None:
+    """Record that a landing ended while it verified; once its target may have moved, `recover` decides."""
+    for each in landings(log.journal):
+        if each.id == landing_id and each.planned:
+            log.record_whole(each.train, ld.LandingAbandoned(landing_id=each.id, reason=reason))
 
 
 def _complete_landing(
@@ -32,8 +42,9 @@ def _complete_landing(
 ) -> None:
     tip = repository.branch_tip(each.onto)
     if tip is None or not contains(repository, tip, each.commit):
-        log.record(each.owners, lambda _: ld.LandingAbandoned(landing_id=each.id, reason=KILLED))
-        say(f"landing {each.id} was interrupted before {each.onto} moved; it starts over")
+        abandoned = ld.LandingAbandoned(landing_id=each.id, reason=KILLED)
+        log.record_whole(each.train or each.owners, abandoned)
+        say(f"landing {each.id} was interrupted before {each.onto} moved; nothing was landed")
         return
     repair(repository, {f"{LANDED}/{each.id}": each.before})
     if tip == each.commit:
@@ -42,6 +53,8 @@ def _complete_landing(
         each.owners,
         lambda stories: ld.Landed(landing_id=each.id, onto=each.onto, commit=each.commit, stories=stories),
     )
+    # The runs whose stories were left out have this end, too.
+    log.record_whole(each.train, ld.LandingEnded(landing_id=each.id, landed=each.stories, after=each.commit))
     say(f"landing {each.id} was interrupted after {each.onto} had moved; it is complete now")
 
 

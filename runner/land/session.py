@@ -3,33 +3,57 @@
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import trio
 from msgspec import Struct
 from trio import to_thread
 
+from isolation.errors import IsolationError
 from isolation.git.repository import Repository
 from isolation.paths import current_branch, journal_path
-from runner.core.errors import UsageError
-from runner.core.events import landing as ld
+from isolation.worktree.removal import discard
+from runner.core.errors import RunnerError, UsageError
+from runner.core.events.events import Event
 from runner.core.model import RunId
+from runner.core.progress.landing import LEASE
 from runner.core.settings import Settings
-from runner.land.landing import Landing, Plan, Result, Say, make_plan, require_free_checkouts
-from runner.land.landings import LandingLog, owners_of
+from runner.land.landing import Landing, Plan, Result, make_plan, require_free_checkouts
+from runner.land.landings import LandingLog
 from runner.land.left_out.resolver import Resolver
 from runner.land.left_out.resolving import Resolving
-from runner.land.recovery import recover
+from runner.land.recovery import give_up, recover
 from runner.land.train import Style
-from runner.land.verifier import StoppedError, open_verifier
+from runner.land.verifier import TRAIN, StoppedError, open_verifier
+from runner.plan.plan import worktree_root_of
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.settings.load import load_settings
 from runner.records.journal import Journal
+from runner.run.cleanup import sweep
 from runner.run.coordinator import acquired
-from runner.run.signals import EndedBy, listening
+from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.stop import StopControl
+
+
+class View(Protocol):
+    """What the user sees while a landing is active."""
+
+    def seen(self, event: Event) -> None:
+        """Take note of one event of the whole landing; called in a thread, one event at a time."""
+
+    def say(self, line: str) -> None:
+        """Show one line now."""
+
+    def progress(self, line: str) -> None:
+        """Show one line of progress, unless the view shows that otherwise."""
+
+    async def refresh(self, hint: Callable[[], str]) -> None:
+        """Keep what is shown current until cancelled; `hint` returns what Ctrl-C would do now."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -78,27 +102,43 @@ def show_plan(request: Request) -> Plan:
         return _plan(request, repository, settings, journal)
 
 
-def land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]) -> Ended:
+def land(request: Request, view: View, *, confirmed: Callable[[Plan], bool]) -> Ended:
     """Land what can land; `confirmed` asks the user before anything happens."""
-    return trio.run(partial(_land, request, say, confirmed=confirmed))
+    return trio.run(partial(_land, request, view, confirmed=confirmed))
+
+
+def recover_landings(repository: Repository, say: Callable[[str], None]) -> None:
+    """Bring landings to their end that a killed process has left, and remove its worktrees."""
+    trio.run(_recover_landings, repository, say)
+
+
+async def _recover_landings(repository: Repository, say: Callable[[str], None]) -> None:
+    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    async with acquired(repository, RunId(f"{LEASE}{new_landing_id()}")) as journal:
+        log = LandingLog(journal, redactor_for(settings, os.environ))
+        await to_thread.run_sync(recover, repository, log, say)
+        root = worktree_root_of(repository, replace(settings, bg_isolation="worktree"))
+        for path in sorted(root.glob(f"{TRAIN}*")):
+            await to_thread.run_sync(partial(discard, repository, path, sweep=False))
+        await sweep(root, say)
 
 
 def _opened(request: Request) -> tuple[Repository, Settings]:
-    from dataclasses import replace
-
     repository = Repository.open(request.directory)
     settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
     # Whatever the stories worked in, the train is verified in a worktree.
     return repository, replace(settings, bg_isolation="worktree")
 
 
-def _plan(request: Request, repository: Repository, settings: Settings, journal: Journal) -> Plan:
+def _plan(
+    request: Request, repository: Repository, settings: Settings, journal: Journal, landing_id: str = ""
+) -> Plan:
     onto = target_of(repository, request.onto)
     return make_plan(
         repository,
         journal,
         settings,
-        landing_id=new_landing_id(),
+        landing_id=landing_id or new_landing_id(),
         onto=onto,
         names=request.names,
         asked=request.asked,
@@ -106,14 +146,14 @@ def _plan(request: Request, repository: Repository, settings: Settings, journal:
     )
 
 
-async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]) -> Ended:
+async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], bool]) -> Ended:
     repository, settings = await to_thread.run_sync(_opened, request)
     redactor = redactor_for(settings, os.environ)
-    lease = RunId(f"land-{new_landing_id()}")
-    async with acquired(repository, lease) as journal:
-        log = LandingLog(journal, redactor)
-        await to_thread.run_sync(recover, repository, log, say)
-        plan = await to_thread.run_sync(_plan, request, repository, settings, journal)
+    landing_id = new_landing_id()
+    async with acquired(repository, RunId(f"{LEASE}{landing_id}")) as journal:
+        await to_thread.run_sync(recover, repository, LandingLog(journal, redactor), view.say)
+        log = LandingLog(journal, redactor, view.seen)
+        plan = await to_thread.run_sync(_plan, request, repository, settings, journal, landing_id)
         if not plan.candidates.stories:
             return Ended(plan=plan)
         await to_thread.run_sync(require_free_checkouts, repository, plan)
@@ -123,17 +163,32 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
         stories = [each.story for each in plan.candidates.stories]
         repository.exclude("/.orchestrator/")
         result = None
-        try:
-            async with (
-                listening(control, ended_by, say),
-                open_verifier(
-                    repository, settings, stories, control, landing_id=plan.id, redactor=redactor
-                ) as verifier,
-            ):
-                resolver = Resolver(verifier.context, journal)
-                resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
-                result = await Landing(repository, log, verifier, plan, say, resolving=resolving).run()
-        except* StoppedError:
-            owners = owners_of(plan.candidates.stories)
-            log.record(owners, lambda _: ld.LandingAbandoned(landing_id=plan.id, reason="stopped by you"))
+        async with (
+            listening(control, ended_by, view.say),
+            open_verifier(
+                repository, settings, stories, control, landing_id=plan.id, redactor=redactor
+            ) as verifier,
+            _refreshing(view, control),
+        ):
+            resolver = Resolver(verifier.context, journal)
+            resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
+            landing = Landing(repository, log, verifier, plan, view.progress, resolving=resolving)
+            try:
+                result = await landing.run()
+            except* StoppedError:
+                await to_thread.run_sync(give_up, log, plan.id, "stopped by you")
+            except* (IsolationError, RunnerError) as group:
+                await to_thread.run_sync(give_up, log, plan.id, str(group.exceptions[0]))
+                raise
     return Ended(plan=plan, result=result, signal=ended_by.code if result is None else None)
+
+
+@asynccontextmanager
+async def _refreshing(view: View, control: StopControl) -> AsyncIterator[None]:
+    """Keep the view current while the block lasts."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(view.refresh, partial(ctrl_c, control))
+        try:
+            yield
+        finally:
+            nursery.cancel_scope.cancel()

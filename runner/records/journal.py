@@ -19,6 +19,9 @@ from msgspec import Struct
 
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode_all
+from runner.core.events.landing import KINDS as LANDING_KINDS
+from runner.core.events.landing import LandingBody
+from runner.core.events.landing_fold import Landings, landings_after
 from runner.core.model import RunId, StoryId
 from runner.records.journal_file import (
     NO_RUN_HINT,
@@ -96,6 +99,20 @@ class Journal:
         )
         found = [self._event(run_id, at, kind, data) for _, at, kind, data in rows]
         return found, rows[-1][0] if rows else seq
+
+    def landings(self) -> Landings:
+        """Return all landings, oldest first, over all runs."""
+        marks = ", ".join("?" * len(LANDING_KINDS))
+        rows = self._select(
+            f"SELECT run_id, at, kind, data FROM events WHERE kind IN ({marks}) ORDER BY seq",  # noqa: S608  only marks
+            *LANDING_KINDS,
+        )
+        found: Landings = ()
+        for run_id, at, kind, data in rows:
+            body = self._event(RunId(run_id), at, kind, data).body
+            if isinstance(body, LandingBody):
+                found = landings_after(found, body, at)
+        return found
 
     def runs(self) -> list[RunId]:
         """List all runs, the one that started last first."""

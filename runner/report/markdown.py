@@ -7,6 +7,7 @@ comment on GitHub, and says what was left out; stories that need attention are l
 import re
 
 from runner.core.model import BUDGET, RunSnapshot, StorySnapshot
+from runner.core.schedule.offers import next_command
 from runner.core.text.conflicts import files_text, open_clashes, sides
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
@@ -31,6 +32,7 @@ from runner.report.report_data import (
     total_usage,
     usage_text,
 )
+from runner.report.terminal.train import landing_lines
 
 LIMIT = 65_536
 """How many characters a comment on GitHub may have; bytes are counted, which are never fewer."""
@@ -40,6 +42,7 @@ _TABLE_PART = 0.6
 TAIL = 3000
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#!|~&]|^[-+]|^\d+(?=[.)]))")
 _REASON = 300
+_MOST_LANDINGS = 3
 _NOTE, _MOST_NOTES, _MOST_PROBLEMS = 600, 10, 20
 _MOST_CLASHES = 20
 
@@ -65,7 +68,7 @@ def markdown(data: ReportData) -> str:
     lines += ["", "| | story | result | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
     page = "\n".join(lines) + "\n"
     shown, hidden = _rows(data, int(LIMIT * _TABLE_PART) - _size(page))
-    page += shown + _conflicts(run) + _notes(run)
+    page += shown + _conflicts(run) + _notes(run) + _landings(data)
     cut = 0
     for story in run.stories.values():
         part = _part(data, story) if story.status in BAD else ""
@@ -146,6 +149,21 @@ def _conflicts(run: RunSnapshot) -> str:
     more = len(clashes) + run.forecast.more - len(shown)
     lines += [f"| {count(more, 'more pair')} | |"] if more > 0 else []
     return "\n".join([*lines, "", f"Best order to land: {order}", ""])
+
+
+def _landings(data: ReportData) -> str:
+    """Return what came of the landings of this run, and the command that lands what is left."""
+    lines: list[str] = []
+    for one in data.run.landings[-_MOST_LANDINGS:]:
+        line, *more = landing_lines(one, now=data.until, alive=one.id == data.landing)
+        if more[_MOST_NOTES:]:
+            more = [*more[:_MOST_NOTES], count(len(more) - _MOST_NOTES, "more line")]
+        lines += [f"- {escaped(line)}\n", *(f"  - {escaped(shorten(each, _REASON))}\n" for each in more)]
+    if lines:
+        lines = ["\n### Landings\n\n", *lines]
+    if command := "" if data.in_progress or data.landing else next_command(data.run):
+        lines.append(f"\nNext: {_code(command)}\n")
+    return "".join(lines)
 
 
 def _waited(data: ReportData, story: StorySnapshot) -> str:

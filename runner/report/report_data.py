@@ -35,7 +35,7 @@ class ReportData(Struct, frozen=True, kw_only=True):
 
     `log` returns the last bytes that a session printed, `diff` what a story changed, as far as it is small
     enough to be read. `now` is the current time while the run is in progress; None when nothing changes any
-    more.
+    more. `landing` is the id of the landing that is in progress.
     """
 
     run: RunSnapshot
@@ -45,6 +45,7 @@ class ReportData(Struct, frozen=True, kw_only=True):
     diff: Callable[[StorySnapshot], Diff] = _no_diff
     problems: tuple[str, ...] = ()
     now: float | None = None
+    landing: str = ""
 
     @property
     def until(self) -> float:

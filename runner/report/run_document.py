@@ -19,9 +19,11 @@ from runner.core.model import (
     Usage,
     Wait,
 )
+from runner.core.schedule.offers import next_command
 from runner.core.text.instants import iso, iso_or_none
 from runner.core.text.words import awaited
 from runner.report.forecast_document import run_forecast
+from runner.report.landing_document import landing_document
 
 _COUNTED = (
     Status.DONE,
@@ -36,8 +38,11 @@ _COUNTED = (
 )
 
 
-def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
-    """Return the run as JSON values. `alive`: a coordinator is still working on it."""
+def run_document(run: RunSnapshot, *, alive: bool = True, landing: str = "") -> dict[str, Any]:
+    """Return the run as JSON values. `alive`: a coordinator is still working on it.
+
+    `landing` is the id of the landing that is in progress.
+    """
     shown = settled(run, alive=alive and not run.ended)
     counts = shown.counts
     return {
@@ -61,6 +66,8 @@ def run_document(run: RunSnapshot, *, alive: bool = True) -> dict[str, Any]:
             if story.decision is not None
         ],
         "forecast": run_forecast(shown),
+        "landings": [landing_document(one, alive=landing == one.id) for one in shown.landings],
+        "next": next_command(shown) or None,
         "notes": [{"story_id": note.story_id, "message": note.message} for note in shown.notes],
     }
 

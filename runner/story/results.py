@@ -8,6 +8,7 @@ from msgspec import structs
 from runner.core.events.events import StoryFinished
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, RunId, Status, StoryId
+from runner.core.schedule.offers import LAND
 
 
 def done(
@@ -18,7 +19,7 @@ def done(
     `branch` is a name that git resolves to its branch. Each of the globs in `owned` must match something, or
     git refuses the command.
     """
-    take = _taking(branch, owned) if owned else f"git merge {branch}"
+    take = _taking(branch, owned) if owned else LAND
     return StoryFinished(
         story_id=story_id,
         verdict=Status.DONE,

@@ -90,12 +90,13 @@ class TestFirst:
         assert {".editorconfig", ".gitattributes", "README.md", "main.c"} <= set(listed)
         assert _changed(repo, "autopilot/todo-list") == {"TODO.txt"}
 
-    def test_the_merge_of_the_page_brings_everything(self, repo: Path) -> None:
+    def test_the_landing_of_the_page_brings_everything(self, repo: Path) -> None:
         """The README's last command leaves the work of all four stories in the checkout."""
         assert run(repo).code == 0
         page = (EXAMPLES / "first" / "README.md").read_text()
-        (merge,) = re.findall(r"^(git merge .*)$", page, re.MULTILINE)
-        git(repo, *shlex.split(merge)[1:], "--no-edit")
+        (land,) = re.findall(r"^autopilot-multi (land.*)$", page, re.MULTILINE)
+        landed = run(repo, *shlex.split(land))
+        assert landed.code == 0, landed.err
         for name in (".editorconfig", ".gitattributes", "TODO.txt", "FILES.txt"):
             assert (repo / name).is_file()
 
@@ -116,7 +117,8 @@ class TestMonorepo:
             branch = f"autopilot/{name}-node-20"
             own = {f"packages/{name}/package.json", f"packages/{name}/README.md"}
             assert _changed(repo, branch) == own | {".nvmrc"}
-        git(repo, "merge", "-q", "--no-edit", *(f"autopilot/{name}-node-20" for name in PACKAGES))
+        assert "\nautopilot-multi land\n" in (EXAMPLES / "monorepo" / "README.md").read_text()
+        assert run(repo, "land").code == 0
         for name in PACKAGES:
             package = json.loads((repo / "packages" / name / "package.json").read_text())
             assert package["engines"] == {"node": ">=20"}
@@ -198,6 +200,39 @@ class TestOneTree:
             )
             assert ran.returncode == 0, ran.stdout + ran.stderr
             assert "40 done in" in ran.stdout
+
+
+class TestLanding:
+    """Six stories, green alone: two conflict in a changelog, two are red only together."""
+
+    def test_land_ends_with_a_green_main_and_names_the_pair(self, tmp_path: Path) -> None:
+        """The page's commands, in its order: all that can be there is on main, and the rest is explained."""
+        repo = _copy("landing", tmp_path / "shop")
+        page = (EXAMPLES / "landing" / "README.md").read_text()
+        (block,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+        typed = [shlex.split(line) for line in block.splitlines() if line.startswith("autopilot-multi")]
+        assert [argv[1:] for argv in typed] == [[], ["land"], ["status"]]
+        ran = run(repo, "--json")
+        _all_done(ran, ("invoice", "label", "mail", "readme", "search", "vat"))
+        assert ran.data["next"] == "autopilot-multi land"
+        landed = run(repo, "land", "--json")
+        assert landed.code == 4, landed.err
+        left = {each["id"]: each for each in landed.data["not_landed"]}
+        assert {"label", "readme"} < set(landed.data["landed"])
+        assert len(landed.data["landed"]) == 4
+        conflicts = next(each for each in left.values() if each["why"] == "conflict")
+        assert {conflicts["id"], *conflicts["with"]} == {"search", "mail"}
+        assert conflicts["files"] == ["CHANGELOG.md"]
+        together = next(each for each in left.values() if each["why"] == "red-together")
+        assert {together["id"], *together["with"]} == {"vat", "invoice"}
+        assert any("ImportError" in line for line in together["output"])
+        green = [sys.executable, "-B", "-m", "unittest", "-q"]
+        assert subprocess.run(green, cwd=repo, capture_output=True, check=False).returncode == 0
+        assert git(repo, "rev-parse", "HEAD^{tree}").strip() == landed.data["tree"]
+        assert git(repo, "status", "--porcelain") == ""
+        shown = run(repo, "status").out
+        assert len(re.findall(r"^\w+ +landed ", shown, re.MULTILINE)) == 4
+        assert f"not landed: red together with {together['with'][0]}" in shown
 
 
 class TestCi:

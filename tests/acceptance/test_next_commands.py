@@ -38,10 +38,9 @@ def test_every_verdict_says_what_can_be_typed(make_repository: Callable[..., Pat
     commit_stories(repo)
     git(repo, "tag", "autopilot/good")
     ran = run(repo, "--json")
-    assert next_of(ran, "good") == "git merge heads/autopilot/good"
-    assert next_of(ran, "plain") == "git merge autopilot/plain"
+    assert next_of(ran, "good") == next_of(ran, "plain") == ran.data["next"] == "autopilot-multi land"
+    typed(repo, f"{ran.data['next']} --yes")
     for name in ("good", "plain"):
-        typed(repo, next_of(ran, name))
         assert (repo / f"{name}.txt").exists(), "the work is here now"
     assert "the reason" in typed(repo, next_of(ran, "bad"))
     assert "the reason" in typed(repo, next_of(ran, "after"))
@@ -53,8 +52,8 @@ def test_every_verdict_says_what_can_be_typed(make_repository: Callable[..., Pat
     assert next_of(again, "good") == "", "what is merged is not offered again"
     assert again.story("good")["merged"] == "main"
     shown = run(repo, "status")
-    assert [line.split()[1] for line in shown.out.splitlines() if line.startswith("good ")] == ["merged"]
-    assert "merge autopilot" not in shown.out
+    assert [line.split()[1] for line in shown.out.splitlines() if line.startswith("good ")] == ["landed"]
+    assert "multi land" not in shown.out
 
 
 def test_a_claim_that_was_not_used_up_can_be_committed(repo: Path) -> None:

@@ -169,7 +169,7 @@ def test_watch_follows_to_the_end(repo: Path) -> None:
         rest = rest_of(watching)
         assert holder.poll() is None
     assert watching.returncode == 0
-    assert rest.split("\n\n")[-2].rpartition("run ")[2].startswith(f"{RUN} · ended after 6.0 s")
+    assert rest.rpartition("\nrun ")[2].startswith(f"{RUN} · ended after 6.0 s")
 
 
 def test_watch_with_json_waits_for_the_one_document(repo: Path) -> None:

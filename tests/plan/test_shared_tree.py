@@ -146,7 +146,7 @@ async def test_the_files_of_others_are_no_sign_of_a_storys_life(repo: Path, tmp_
         (("a/**",), "git add -- ':(top,glob)a/**' && git commit -C autopilot/s -- ':(top,glob)a/**'"),
         (("a/",), "git add -- ':(top,glob)a/**' && git commit -C autopilot/s -- ':(top,glob)a/**'"),
         (("!a/x", "a/**"), "git log -p autopilot/s"),
-        ((), "git merge autopilot/s"),
+        ((), "autopilot-multi land"),
     ],
 )
 def test_the_next_command_fits_the_place(owned: tuple[str, ...], command: str) -> None:

@@ -109,7 +109,7 @@ class TestHtml:
             "stall-timeout",
             "3 files changed, +51 -12",
             "services/payments/client.py",
-            "git merge autopilot/done-0",
+            "autopilot-multi land",
             "12.9k tokens, $0.21",
             "tier degraded, 2 slots: 3.0 GB free",
             "exit code",

@@ -44,7 +44,8 @@ def test_document_has_the_shared_shape() -> None:
     data = run_document(mixed())
     assert list(data) == [
         *("run_id", "state", "started_at", "ended_at", "base", "isolation", "enforcement", "tier", "window"),
-        *("kill_switch", "base_checks", "counts", "usage", "stories", "decisions", "forecast", "notes"),
+        *("kill_switch", "base_checks", "counts", "usage", "stories", "decisions", "forecast"),
+        *("landings", "next", "notes"),
     ]
     assert (data["state"], data["tier"], data["window"]) == ("running", "green", 3)
     assert data["started_at"] == "2026-01-02T12:03:11.000Z"
@@ -98,7 +99,6 @@ def test_status_table_of_a_running_run() -> None:
         "",
         "STORY          STATUS   ATTEMPT        TIME",
         "✓ api-3        done     1 of 4       12.3 s  autopilot/api-3: 2 commits, verifi…",
-        "    next: git merge autopilot/api-3",
         "✗ checkout-17  failed   4 of 4       45.0 s",
         "⊘ web-1        skipped",
         "    checkout-17 failed, and this story depends on it",
@@ -130,13 +130,13 @@ def test_report_tells_verdict_branch_time_reason_and_next_command() -> None:
     assert report(snapshot(ended_events()), look=PLAIN).splitlines() == [
         "STORY        STATUS   ATTEMPT    TIME",
         "api-3        done     1 of 4   12.3 s  autopilot/api-3: 2 commits, verified",
-        "    next: git merge autopilot/api-3",
         "checkout-17  failed   4 of 4   45.0 s",
         "web-1        skipped",
         "    checkout-17 failed, and this story depends on it",
         "    next: autopilot-multi logs checkout-17",
         "",
         "1 done, 1 failed, 1 skipped in 47.4 s",
+        "next: autopilot-multi land",
         "kept: /srv/app.worktrees/checkout-17 (checkout-17)",
         "",
         "checkout-17 failed: verify failed: `pytest -q` exited with 1",
@@ -180,24 +180,25 @@ def test_what_failed_is_told_in_full_at_the_bottom() -> None:
     assert "…" not in "".join(narrow)
 
 
-def test_only_branches_that_no_other_contains_are_offered() -> None:
-    """A dependent has the work of its dependencies; what is merged is offered no more."""
+def test_all_branches_are_offered_by_one_command() -> None:
+    """Whatever depends on what; and what is merged is offered no more."""
     names = ("a", ("b", ["a"]), ("c", ["b"]), "d")
     events = [started(*names)]
     for number, name in enumerate("abcd"):
         events += [*working(name, 1 + number), *done(name, 5 + number)]
     run = snapshot(events)
     lines = report(run, look=PLAIN).splitlines()
-    assert [line.strip() for line in lines if "merge" in line] == [
-        "next: git merge autopilot/c",
-        "next: git merge autopilot/d",
-    ]
-    assert lines.count("    comes with c, whose branch contains it") == 2
+    assert [line for line in lines if "next:" in line] == ["next: autopilot-multi land"]
     story = run.stories[StoryId("c")]
     merged = replace(story, next="", workspace=replace(story.workspace, merged="main"))
     after = report(replace(run, stories={**run.stories, merged.id: merged}), look=PLAIN)
-    assert "c      merged" in after
-    assert "git merge autopilot/c" not in after
+    assert "c      landed" in after
+    assert "autopilot/c: 2 commits, verified, on main" in after
+    everything = {
+        name: replace(each, next="", workspace=replace(each.workspace, merged="main"))
+        for name, each in run.stories.items()
+    }
+    assert "next:" not in report(replace(run, stories=everything), look=PLAIN)
 
 
 def test_report_names_the_kill_switch_with_its_hint() -> None:

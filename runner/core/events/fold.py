@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events.landing_fold import landings_after
 from runner.core.events.left_out_fold import after_landing
 from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
 from runner.core.limits.kill_switches import ORDERLY, Switch
@@ -30,7 +31,8 @@ EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EX
 _OF_THE_RUN = (
     *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
     *(ev.BaseCheckStarted, ev.BaseChecked),
-    *(ld.LandingPlanned, ld.LandingVerified, ld.Landed, ld.StoryNotLanded, ld.LandingAbandoned),
+    *(ld.LandingPlanned, ld.BatchStarted, ld.BatchEnded, ld.MergeConflicted, ld.TrainRebuilt),
+    *(ld.LandingVerified, ld.Landed, ld.LandingEnded, ld.StoryNotLanded, ld.LandingAbandoned),
     *(ld.LandingRetryPlanned, ld.LandingUndoPlanned, ld.LandingUndone, ld.ConflictsForeseen),
     ev.AgentPaused,  # a story's, but a limit is the run's
 )
@@ -60,7 +62,8 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  o
     """Return the snapshot after one more event."""
     body = event.body
     if isinstance(body, ld.LandingBody):
-        return after_landing(run, body)
+        after = after_landing(run, body)
+        return replace(after, landings=landings_after(run.landings, body, event.at))
     match body:
         case ev.RunStarted():
             return _started(run, body, event.at)

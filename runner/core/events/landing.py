@@ -1,8 +1,8 @@
 """Events of landings: branches of done stories become one commit on a target branch, or that is undone.
 
 A landing can take stories of several runs. Each of these runs has its own copy of the events, which names its
-own stories only. They follow the rule intent, act, done: `LandingVerified` is durable before the target
-moves, `LandingUndoPlanned` before it moves back.
+own stories only unless it says otherwise. The rule is intent, act, done: `LandingVerified` is durable
+before the target moves, `LandingUndoPlanned` before it moves back.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,56 @@ from runner.core.model import StoryId
 
 
 class LandingPlanned(Struct, frozen=True, kw_only=True):
-    """These stories are about to be verified together on the tip of the target."""
+    """These stories are about to be verified together on the tip of the target.
+
+    `train` are those of all runs, in the order in which they are tried.
+    """
 
     landing_id: str
     onto: str
     tip: str
     stories: tuple[str, ...]
     style: str = "merge"
+    train: tuple[str, ...] = ()
+
+
+class BatchStarted(Struct, frozen=True, kw_only=True):
+    """The commands begin on a sequence of stories, of all runs; without any, on the target as it is."""
+
+    landing_id: str
+    number: int
+    stories: tuple[str, ...]
+
+
+class BatchEnded(Struct, frozen=True, kw_only=True):
+    """The outcome of a sequence: `green`, `red` with the command that failed, or `stopped`.
+
+    `verify_runs` is for how many trees commands have run in this landing up to now.
+    """
+
+    landing_id: str
+    number: int
+    stories: tuple[str, ...]
+    outcome: str
+    command: str = ""
+    detail: str = ""
+    verify_runs: int = 0
+
+
+class MergeConflicted(Struct, frozen=True, kw_only=True):
+    """A story does not merge onto what is green so far; it is tried again with what follows."""
+
+    landing_id: str
+    story: str
+    onto: tuple[str, ...] = ()
+
+
+class TrainRebuilt(Struct, frozen=True, kw_only=True):
+    """The target has moved to `tip` meanwhile, so the train is verified again; for the `number`th time."""
+
+    landing_id: str
+    tip: str
+    number: int
 
 
 class LandingVerified(Struct, frozen=True, kw_only=True):
@@ -43,6 +86,22 @@ class Landed(Struct, frozen=True, kw_only=True):
     onto: str
     commit: str
     stories: tuple[str, ...]
+
+
+class LandingEnded(Struct, frozen=True, kw_only=True):
+    """What the whole landing came to, over all runs; `left` are stories with `why`, `reason` and `with`.
+
+    Without an `after` the target has not moved; `red_target` is the command that fails there without any
+    story.
+    """
+
+    landing_id: str
+    landed: tuple[str, ...] = ()
+    left: tuple[Mapping[str, Any], ...] = ()
+    after: str = ""
+    verify_runs: int = 0
+    rebuilds: int = 0
+    red_target: str = ""
 
 
 class StoryNotLanded(Struct, frozen=True, kw_only=True):
@@ -116,8 +175,13 @@ class ConflictsForeseen(Struct, frozen=True, kw_only=True):
 
 LandingBody: TypeAlias = (
     LandingPlanned
+    | BatchStarted
+    | BatchEnded
+    | MergeConflicted
+    | TrainRebuilt
     | LandingVerified
     | Landed
+    | LandingEnded
     | StoryNotLanded
     | LandingRetryPlanned
     | LandingAbandoned
@@ -129,8 +193,13 @@ LandingBody: TypeAlias = (
 # As in `events.py`: a class may be renamed, its kind in the journal may not.
 KINDS: dict[str, Any] = {
     "LandingPlanned": LandingPlanned,
+    "LandingBatchStarted": BatchStarted,
+    "LandingBatchEnded": BatchEnded,
+    "LandingMergeConflicted": MergeConflicted,
+    "LandingTrainRebuilt": TrainRebuilt,
     "LandingVerified": LandingVerified,
     "Landed": Landed,
+    "LandingEnded": LandingEnded,
     "StoryNotLanded": StoryNotLanded,
     "LandingRetryPlanned": LandingRetryPlanned,
     "LandingAbandoned": LandingAbandoned,

@@ -1,13 +1,37 @@
-"""Which branches are worth merging: a branch that another one contains comes with it."""
+"""What the user may take next: branches that are not merged yet, and the command that lands them."""
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
+
+LAND = "autopilot-multi land"
 
 
 def is_offered(story: StorySnapshot) -> bool:
     """Return whether a story has work that is done and not merged yet."""
     return story.status is Status.DONE and bool(story.next) and not story.workspace.merged
+
+
+def lands(story: StorySnapshot) -> bool:
+    """Return whether `land` takes the work of a story; earlier versions recorded a merge instead."""
+    return story.next.startswith((LAND, "git merge "))
+
+
+def next_command(run: RunSnapshot) -> str:
+    """Return the one command that brings the work of all done stories to the target; empty without any."""
+    offered = [story for story in run.stories.values() if is_offered(story) and lands(story)]
+    return next((story.next for story in offered if story.next.startswith(LAND)), LAND if offered else "")
+
+
+def without_offers(run: RunSnapshot) -> RunSnapshot:
+    """Return the run while a landing is in progress: what it takes is not offered a second time."""
+    stories = {
+        story.id: replace(story, next="") if is_offered(story) and lands(story) else story
+        for story in run.stories.values()
+    }
+    return replace(run, stories=stories)
 
 
 def contained(run: RunSnapshot) -> Mapping[StoryId, StoryId]:

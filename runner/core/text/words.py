@@ -49,8 +49,8 @@ def awaited(story: StorySnapshot) -> Wait | None:
 
 
 def state(story: StorySnapshot) -> str:
-    """Return a story's status as plain words; one that is done and merged has arrived."""
-    return "merged" if story.workspace.merged else label(phase(story))
+    """Return a story's status as plain words; one that is done and merged has landed."""
+    return "landed" if story.workspace.merged else label(phase(story))
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
@@ -110,7 +110,7 @@ def doing(story: StorySnapshot) -> str:
             return f"for {', '.join(story.depends_on)}"
         case Status.DONE if story.workspace.branch:
             made = neutral(story.reason) or count(story.workspace.commits, "commit")
-            into = f", merged into {neutral(story.workspace.merged)}" if story.workspace.merged else ""
+            into = f", on {neutral(story.workspace.merged)}" if story.workspace.merged else ""
             return f"{story.workspace.branch}: {made}{into}"
         case _:
             made = count(story.workspace.commits, "commit")

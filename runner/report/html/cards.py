@@ -5,7 +5,7 @@ from html import escape
 
 from isolation.git.diffstat import ChangedPath
 from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
-from runner.core.schedule.offers import contained
+from runner.core.schedule.offers import contained, lands
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, phase, state, waited
@@ -73,7 +73,10 @@ def _body(data: ReportData, story: StorySnapshot, most_tail: int, most_diff: int
 
 def _next(data: ReportData, story: StorySnapshot) -> str:
     if story.workspace.merged:
-        return f"<p>Merged into <code>{_t(story.workspace.merged)}</code></p>"
+        return f"<p>Landed on <code>{_t(story.workspace.merged)}</code></p>"
+    if lands(story):  # all of them by one command, which is at the top
+        left = story.workspace.unlanded
+        return f"<p>Not landed: {prose(left, _LONGEST)}</p>" if left else ""
     inside = contained(data.run).get(story.id)
     if inside is not None:
         return f'<p>Comes with <a href="#story-{_t(inside)}">{_t(inside)}</a>, whose branch contains it.</p>'

@@ -11,12 +11,14 @@ from importlib import resources
 from runner.core.events.events import WindowChanged
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import RunSnapshot, Status, StorySnapshot
+from runner.core.schedule.offers import next_command
 from runner.core.text.conflicts import files_text, open_clashes, sides
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, label
 from runner.report.html.cards import card
 from runner.report.html.instants import instant, policy, script
+from runner.report.html.landings import landings
 from runner.report.html.output import prose
 from runner.report.html.timeline import tiers_mattered, timeline, tone
 from runner.report.report_data import ReportData, grouped_notes, listed, seconds, total_usage
@@ -70,6 +72,7 @@ def html(data: ReportData) -> str:
         "<h2>Timeline</h2>",
         f'<div class="panel">{timeline(data)}{_legend(data)}</div>' if run.stories else "",
         *_conflicts(run),
+        landings(data),
         "<h2>Stories</h2>",
         *(card(data, story, most_tail=tail, most_diff=diff) for story in _by_urgency(run)),
         "</main>",
@@ -129,6 +132,8 @@ def _notices(data: ReportData) -> Iterable[str]:
         kind = "notice" if switch.name == Switch.USER_ABORT else "notice bad"
         detail = prose(switch.detail, _LONGEST)
         yield f'<p class="{kind}"><b>Ended by {_t(switch.name)}</b>: {detail}.{hint}</p>'
+    if command := "" if data.in_progress or data.landing else next_command(run):
+        yield f'<p class="notice">Done stories are on their branches. Next: <code>{_t(command)}</code></p>'
     for story in run.open_decisions:
         title = _t(str(story.decision.question.get("title", ""))) if story.decision else ""
         command = f"<code>autopilot-multi decide {_t(story.id)}</code>"

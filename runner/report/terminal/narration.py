@@ -9,6 +9,7 @@ from typing import assert_never
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
+from runner.core.schedule.offers import LAND
 from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import clock, span
 from runner.core.text.screen import cells, neutral
@@ -127,7 +128,9 @@ def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:
 def _finished(body: ev.StoryFinished) -> str:
     switch = body.kill_switch or {}
     name = f"{switch['name']}: " if switch else ""
-    parts = (body.reason, switch.get("hint", "").rstrip("."), f"next: {body.next}" if body.next else "")
+    # How all of them land is said once, at the end of the run.
+    command = f"next: {body.next}" if body.next and not body.next.startswith(LAND) else ""
+    parts = (body.reason, switch.get("hint", "").rstrip("."), command)
     return f"{label(Status(body.verdict))}: {name}{'; '.join(part for part in parts if part)}"
 
 

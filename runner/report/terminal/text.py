@@ -7,7 +7,7 @@ in reasons and notes are removed.
 from collections.abc import Mapping, Sequence
 
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
-from runner.core.schedule.offers import contained, is_offered
+from runner.core.schedule.offers import contained, is_offered, lands, next_command, without_offers
 from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
@@ -34,8 +34,6 @@ SHARED = "none"
 _INDENT = 4
 _TITLES_FROM = 100
 _FEW = 5
-_MERGE = "git merge "
-LAND = "autopilot-multi land"
 
 
 def report(run: RunSnapshot, *, look: Look) -> str:
@@ -46,12 +44,23 @@ def report(run: RunSnapshot, *, look: Look) -> str:
     return "\n".join([*lines, *_ending(run, look), *failures(run, look)]) + "\n"
 
 
-def status(run: RunSnapshot, *, look: Look, now: float, alive: bool, urgent: Sequence[str] = ()) -> str:
+def status(
+    run: RunSnapshot,
+    *,
+    look: Look,
+    now: float,
+    alive: bool,
+    urgent: Sequence[str] = (),
+    landing: Sequence[str] = (),
+) -> str:
     """Return the state of a run; `alive`: its coordinator is still running.
 
     `urgent` are lines about stories that are blocked or were retried; they follow the open decisions.
+    `landing` are lines about the landing that is in progress, or the last one; they follow the stories.
     """
     shown = settled(run, alive=alive and not run.ended)
+    if alive and not shown.ended:  # nothing can land before the run has ended
+        shown = without_offers(shown)
     until = now if shown.ended_at is None else shown.ended_at
     if shown.ended:
         phase = f"ended after {span(until - shown.started_at)}"
@@ -68,6 +77,7 @@ def status(run: RunSnapshot, *, look: Look, now: float, alive: bool, urgent: Seq
         )
     first = [*_open_decisions(shown, look), *urgent]
     lines += [*(["", *first] if first else []), "", *_stories(shown, look, now=now)]
+    lines += ["", *(row for line in landing for row in look.wrapped(line))] if landing else []
     tail = _ending(shown, look)
     if not shown.ended and not alive:
         tail.append(f"hint: continue with `autopilot-multi resume {shown.run_id}`.")
@@ -98,7 +108,7 @@ def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
     stories = list(run.stories.values())
     head, *rows = layout(columns, [_row(story, look, now, titled=titled) for story in stories], look)
     inside = contained(run)
-    many = len(_offered(run, inside)) > _FEW
+    many = len([story for story in _offered(run, inside) if not lands(story)]) > _FEW
     lines = [head]
     for row, story in zip(rows, stories, strict=True):
         lines += [row, *_waits(story, look, now)]
@@ -125,11 +135,12 @@ def _taken(story: StorySnapshot, inside: StoryId | None, look: Look, *, brief: b
     """Return how to take the work of a story; nothing if it is taken."""
     if not is_offered(story):
         return []
+    if lands(story):  # all of them by one command, which is at the end
+        left = story.workspace.unlanded
+        return look.wrapped(f"not landed: {neutral(left)}", _INDENT, "yellow") if left else []
     if inside is not None:
         return look.wrapped(f"comes with {inside}, whose branch contains it", _INDENT, "dim")
-    left = story.workspace.unlanded
-    lines = look.wrapped(f"not landed: {neutral(left)}", _INDENT, "yellow") if left else []
-    return lines if brief else [*lines, *look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")]
+    return [] if brief else look.wrapped(f"next: {neutral(story.next)}", _INDENT, "dim")
 
 
 def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[Cell]:
@@ -165,11 +176,12 @@ def _explained(story: StorySnapshot, run: RunSnapshot, look: Look) -> list[str]:
     return lines
 
 
-def _all_of(offered: Sequence[StorySnapshot]) -> str:
-    """Return one command that takes the work of several stories, if they are taken by merges."""
-    if all(story.next.startswith(_MERGE) for story in offered):
-        return LAND
-    return f"{neutral(offered[0].next)}, and so on for each done story" if len(offered) > _FEW else ""
+def _all_of(run: RunSnapshot) -> str:
+    """Return one command that takes the work of all stories; where each needs its own, the first."""
+    offered = [story for story in _offered(run, contained(run)) if not lands(story)]
+    if len(offered) > _FEW:
+        return f"{neutral(offered[0].next)}, and so on for each done story"
+    return neutral(next_command(run))
 
 
 def _ending(run: RunSnapshot, look: Look) -> list[str]:
@@ -181,8 +193,7 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
         lines += look.wrapped(f"hint: {recovery(switch)}") if switch.hint else []
     if conflicts := conflict_line(run):
         lines += look.wrapped(f"{conflicts} (autopilot-multi forecast)", color="yellow")
-    offered = _offered(run, contained(run))
-    if len(offered) > 1 and (command := _all_of(offered)):
+    if command := _all_of(run):
         lines.append(f"next: {command}")  # not wrapped, so that it can be copied
     for story in run.stories.values():
         own = run.isolation != SHARED or story.workspace.apart

@@ -95,4 +95,4 @@ def test_a_landing_and_its_undoing_show_in_the_stories() -> None:
     run = after(planned, verified, landed, left, undo, ld.LandingUndone(landing_id="x", stories=("a",)))
     assert run.stories[A].workspace.landed == ""
     abandoned = ld.LandingAbandoned(landing_id="x", reason="killed")
-    assert after(planned, verified, abandoned) == after()
+    assert after(planned, verified, abandoned).stories == after().stories

@@ -91,6 +91,8 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
             f"no shards found in {', '.join(arguments.paths)}",
             "pass one RUN, or the folders that contain the artifacts of the CI jobs.",
         )
+    from msgspec.structs import replace
+
     from isolation.git.repository import Repository
     from runner.ci.report_data import load_from_repository
     from runner.cli.merged import with_merged
@@ -100,8 +102,10 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
     with RunReader(arguments.directory, next(iter(arguments.paths), None)) as reader:
         current = reader.read()
         events = reader.journal.events(reader.run_id)
+        _, landing = reader.landing(current.run)
     run = with_merged(settled(current.run, alive=not current.over), here)
-    return load_from_repository(Repository.open(here), run, events, now=None if current.over else time.time())
+    now = None if current.over else time.time()
+    return replace(load_from_repository(Repository.open(here), run, events, now=now), landing=landing)
 
 
 def _repository_at(folder: Path) -> "Repository | None":

@@ -45,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--resolve", action="store_true", help="let the agent of a story that conflicts resolve the conflict"
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would land; change nothing")
+    parser.add_argument("--events", action="store_true", help="stream every step as a line of JSON")
     parser.add_argument("--yes", action="store_true", help="land although nothing verifies the result")
     common(parser)
 
@@ -67,8 +68,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.answer(_plan_text(plan))
         return 0
     _require_consent(request, output)
-    ended = land(request, output.say, confirmed=lambda plan: _confirmed(plan, output, yes=arguments.yes))
-    return _show(ended, output)
+    from runner.cli.landing.view import choose_landing_view
+
+    view = choose_landing_view(
+        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+    )
+    ended = land(request, view, confirmed=lambda plan: _confirmed(plan, output, yes=arguments.yes))
+    return _show(ended, output, silent=arguments.events)
 
 
 def _require_consent(request: "Request", output: Output) -> None:
@@ -84,15 +90,17 @@ def _require_consent(request: "Request", output: Output) -> None:
     require_consent(repository, loaded.demands, trust=loaded.settings.trust, output=output)
 
 
-def _show(ended: "Ended", output: Output) -> int:
+def _show(ended: "Ended", output: Output, *, silent: bool) -> int:
+    """Print the result, unless stdout has the events; return the exit code."""
     from runner.land.after_run import landing_code
 
     if ended.signal is not None:
         output.error(code="interrupted", message=f"interrupted; {ended.plan.onto} has not moved")
         return ended.signal
     code = landing_code(ended)
-    output.document(_landing_data(ended), success=code == 0)
-    output.answer(_landing_text(ended))
+    if not silent:
+        output.document(_landing_data(ended), success=code == 0)
+        output.answer(_landing_text(ended))
     return code
 
 
@@ -103,9 +111,11 @@ def land_at_end(
     if not settings.land:
         return None
     from runner.cli.final_report import Appendix
+    from runner.cli.landing.view import choose_landing_view
     from runner.land.after_run import land_after
 
-    landed = land_after(directory, settings, ended, output.say)
+    view = choose_landing_view(output, events=False, no_color=False, verbose=False)
+    landed = land_after(directory, settings, ended, view)
     run = landed.ended.run
     if landed.landing is not None:
         data = {"landing": _landing_data(landed.landing)}

@@ -1,13 +1,15 @@
 """Continue a run after a crash, an interruption or a decision.
 
 Finished stories stay finished, and sessions that completed are not run again. Failed stories stay
-failed unless you pass --retry-failed.
+failed unless you pass --retry-failed. A landing that was killed is finished or abandoned first.
 """
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from runner.cli.output import Output
 from runner.cli.parser import common
@@ -48,8 +50,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     repository = Repository.open(Path(arguments.directory))
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
         run_id = journal.find_run(arguments.run) if arguments.run else journal.newest_run()
+        landing = any(not each.state.final for each in journal.landings())
         started = [event.body for event in journal.events(run_id) if isinstance(event.body, RunStarted)]
     _require_consent(repository, [from_json(entry) for body in started for entry in body.stories], output)
+    if landing:
+        from runner.land.session import recover_landings
+
+        recover_landings(repository, output.say)
     view = choose_view(
         output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
     )
@@ -61,6 +68,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     )
     if ended.idle:
         output.say(f"run {run_id} has nothing left to do")
+        # What was left to do is done; how the stories ended is not news.
+        ended = replace(ended, exit_code=0) if landing else ended
     appendix = None
     if ended.run.options.get("land"):
         settings = settings_of(ended.run.options, top=repository.top)

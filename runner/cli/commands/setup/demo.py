@@ -1,7 +1,8 @@
 """Run a real sample in a throwaway repository: six stories, up to three in parallel.
 
 It shows a dependency, a retry that passes, a failure, a story that is skipped because of it, and a
-background process that gets killed. The repository is kept, so that you can explore it.
+background process that gets killed. Then `land` brings the done stories to main, unless with --json. The
+repository is kept, so that you can explore it.
 """
 
 import argparse
@@ -23,6 +24,10 @@ what you saw:
   4-hopeless failed all four attempts; its worktree is kept
   5-never-started was skipped because 4-hopeless failed
   6-daemon left a background process behind, which was killed"""
+LANDED = """
+what you saw:
+  the branches of the done stories were merged, and their verify commands passed on the result
+  only then did main move to it, and the files of the checkout with it"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +49,14 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     output.say(f"$ cd {home}\n$ autopilot-multi --max-stories=3 --trust\n")
     argv = ["run", "-C", str(home), "--max-stories=3", "--trust"]
     switches = {"json": "--json", "quiet": "-q", "verbose": "-v", "no_color": "--no-color"}
-    argv += [flag for name, flag in switches.items() if getattr(arguments, name)]
+    chosen = [flag for name, flag in switches.items() if getattr(arguments, name)]
+    argv += chosen
     code = run_program(argv)
     output.say(SHOWN)
     output.say(f"\nthe run exited with code {code} (4 means that some stories failed, as intended)")
-    output.say(f"explore it: cd {shlex.quote(str(home))} && git log --oneline --all --graph")
+    if code == EXPECTED_EXIT and not arguments.json:  # with --json stdout is one document
+        output.say("\n$ autopilot-multi land\n")
+        code += run_program(["land", "-C", str(home), *chosen])
+        output.say(LANDED)
+    output.say(f"\nexplore it: cd {shlex.quote(str(home))} && git log --oneline --all --graph")
     return 0 if code == EXPECTED_EXIT else 1

@@ -3,8 +3,8 @@
 If this repository has had no run yet, the command shows where its stories are by their state files, and which
 have not begun. Nothing is started or changed.
 
-With --watch the display follows the run until it ends; with --json --watch the document is printed
-at the end.
+With --watch the display follows the run until it ends, or a landing; with --json --watch the document is
+printed at the end.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from runner.cli.parser import common
 if TYPE_CHECKING:
     from runner.cli.run_reader import RunReader
     from runner.core.model import RunSnapshot
+    from runner.core.progress.landing import LandingProgress
     from runner.flows.state.aggregate import Row
     from runner.report.terminal.table import Look
 
@@ -28,6 +29,7 @@ EXAMPLE = "autopilot-multi status --watch"
 POLL_SECONDS = 0.25
 EXIT_INTERRUPTED = 130
 HINT = "Ctrl-C: stop watching; the run continues"
+LANDING_HINT = "Ctrl-C: stop watching; the landing continues"
 _SIGNS = ("stories", "_docs", "autopilot-multi.toml", ".config", "AGENTS.md", "CLAUDE.md")
 """What a repository has in which stories may be found although nothing has run."""
 
@@ -35,7 +37,7 @@ _SIGNS = ("stories", "_docs", "autopilot-multi.toml", ".config", "AGENTS.md", "C
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `status`."""
     parser.add_argument("run", nargs="?", metavar="RUN", help="the id of a run or its first characters")
-    parser.add_argument("--watch", action="store_true", help="follow the run until it ends")
+    parser.add_argument("--watch", action="store_true", help="follow the run, or a landing, until it ends")
     common(parser)
 
 
@@ -85,6 +87,7 @@ def _may_have_stories(directory: Path) -> bool:
 
 def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
     from runner.cli.merged import with_merged
+    from runner.core.schedule.offers import without_offers
     from runner.report.run_document import run_document
     from runner.report.terminal.table import look_for
     from runner.report.terminal.text import status
@@ -92,17 +95,43 @@ def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) ->
     current = reader.read()
     run = with_merged(current.run, arguments.directory) if current.over else current.run
     rows = _flow_rows(run, arguments.directory)
+    landing, active = reader.landing(run)
+    if active:
+        run = without_offers(run)
     if output.as_json:
-        output.document({**run_document(run, alive=current.alive), **_attention_document(rows)})
+        document = run_document(run, alive=current.alive, landing=active)
+        output.document(
+            {**document, **_attention_document(rows), "last_landing": _landing_document(landing, active)}
+        )
     else:
         look = look_for(sys.stdout, no_color=arguments.no_color)
         run = reader.with_last_lines(run)
         urgent = _attention(rows, look)
-        output.answer(status(run, look=look, now=time.time(), alive=current.alive, urgent=urgent))
+        lines = _landing_lines(landing, active, run)
+        text = status(run, look=look, now=time.time(), alive=current.alive, urgent=urgent, landing=lines)
+        output.answer(text)
         output.say_where(arguments.directory)
 
 
-# Most runs have no such rows, and what these import takes longer than everything else.
+# Most runs have neither a landing nor such rows, and what these import takes longer than everything else.
+
+
+def _landing_lines(landing: "LandingProgress | None", active: str, run: "RunSnapshot") -> list[str]:
+    if landing is None:
+        return []
+    from runner.report.terminal.train import landing_lines
+
+    alive = landing.id == active
+    head, *more = landing_lines(landing, now=time.time(), alive=alive, besides=run.stories)
+    return [head, *(f"  {line}" for line in more)]
+
+
+def _landing_document(landing: "LandingProgress | None", active: str) -> dict[str, Any] | None:
+    if landing is None:
+        return None
+    from runner.report.landing_document import landing_document
+
+    return landing_document(landing, alive=landing.id == active)
 
 
 def _flow_rows(run: "RunSnapshot", directory: str) -> "list[Row]":
@@ -133,12 +162,13 @@ def _attention_document(rows: "list[Row]") -> dict[str, Any]:
 
 
 def _watch(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
-    """Follow the run until it ends; the caller prints the final state."""
+    """Follow the run until it ends, and a landing; the caller prints the final state."""
     if output.as_json:
-        while not reader.read().over:
+        while not reader.read().over or reader.landing(reader.read().run)[1]:
             time.sleep(POLL_SECONDS)
     elif sys.stdout.isatty():
         _draw(reader, no_color=arguments.no_color)
+        _draw_landing(reader, no_color=arguments.no_color)
     else:
         _repeat(reader, arguments, output)
 
@@ -158,13 +188,31 @@ def _draw(reader: "RunReader", *, no_color: bool) -> None:
             current = reader.read()
 
 
+def _draw_landing(reader: "RunReader", *, no_color: bool) -> None:
+    landing, active = reader.landing(reader.read().run)
+    if landing is None or not active:
+        return
+    from rich.console import Console
+
+    from runner.report.terminal.train import TrainBoard
+
+    console = Console(no_color=no_color or None, highlight=False)
+    with TrainBoard(landing, console=console, hint=LANDING_HINT) as board:
+        while landing is not None and active:
+            board.landing = landing
+            board.refresh(time.time())
+            time.sleep(POLL_SECONDS)
+            landing, active = reader.landing(reader.read().run)
+
+
 def _repeat(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
-    """Print the table again whenever the run has changed."""
+    """Print the table again whenever the run, or the landing, has changed."""
     current, shown = reader.read(), None
-    while not current.over:
-        if current.run != shown:
+    while not current.over or reader.landing(current.run)[1]:
+        state = (current.run, reader.landing(current.run))
+        if state != shown:
             _show(reader, arguments, output)
             output.answer("\n")
-            shown = current.run
+            shown = state
         time.sleep(POLL_SECONDS)
         current = reader.read()
