@@ -1,7 +1,9 @@
 """`report`: real runs, here and in shards, written in every form."""
 
 import json
+import os
 import re
+import stat
 import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -131,3 +133,17 @@ def test_a_run_that_broke_off_is_reported_up_to_the_last_that_is_known(repo: Pat
     assert "still" not in page
     assert "<dt>took</dt>" in page
     assert document(repo, "report")["data"]["state"] == "ended"
+
+
+def test_a_pipe_is_written_to_and_never_replaced(ran: Path, tmp_path: Path) -> None:
+    """A device such as /dev/null would be replaced by a plain file, if the user may do that."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        written = run(ran, "report", "--format", "github", "--output", str(pipe))
+        assert written.code == 0, written.err
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+        assert os.read(reader, 1 << 16) == run(ran, "report", "--format", "github").out.encode()
+    finally:
+        os.close(reader)

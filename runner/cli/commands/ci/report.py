@@ -123,9 +123,13 @@ def _write(path: Path, text: str) -> None:
     from isolation.files.disk import replace_file
     from runner.core.errors import SystemFaultError
 
+    data = text.encode(errors="replace")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text.encode(errors="replace"))
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a device or a pipe is written to; as root it would be replaced by a file
+        else:
+            replace_file(path, data)
     except OSError as error:
         raise SystemFaultError(
             f"cannot write {path}: {error.strerror}", hint="check the permissions of its folder."
