@@ -220,6 +220,26 @@ class Settings(WorkSettings):
             flag="--land-onto BRANCH",
         ),
     ] = ""
+    land_style: Annotated[
+        str,
+        Setting(
+            help="what a landed story leaves on the branch: a merge, one commit, or its commits in a line",
+            details="The default of `land --style`. See "
+            "[styles](../how-to/from-branches-to-main.md#styles-and-messages).",
+            choices=("merge", "squash", "rebase"),
+        ),
+    ] = "merge"
+    land_message: Annotated[
+        str,
+        Setting(
+            help="the message of landed merges and squashed commits",
+            details="`{id}`, `{title}`, `{onto}`, `{run}`, `{branch}`, `{landing}` and `{style}` are "
+            "replaced; the trailers `Autopilot-Landing` and `Autopilot-Story` are always added. "
+            "With `rebase` commits keep their messages.",
+            example="{title} ({id})",
+            empty="the title, after `Merge story {id}: ` for a merge",
+        ),
+    ] = ""
     continue_: Annotated[
         ContinuePolicy,
         Setting(

@@ -14,7 +14,14 @@ from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.errors import TargetError
-from isolation.git.landing.merges import LANDED, Joined, brought_paths, join, not_contained
+from isolation.git.landing.merges import (
+    LANDED,
+    Joined,
+    brought_paths,
+    join,
+    not_contained,
+    require_signing,
+)
 from isolation.git.landing.target import Move, move, require_movable
 from isolation.git.repository import Repository
 from runner.core.errors import UsageError
@@ -26,7 +33,7 @@ from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.events import NotLanded, left_out_events
 from runner.land.left_out.resolving import Resolving, moved_behind
-from runner.land.train import Clash, Style, Train
+from runner.land.train import Clash, Manner, Style, Train
 from runner.land.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal
 
@@ -44,7 +51,12 @@ class Plan(Struct, frozen=True, kw_only=True):
     tip: str
     candidates: Candidates
     verified: bool
-    style: Style = Style.MERGE
+    manner: Manner = Manner()
+
+    @property
+    def style(self) -> Style:
+        """What each story leaves in the history of the target."""
+        return self.manner.style
 
 
 class _Built(Struct, frozen=True, kw_only=True):
@@ -79,9 +91,9 @@ def make_plan(
     onto: str,
     names: Sequence[str] = (),
     asked: bool = True,
-    style: Style = Style.MERGE,
+    style: Style | None = None,
 ) -> Plan:
-    """Find what can land. Changes nothing. Blocking."""
+    """Find what can land; without a `style` in that of the settings. Changes nothing. Blocking."""
     tip = repository.branch_tip(onto)
     if tip is None:
         raise UsageError(
@@ -89,7 +101,8 @@ def make_plan(
         )
     candidates = find_candidates(repository, journal, onto, tip, names, asked=asked)
     verified = has_commands(candidates.stories, settings)
-    return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, style=style)
+    manner = Manner(style=style or Style(settings.land_style), template=settings.land_message)
+    return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, manner=manner)
 
 
 def require_free_checkouts(repository: Repository, plan: Plan) -> None:
@@ -130,6 +143,8 @@ class Landing:
     async def run(self) -> Result:
         """Search and move until the target has what can land."""
         plan = self._plan
+        # Before the verify commands take their time.
+        await to_thread.run_sync(require_signing, self._repository, plan.tip, self._date)
         planned = partial(
             ld.LandingPlanned, landing_id=plan.id, onto=plan.onto, tip=plan.tip, style=str(plan.style)
         )
@@ -167,6 +182,12 @@ class Landing:
             if not await self._resolved(train, found, left):
                 break
         left = await to_thread.run_sync(self._explain, train, found)  # with why resolutions were refused
+        if self._repository.signs_commits and found.landed:
+            # The same merges once more, so the same trees; `_try_to_move` makes sure of the last one.
+            verified = await to_thread.run_sync(train.build, found.landed)
+            train = await to_thread.run_sync(partial(self._train, tip, signed=True))
+            signed = await to_thread.run_sync(train.build, found.landed)
+            return _Built(found=found, joined=replace(signed, tree=verified.tree), left=left)
         joined = await to_thread.run_sync(train.build, found.landed)
         return _Built(found=found, joined=joined, left=left)
 
@@ -203,7 +224,8 @@ class Landing:
             return None
         landed = [plan.candidates[each] for each in built.found.landed]
         message = f"Merge landing of {len(landed)} stories\n\nAutopilot-Landing: {plan.id}\n"
-        act = partial(join, self._repository, tip, built.joined.commit, message, self._date)
+        sign = self._repository.signs_commits
+        act = partial(join, self._repository, tip, built.joined.commit, message, self._date, sign=sign)
         joined = await to_thread.run_sync(act)
         if not joined.commit:
             return None
@@ -219,15 +241,17 @@ class Landing:
         candidates = replace(candidates, stories=left, contained=(*candidates.contained, *contained))
         self._plan = replace(self._plan, candidates=candidates)
 
-    def _train(self, tip: str) -> Train:
+    def _train(self, tip: str, *, signed: bool = False) -> Train:
         plan = self._plan
         return Train(
             self._repository,
             plan.candidates,
             tip=tip,
             landing_id=plan.id,
+            onto=plan.onto,
             date=self._date,
-            style=plan.style,
+            manner=plan.manner,
+            signed=signed,
             resolutions=self._resolving.made,
         )
 

@@ -35,7 +35,8 @@ from runner.story.context.stop import StopControl
 class Request(Struct, frozen=True, kw_only=True):
     """What the user asks to land; without `onto`, on the branch of the main checkout.
 
-    `asked` means that the user has named the stories. `resolve` gives conflicts to agents.
+    `asked` means that the user has named the stories. `resolve` gives conflicts to agents. Without a `style`
+    it is that of the settings.
     """
 
     directory: Path
@@ -43,7 +44,7 @@ class Request(Struct, frozen=True, kw_only=True):
     asked: bool = True
     resolve: bool = False
     onto: str | None = None
-    style: Style = Style.MERGE
+    style: Style | None = None
 
 
 class Ended(Struct, frozen=True, kw_only=True):

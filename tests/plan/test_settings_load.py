@@ -69,6 +69,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "persistence = false\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "docs-folder = '_docs'\nland-verify = 'make all'\nland = true\nland-onto = 'release'\n"
+        "land-style = 'rebase'\nland-message = '{id}'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"
         "tracker = 'jira'\ntracker-auth = 'true'\nwindow = 'fixed'\nmemory-per-story-gb = 1.5\n"
         "deconflict-paths = ['packages/{id}/**', 'a=x,y']\nenforce = 'detect'\nshared-writable = ['x/**']\n"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.cli.output import Output
 from runner.cli.parser import common
+from runner.core.settings import SETTINGS
 
 if TYPE_CHECKING:
     from runner.cli.final_report import Appendix
@@ -37,9 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--style",
-        choices=("merge", "squash"),
-        default="merge",
-        help="a merge of each branch, or one commit for each story (default: merge)",
+        choices=SETTINGS["land-style"].choices,
+        help="a merge of each branch, one commit for each story, or its commits in a straight line "
+        "(default: the setting land-style)",
     )
     parser.add_argument(
         "--resolve", action="store_true", help="let the agent of a story that conflicts resolve the conflict"
@@ -58,7 +59,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         directory=Path(arguments.directory),
         names=arguments.stories,
         onto=arguments.onto,
-        style=Style(arguments.style),
+        style=Style(arguments.style) if arguments.style else None,
         resolve=arguments.resolve,
     )
     if arguments.dry_run:
