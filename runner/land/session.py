@@ -22,6 +22,7 @@ from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.resolver import Resolver
 from runner.land.left_out.resolving import Resolving
 from runner.land.recovery import recover
+from runner.land.restack import Restack, restack
 from runner.land.train import Style
 from runner.land.verifier import StoppedError, open_verifier
 from runner.plan.settings.json_form import redactor_for
@@ -48,10 +49,14 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """The end of a landing; without a result it was not begun, `signal` is the exit code of a signal."""
+    """The end of a landing; without a result it was not begun, `signal` is the exit code of a signal.
+
+    `restacked` are the stories that were built on what has landed as other commits.
+    """
 
     plan: Plan
     result: Result | None = None
+    restacked: tuple[Restack, ...] = ()
     signal: int | None = None
 
 
@@ -114,6 +119,9 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
     async with acquired(repository, lease) as journal:
         log = LandingLog(journal, redactor)
         await to_thread.run_sync(recover, repository, log, say)
+        onto = target_of(repository, request.onto)
+        # Those that a killed landing had left to do.
+        await to_thread.run_sync(restack, repository, log, onto)
         plan = await to_thread.run_sync(_plan, request, repository, settings, journal)
         if not plan.candidates.stories:
             return Ended(plan=plan)
@@ -137,4 +145,7 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
         except* StoppedError:
             owners = owners_of(plan.candidates.stories)
             log.record(owners, lambda _: ld.LandingAbandoned(landing_id=plan.id, reason="stopped by you"))
-    return Ended(plan=plan, result=result, signal=ended_by.code if result is None else None)
+        landed = result is not None and result.after
+        restacked = await to_thread.run_sync(restack, repository, log, onto) if landed else ()
+    signal = ended_by.code if result is None else None
+    return Ended(plan=plan, result=result, restacked=restacked, signal=signal)

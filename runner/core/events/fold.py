@@ -32,6 +32,7 @@ _OF_THE_RUN = (
     *(ev.BaseCheckStarted, ev.BaseChecked),
     *(ld.LandingPlanned, ld.LandingVerified, ld.Landed, ld.StoryNotLanded, ld.LandingAbandoned),
     *(ld.LandingRetryPlanned, ld.LandingUndoPlanned, ld.LandingUndone, ld.ConflictsForeseen),
+    *(ld.StoryRestackPlanned, ld.StoryRestacked, ld.StoryNotRestacked),
     ev.AgentPaused,  # a story's, but a limit is the run's
 )
 

@@ -107,7 +107,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return _landing(body, run)
 
 
-def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:
+def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:  # noqa: PLR0911  one arm per event
     match body:
         case ld.ConflictsForeseen():
             return conflict_line(run) or "no conflicts are foreseen any more"
@@ -120,6 +120,10 @@ def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:
             return f"starts again on {body.onto} ({body.base[:10]}){conflicts}"
         case ld.LandingUndone():
             return f"landing undone: {', '.join(body.stories)}"
+        case ld.StoryRestacked():
+            return f"restacked onto {body.onto} at {body.commit[:_SHORT]}; its old tip is {body.kept}"
+        case ld.StoryNotRestacked():
+            return f"not restacked onto {body.onto}: {body.reason}"
         case _:
             return None
 

@@ -120,13 +120,13 @@ def land_at_end(
 def _landing_data(ended: "Ended") -> dict[str, Any]:
     if ended.result is None:
         return {**_plan_data(ended.plan), "landed": [], "not_landed": []}
-    return _data(ended.result)
+    return {**_data(ended.result), "restacked": _restacks(ended)}
 
 
 def _landing_text(ended: "Ended") -> str:
     if ended.result is None:
         return "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
-    return _text(ended.result)
+    return "\n".join((_text(ended.result), *_restack_lines(ended)))
 
 
 def _confirmed(plan: "Plan", output: Output, *, yes: bool) -> bool:
@@ -195,6 +195,31 @@ def _left(each: "NotLanded") -> dict[str, Any]:
         "output": list(each.verdict.output),
         "log": str(each.verdict.log) if each.verdict.log else None,
     }
+
+
+def _restacks(ended: "Ended") -> list[dict[str, Any]]:
+    return [
+        {
+            "id": each.story,
+            "branch": each.branch,
+            "before": each.before,
+            "after": each.after or None,
+            "base": each.base or None,
+            "kept": each.kept or None,
+            "reason": each.reason or None,
+        }
+        for each in ended.restacked
+    ]
+
+
+def _restack_lines(ended: "Ended") -> list[str]:
+    """Say which branches follow what has landed as other commits, and which do not, with the reason."""
+    return [
+        f"not restacked: {each.story}: {_plain(each.reason)}"
+        if each.reason
+        else f"restacked {each.story} onto {ended.plan.onto}; its old tip is {each.kept}"
+        for each in ended.restacked
+    ]
 
 
 def _plan_text(plan: "Plan") -> str:
