@@ -58,8 +58,8 @@ def still_present(
 ) -> dict[StoryId, Finished]:
     """Keep only the finished stories whose commit still exists: on the story's branch, or in the base.
 
-    With `only_on_base` the commit must also have the base in its history. Otherwise the commit of one that has
-    landed in the base is where it landed.
+    With `only_on_base` the commit must also have the base in its history. Otherwise the commit of one that
+    has landed in the base is where it landed.
     """
     kept = {}
     for story_id, done in found.items():

@@ -1,8 +1,7 @@
 """Where old tips of stories' branches are kept when a branch starts over or is moved; never deleted."""
 
+from isolation.git.landing.merges import OLD
 from isolation.git.repository import Repository
-
-OLD = "refs/autopilot/old"
 
 
 def place_for(repository: Repository, story_id: str, tip: str) -> str:
