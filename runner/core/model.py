@@ -443,12 +443,16 @@ class BaseCheck(Struct, frozen=True, kw_only=True):
 
 
 class RunSnapshot(Struct, frozen=True, kw_only=True):
-    """A whole run at one instant. `stories` is in start order; `pauses` says until when agents wait."""
+    """A whole run at one instant. `stories` is in start order; `pauses` says until when agents wait.
+
+    `followed` is where the base branch was when it was last taken; stories start there instead of at `base`.
+    """
 
     run_id: RunId
     started_at: float
     ended_at: float | None = None
     base: str = ""
+    followed: str = ""
     isolation: str = "worktree"
     enforcement: str = "none"
     max_stories: int = 1

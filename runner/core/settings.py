@@ -165,6 +165,17 @@ class Settings(WorkSettings):
             filled=True,
         ),
     ] = "HEAD"
+    base_follow: Annotated[
+        bool,
+        Setting(
+            help="let stories that have not started begin at the new tip when the base branch moves",
+            details="Only if the verify commands work there, as the "
+            "[base is asked](../how-to/verify-and-retry.md#the-base-is-asked-first); what was asked of the "
+            "same files before is not asked again. A story with dependencies starts from these. Not with "
+            "`bg-isolation` `none`.",
+            flag="--base-follow",
+        ),
+    ] = False
     squash: Annotated[
         bool,
         Setting(

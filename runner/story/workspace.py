@@ -72,7 +72,7 @@ class StoryWorkspace:
             story_id=story.id,
             branch=branch_of(story.id),
             path=context.run.workspace_path(story.id),
-            parents=needed or (run.base,),
+            parents=needed or (self._base,),
             needs_parents=bool(needed),
         )
         return open_workspace(
@@ -221,6 +221,14 @@ class StoryWorkspace:
         return kept if any(not glob.startswith("!") for glob in kept) else owns
 
     @property
+    def _base(self) -> str:
+        """The commit that the story starts from without dependencies; once it has, that stays."""
+        run, settings = self._context.log.snapshot, self._context.settings
+        if not settings.base_follow:
+            return run.base
+        return self._context.now.workspace.base or run.followed or run.base
+
+    @property
     def _follows(self) -> bool:
         """Whether the story may find what others of this run have changed in what it owns."""
         return self._claim is not None and self._context.settings.max_stories == 1
@@ -243,7 +251,7 @@ class StoryWorkspace:
     def _dependencies(self) -> tuple[str, ...]:
         """Return the tips of the branches that the story starts from."""
         snapshot = self._context.log.snapshot
-        base = snapshot.base
+        base = self._base
         tips: list[str] = []
         inherited: list[StoryId] = []
         for dependency in dict.fromkeys((*self._context.story.depends_on, *self._before())):
