@@ -22,6 +22,7 @@ from isolation.git.landing.merges import (
     not_contained,
     require_signing,
 )
+from isolation.git.landing.replay import replay
 from isolation.git.landing.target import Move, move, require_movable
 from isolation.git.repository import Repository
 from runner.core.errors import UsageError
@@ -62,6 +63,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 class _Built(Struct, frozen=True, kw_only=True):
     """A train on one tip: what was found, its commit, and what stays on its branch."""
 
+    tip: str
     found: Found
     joined: Joined
     left: tuple[NotLanded, ...]
@@ -187,9 +189,9 @@ class Landing:
             verified = await to_thread.run_sync(train.build, found.landed)
             train = await to_thread.run_sync(partial(self._train, tip, signed=True))
             signed = await to_thread.run_sync(train.build, found.landed)
-            return _Built(found=found, joined=replace(signed, tree=verified.tree), left=left)
+            return _Built(found=found, tip=tip, joined=replace(signed, tree=verified.tree), left=left)
         joined = await to_thread.run_sync(train.build, found.landed)
-        return _Built(found=found, joined=joined, left=left)
+        return _Built(found=found, tip=tip, joined=joined, left=left)
 
     async def _resolved(self, train: Train, found: Found, left: Sequence[NotLanded]) -> bool:
         """Let agents resolve conflicts; return whether that makes another search worth it."""
@@ -215,18 +217,16 @@ class Landing:
         return bool(done)
 
     async def _catch_up(self, tip: str, built: _Built) -> Joined | None:
-        """Merge a train onto a tip that was not there when it was built; None if that is not green.
+        """Bring a train onto a tip that was not there when it was built; None if that is not green.
 
         Much faster than a new train, so that a target that moves all the time can be overtaken.
         """
-        plan = self._plan
-        if plan.style is not Style.MERGE:
-            return None
+        plan, train, sign = self._plan, built.joined.commit, self._repository.signs_commits
         landed = [plan.candidates[each] for each in built.found.landed]
         message = f"Merge landing of {len(landed)} stories\n\nAutopilot-Landing: {plan.id}\n"
-        sign = self._repository.signs_commits
-        act = partial(join, self._repository, tip, built.joined.commit, message, self._date, sign=sign)
-        joined = await to_thread.run_sync(act)
+        merged = partial(join, self._repository, tip, train, message, self._date, sign=sign)
+        in_line = partial(replay, self._repository, tip, train, self._date, fork=built.tip, sign=sign)
+        joined = await to_thread.run_sync(merged if plan.style is Style.MERGE else in_line)
         if not joined.commit:
             return None
         verdict = await self._verifier.verify(joined.commit, joined.tree, landed)

@@ -211,7 +211,7 @@ class BaseCheck:
     async def _answer_on(
         self, question: Question, workspace: Workspace, started: Callable[[Question, str], Awaitable[None]]
     ) -> SessionVerdict:
-        """Run a command in a worktree of a base; `started` is told the name of its log."""
+        """Run a command in a worktree of a base; `started` gets the name of its log."""
         context, number = self._story(question), next(self._numbers)
         order = await to_thread.run_sync(prepare_base_check, context, workspace, question.command, number)
         records = autopilot_dir(self._context.repository.common_dir)

@@ -108,6 +108,29 @@ def test_the_message_is_a_template_with_real_trailers(repo: Path) -> None:
     assert git(repo, "log", "-1", "--format=%s").strip() == "Merge story b: Second"
 
 
+def test_a_line_of_commits_overtakes_a_target_that_moves(repo: Path) -> None:
+    """Somebody commits while the train is verified: it is put on the new tip, and verified there."""
+    (repo / "autopilot-multi.toml").write_text("guard = false\n")
+    for name in ("a", "b"):
+        write_story(repo, name, command=writes(f"{name}.txt"))
+    commit_stories(repo)
+    assert run(repo, "--json").code == 0
+    before = tip_of(repo)
+    flag = repo.parent / "flag"
+    other = f"(cd {repo}; date +%N > other.txt; git add other.txt; git commit -qm other)"
+    moves = f"test -e {flag} || {other}; echo run >> {flag}"
+    (repo / "autopilot-multi.toml").write_text(f'guard = false\nland-verify = ["{moves}"]\n')
+    for style in ("rebase", "squash"):
+        landed = run(repo, "land", "a" if style == "rebase" else "b", "--style", style, "--json")
+        assert landed.code == 0, landed.err
+        assert landed.data["rebuilds"] == 1
+        assert flag.read_text() == "run\nrun\n", "once for each tip"
+        flag.unlink()
+    log = git(repo, "log", "--reverse", "--format=%s", f"{before}..main").split()
+    assert log == ["other", "a", "other", "b"]
+    assert git(repo, "rev-list", "--merges", f"{before}..main") == ""
+
+
 @pytest.fixture
 def signing(repo: Path, tmp_path: Path) -> Path:
     """Have git sign commits with a new ssh key, and return the key."""

@@ -226,7 +226,8 @@ def _plan_text(plan: "Plan") -> str:
     candidates = plan.candidates
     lines = [f"{each.id:<24} {each.branch}  {_plain(each.story.title)}" for each in candidates.stories]
     if lines:
-        lines.insert(0, f"would be merged onto {plan.onto} ({plan.tip[:10]}) in this order and verified:")
+        how = {"merge": "merged", "squash": "squashed", "rebase": "rebased"}[plan.style]
+        lines.insert(0, f"would be {how} onto {plan.onto} ({plan.tip[:10]}) in this order and verified:")
     else:
         lines.append(f"nothing to land on {plan.onto}")
     lines += _foreseen(candidates)
