@@ -1,9 +1,10 @@
 """`--base-follow`: a run takes the new tip of its base branch for stories that have not started."""
 
+import signal
 import subprocess
 from pathlib import Path
 
-from tests.acceptance.program import commit_stories, run, write_story
+from tests.acceptance.program import commit_stories, run, started, wait_until, write_story
 from tests.conftest import git
 
 
@@ -48,3 +49,25 @@ def test_stories_that_have_not_started_begin_at_the_new_tip(repo: Path, tmp_path
     assert plain.code == 0, plain.err
     assert [plain.story(name)["base"] for name in ("e", "f")] == [start, start], "off unless it is asked for"
     subprocess.run(["git", "fsck", "--strict", "--no-dangling"], cwd=repo, check=True, capture_output=True)
+
+
+def test_a_resumed_run_keeps_the_bases_of_what_has_started(repo: Path, tmp_path: Path) -> None:
+    """Killed in a story that began at the new tip: it continues there, and a later one takes the newest."""
+    flag = tmp_path / "flag"
+    (repo / "autopilot-multi.toml").write_text("guard = false\nmax-stories = 1\nbase-follow = true\n")
+    write_story(repo, "a", command=commits(repo, "a"), priority=9)
+    waits = f"echo b > b.txt; test -e {flag} || {{ touch {flag}; sleep 60; }}"
+    write_story(repo, "b", command=waits, priority=8)
+    write_story(repo, "c", command="echo c > c.txt", priority=7)
+    commit_stories(repo)
+    with started(repo) as killed:
+        wait_until(flag.exists, what="the second story is at work")
+        killed.send(signal.SIGKILL)
+        killed.finish()
+    second = git(repo, "rev-parse", "main").strip()
+    git(repo, "commit", "-q", "--allow-empty", "-m", "later")
+    resumed = run(repo, "resume", "--json")
+    assert resumed.code == 0, resumed.err
+    third = git(repo, "rev-parse", "main").strip()
+    assert [resumed.story(name)["base"] for name in ("b", "c")] == [second, third]
+    assert git(repo, "rev-list", "--count", f"{second}..autopilot/b").strip() == "1"
