@@ -8,7 +8,7 @@ stays under `refs/autopilot/old/`. Each branch moves as the target does: intent,
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from runner.core.events import landing as ld
 from runner.core.events.events import Event
 from runner.core.landing.order import landing_order
 from runner.core.model import RunId, Status, StoryId
-from runner.land.known import RUNS_SEARCHED, Known, landed_in, load_known
+from runner.land.known import Known, landed_in, load_known
 from runner.land.landings import LandingLog
 from runner.records.journal import Journal
 
@@ -55,6 +55,9 @@ def restack(repository: Repository, log: LandingLog, onto: str) -> tuple[Restack
 
     The caller holds the lease, so no run is at work.
     """
+    verified = (event.body for event in log.journal.events_of("LandingVerified"))
+    if not any(isinstance(body, ld.LandingVerified) and body.style != "merge" for body in verified):
+        return ()
     target = repository.branch_tip(onto)
     known, replaced = load_known(log.journal)
     if target is None or not replaced:
@@ -226,13 +229,12 @@ def complete_restacks(repository: Repository, log: LandingLog) -> None:
             log.append([(event.run_id, given_up)])
 
 
-def _unfinished(journal: Journal) -> Iterator[tuple[Event, ld.StoryRestackPlanned]]:
-    for run_id in journal.runs()[:RUNS_SEARCHED]:
-        begun: dict[StoryId, tuple[Event, ld.StoryRestackPlanned]] = {}
-        for event in journal.events(run_id):
-            body = event.body
-            if isinstance(body, ld.StoryRestackPlanned):
-                begun[body.story_id] = (event, body)
-            elif isinstance(body, ld.StoryRestacked | ld.StoryNotRestacked):
-                begun.pop(body.story_id, None)
-        yield from begun.values()
+def _unfinished(journal: Journal) -> list[tuple[Event, ld.StoryRestackPlanned]]:
+    begun: dict[tuple[RunId, StoryId], tuple[Event, ld.StoryRestackPlanned]] = {}
+    for event in journal.events_of("StoryRestackPlanned", "StoryRestacked", "StoryNotRestacked"):
+        body = event.body
+        if isinstance(body, ld.StoryRestackPlanned):
+            begun[event.run_id, body.story_id] = (event, body)
+        elif isinstance(body, ld.StoryRestacked | ld.StoryNotRestacked):
+            begun.pop((event.run_id, body.story_id), None)
+    return list(begun.values())
