@@ -67,6 +67,27 @@ def test_a_conflict_and_a_branch_that_brings_nothing(repo: Path) -> None:
     assert git(repo, "ls-tree", "--name-only", joined.commit).split()[-2:] == ["root.txt", "x.txt"]
 
 
+def test_conflicts_that_a_merge_has_resolved_are_not_met_again(repo: Path) -> None:
+    """The branch was merged with the target, which has moved since: one commit up to there, then the rest."""
+    repository = Repository.open(repo)
+    fork = commit(repo, "x.txt", "x\n")
+    git(repo, "switch", "-q", "-c", "story")
+    commit(repo, "x.txt", "story\n")
+    git(repo, "switch", "-q", "main")
+    commit(repo, "x.txt", "other\n")
+    git(repo, "switch", "-q", "story")
+    git(repo, "merge", "-q", "--no-commit", "-s", "ours", "main")
+    commit(repo, "x.txt", "both\n")
+    tip = commit(repo, "after.txt", "after\n")
+    git(repo, "switch", "-q", "main")
+    onto = commit(repo, "later.txt", "later\n")
+    made = replay(repository, onto, tip, 1.0, fork=fork)
+    assert git(repo, "log", "--format=%s", f"{onto}..{made.commit}").split() == ["after.txt", "x.txt"]
+    assert git(repo, "rev-list", "--merges", f"{onto}..{made.commit}") == ""
+    assert git(repo, "show", f"{made.commit}:x.txt") == "both\n"
+    assert git(repo, "show", f"{made.commit}:later.txt") == "later\n"
+
+
 def test_old_tips_are_numbered_and_kept_once(repo: Path) -> None:
     """A tip that is kept already keeps its number; another one gets the next."""
     repository = Repository.open(repo)
