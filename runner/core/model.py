@@ -443,10 +443,7 @@ class BaseCheck(Struct, frozen=True, kw_only=True):
 
 
 class RunSnapshot(Struct, frozen=True, kw_only=True):
-    """A whole run at one instant. `stories` is in start order; `pauses` says until when agents wait.
-
-    `followed` is where the base branch was when it was last taken; stories start there instead of at `base`.
-    """
+    """A whole run. `stories` is in start order; `pauses`: until when agents wait; `followed`: newer base."""
 
     run_id: RunId
     started_at: float
