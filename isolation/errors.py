@@ -37,6 +37,12 @@ class GitCommandError(RepositoryError):
         self.stderr = stderr
 
 
+class SigningError(RepositoryError):
+    """Git is configured to sign commits, and could not."""
+
+    code = "signing"
+
+
 class WorkspaceError(IsolationError):
     """A story's workspace cannot be opened; nothing of the user's was touched."""
 

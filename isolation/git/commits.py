@@ -7,7 +7,7 @@ holds is waited for, within bounds, and never deleted.
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from isolation.errors import (
     GitCommandError,
     MergeConflictError,
     RepositoryError,
+    SigningError,
     UncommittableError,
     WorkspaceError,
 )
@@ -340,13 +341,34 @@ def retried(repository: Repository, args: tuple[str, ...], cwd: Path) -> GitOutp
 
 
 def commit_tree(
-    repository: Repository, tree: str, parents: tuple[str, ...], message: str, date: float
+    repository: Repository,
+    tree: str,
+    parents: tuple[str, ...],
+    message: str,
+    date: float,
+    *,
+    author: Mapping[str, str] | None = None,
+    sign: bool = False,
 ) -> str:
-    """Make a commit of an existing tree; no branch moves."""
-    env = _signature(repository, date)
+    """Make a commit of an existing tree; no branch moves.
+
+    `author` are git's variables for the author, if that is somebody else. With `sign` the user's git signs
+    it, or `SigningError` says why it could not.
+    """
+    env = {**_signature(repository, date), **(author or {})}
     pointers = [part for parent in parents for part in ("-p", parent)]
+    text = message.encode(errors="surrogateescape")
     args = ("-c", "i18n.commitEncoding=UTF-8", "commit-tree", tree, *pointers, "-F", "-")
-    return repository.run(*args, env=env, stdin=message.encode(errors="surrogateescape")).stdout.strip()
+    if not sign:
+        return repository.run(*args, env=env, stdin=text).stdout.strip()
+    signed = repository.run(*args, "-S", env=env, stdin=text, check=False)
+    if signed.returncode == 0:
+        return signed.stdout.strip()
+    repository.run(*args, env=env, stdin=text)  # what fails without a signature as well has another reason
+    raise SigningError(
+        f"git could not sign a commit, as `commit.gpgSign` asks: {' '.join(signed.stderr.split())[:300]}",
+        hint="check `gpg.format` and `user.signingKey`; `git commit -S --allow-empty` tries it by hand.",
+    )
 
 
 def _signature(repository: Repository, date: float) -> dict[str, str]:

@@ -275,6 +275,12 @@ class Repository:
         keys = ("user.name", "user.email")
         return all(self.run("config", "--get", key, check=False).returncode == 0 for key in keys)
 
+    @cached_property
+    def signs_commits(self) -> bool:
+        """Whether the user has git sign commits; `commit-tree` does not look by itself. Asked once."""
+        args = ("config", "--type=bool", "--get", "commit.gpgSign")
+        return self.run(*args, check=False).stdout.strip() == "true"
+
     def exclude(self, pattern: str) -> None:
         """Have every checkout of the repository ignore `pattern`, without touching a tracked file."""
         path = Path(os.path.realpath(self.common_dir / "info" / "exclude"))

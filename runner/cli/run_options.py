@@ -19,6 +19,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     doing = what.add_mutually_exclusive_group()
     doing.add_argument("--dry-run", action="store_true", help="show the plan and change nothing")
     doing.add_argument("--apply", action="store_true", help="run the plan; this is the default")
+    what.add_argument(
+        "--fresh",
+        action="store_true",
+        help="with --again or --retry-failed: start over from the base; the old branches are kept under "
+        "refs/autopilot/old/",
+    )
     what.add_argument("--events", action="store_true", help="stream every event as one line of JSON")
     what.add_argument(
         "--shard-out",
@@ -118,7 +124,9 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         "--retry-failed", action="store_true", help="retry the stories that failed in the newest run"
     )
     what.add_argument(
-        "--again", action="store_true", help="run stories again even if an earlier run finished them"
+        "--again",
+        action="store_true",
+        help="run stories again even if an earlier run finished them; if some are named, only these",
     )
     what.add_argument(
         "--shard-in",

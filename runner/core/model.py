@@ -444,12 +444,13 @@ class BaseCheck(Struct, frozen=True, kw_only=True):
 
 
 class RunSnapshot(Struct, frozen=True, kw_only=True):
-    """A whole run at one instant. `stories` is in start order; `pauses` says until when agents wait."""
+    """A whole run. `stories` is in start order; `pauses`: until when agents wait; `followed`: newer base."""
 
     run_id: RunId
     started_at: float
     ended_at: float | None = None
     base: str = ""
+    followed: str = ""
     isolation: str = "worktree"
     enforcement: str = "none"
     max_stories: int = 1

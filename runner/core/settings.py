@@ -165,6 +165,17 @@ class Settings(WorkSettings):
             filled=True,
         ),
     ] = "HEAD"
+    base_follow: Annotated[
+        bool,
+        Setting(
+            help="let stories that have not started begin at the new tip when the base branch moves",
+            details="Only if the verify commands work there, as the "
+            "[base is asked](../how-to/verify-and-retry.md#the-base-is-asked-first); what was asked of the "
+            "same files before is not asked again. A story with dependencies starts from these. Not with "
+            "`bg-isolation` `none`.",
+            flag="--base-follow",
+        ),
+    ] = False
     squash: Annotated[
         bool,
         Setting(
@@ -218,6 +229,26 @@ class Settings(WorkSettings):
             help="the branch on which a run with `land` lands",
             details="Without it, the branch that the run started from.",
             flag="--land-onto BRANCH",
+        ),
+    ] = ""
+    land_style: Annotated[
+        str,
+        Setting(
+            help="what a landed story leaves on the branch: a merge, one commit, or its commits in a line",
+            details="The default of `land --style`. See "
+            "[styles](../how-to/from-branches-to-main.md#styles-and-messages).",
+            choices=("merge", "squash", "rebase"),
+        ),
+    ] = "merge"
+    land_message: Annotated[
+        str,
+        Setting(
+            help="the message of landed merges and squashed commits",
+            details="`{id}`, `{title}`, `{onto}`, `{run}`, `{branch}`, `{landing}` and `{style}` are "
+            "replaced; the trailers `Autopilot-Landing` and `Autopilot-Story` are always added. "
+            "With `rebase` commits keep their messages.",
+            example="{title} ({id})",
+            empty="the title, after `Merge story {id}: ` for a merge",
         ),
     ] = ""
     continue_: Annotated[

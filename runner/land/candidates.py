@@ -1,9 +1,8 @@
 """The stories that can land: done according to the journal, and not in the target yet."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from isolation.git.forecast.forecaster import Forecaster
 from isolation.git.forecast.scratch import scratch
@@ -11,20 +10,15 @@ from isolation.git.landing.merges import not_contained
 from isolation.git.landing.patches import Work, brought_by, patched_into
 from isolation.git.repository import Repository
 from runner.core.errors import NotFoundError
-from runner.core.events import events as ev
-from runner.core.events import landing as ld
-from runner.core.events.fold import fold
-from runner.core.events.story_json import from_json
 from runner.core.forecast.clashes import Forecast
 from runner.core.landing.forecast import Tip, foresee
 from runner.core.landing.question import chosen
 from runner.core.left_out.evidence import RESOLVE, RETRY, SKIP
-from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId
+from runner.core.model import RunId, Story, StoryId
 from runner.core.text.names import did_you_mean
+from runner.land.known import Known, landed_in, load_known
 from runner.records.journal import Journal
 from runner.run.forecast.tips import can_foresee, forecast
-
-RUNS_SEARCHED = 50
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -75,16 +69,6 @@ class Candidates(Struct, frozen=True, kw_only=True):
         return next(each for each in self.stories if each.id == story_id)
 
 
-class _Done(Struct, frozen=True, kw_only=True):
-    """A done story as its run recorded it; `since` is when the first run began that knew it."""
-
-    story: Story
-    since: float
-    run: RunSnapshot
-    branch: str
-    commit: str
-
-
 def find_candidates(
     repository: Repository,
     journal: Journal,
@@ -98,22 +82,23 @@ def find_candidates(
 
     A story that the user has skipped lands if it is `asked` for by its name.
     """
-    done, squashed, undone = _done_stories(journal)
+    past = load_known(journal)
+    done = {story_id: each for story_id, each in past.stories.items() if each.is_done}
     if asked:
         _require_known(names, done)
     chosen = _with_dependencies(names, done) if names else set(done)
     tips = {story_id: _tip(repository, done[story_id]) for story_id in sorted(chosen)}
     there = {story_id: found for story_id, found in tips.items() if found and done[story_id].branch != onto}
-    landed = {story_id for story_id in there if _landed_in(repository, done[story_id], tip)}
+    landed = {story_id for story_id in there if landed_in(repository, done[story_id], tip)}
     missing = not_contained(repository, there.values(), tip)
     open_ = {name: found for name, found in there.items() if found in missing and name not in landed}
-    works = [Work(_fork(done[name]), found) for name, found in open_.items()]
-    by_hand = patched_into(repository, tip, works, without=brought_by(repository, undone))
+    works = [Work(done[name].fork, found) for name, found in open_.items()]
+    by_hand = patched_into(repository, tip, works, without=brought_by(repository, past.undone))
     open_ = {name: found for name, found in open_.items() if found not in by_hand}
     held = _held(done, open_, names if asked else ())
     ready = {story_id: found for story_id, found in open_.items() if story_id not in held}
     found = [
-        _candidate(done[story_id], found, replayed=_holds(repository, found, squashed | by_hand))
+        _candidate(done[story_id], found, replayed=_holds(repository, found, past.replaced | by_hand))
         for story_id, found in ready.items()
     ]
     ordered, foreseen = _ordered(repository, onto, tip, found)
@@ -128,7 +113,7 @@ def find_candidates(
 
 
 def _held(
-    done: Mapping[StoryId, _Done], tips: Mapping[StoryId, str], asked: Collection[str]
+    done: Mapping[StoryId, Known], tips: Mapping[StoryId, str], asked: Collection[str]
 ) -> dict[StoryId, str]:
     """Return the stories that wait by the user's decision, and those that depend on them, with the reason."""
     held: dict[StoryId, str] = {}
@@ -150,80 +135,25 @@ def _held(
         held |= behind
 
 
-def _decided(done: _Done, tip: str) -> str:
+def _decided(done: Known, tip: str) -> str:
     """Return what the user has decided about a story that was left out; it counts until its branch moves."""
     story = done.run.stories[done.story.id]
     left = story.workspace.left_out
     return chosen(story) if left is not None and left.tip == tip else ""
 
 
-def _done_stories(
-    journal: Journal,
-) -> tuple[dict[StoryId, _Done], frozenset[str], frozenset[tuple[str, str]]]:
-    """Return the done stories of the newest run that worked on each, and what landed without its history.
-
-    The last are the tips before and after landings that were undone.
-    """
-    done: dict[StoryId, _Done] = {}
-    seen: set[StoryId] = set()
-    squashed: set[str] = set()
-    since: dict[StoryId, float] = {}
-    undone: set[tuple[str, str]] = set()
-    for run_id in journal.runs()[:RUNS_SEARCHED]:
-        events = journal.events(run_id)
-        run = fold(run_id, events)
-        stories = {story.id: story for story in _stories_of(events)}
-        squashed |= set(_without_history(events, run))
-        since |= dict.fromkeys(run.stories, run.started_at)  # the runs come newest first
-        undone |= {(each.before, each.after) for each in run.landings if each.was_undone}
-        for story in run.stories.values():
-            workspace = story.workspace
-            if story.id in seen:
-                continue
-            if story.status is Status.DONE and workspace.commit and workspace.commits:
-                branch = workspace.branch or ""
-                done[story.id] = _Done(
-                    story=stories[story.id], since=0.0, run=run, branch=branch, commit=workspace.commit
-                )
-            # A run that never got to a story says nothing about it.
-            seen |= {story.id} if story.sessions or story.id in done else set()
-    aged = {story_id: replace(each, since=since[story_id]) for story_id, each in done.items()}
-    return aged, frozenset(squashed), frozenset(undone)
-
-
-def _stories_of(events: Sequence[ev.Event]) -> Iterator[Story]:
-    started = (event.body for event in events if isinstance(event.body, ev.RunStarted))
-    return (from_json(entry) for body in started for entry in body.stories)
-
-
-def _without_history(events: Sequence[ev.Event], run: RunSnapshot) -> Iterator[str]:
-    """Return the tips of stories that landed as other commits than their own."""
-    for event in events:
-        body = event.body
-        if isinstance(body, ld.LandingVerified) and body.style != "merge":
-            stories = (run.stories.get(StoryId(name)) for name in body.stories)
-            yield from (story.workspace.commit for story in stories if story and story.workspace.commit)
-
-
 def _holds(repository: Repository, tip: str, commits: Collection[str]) -> bool:
     return any(commit != tip and repository.is_ancestor(commit, tip) for commit in commits)
 
 
-def _require_known(names: Sequence[str], done: Mapping[StoryId, _Done]) -> None:
+def _require_known(names: Sequence[str], done: Mapping[StoryId, Known]) -> None:
     for name in names:
         if StoryId(name) not in done:
             hint = did_you_mean(name, done) or f"done are: {', '.join(sorted(done)) or 'none'}."
             raise NotFoundError(f"no done story '{name}'", hint=hint)
 
 
-def _landed_in(repository: Repository, done: _Done, tip: str) -> bool:
-    """Whether a landing has brought the story to the target as another commit, and it is still there."""
-    landed_as = done.run.stories[done.story.id].workspace.landed_as
-    asked = ("merge-base", "--is-ancestor", landed_as, tip)
-    return bool(landed_as) and repository.run(*asked, check=False).returncode == 0
-
-
-def _with_dependencies(names: Sequence[str], done: Mapping[StoryId, _Done]) -> set[StoryId]:
+def _with_dependencies(names: Sequence[str], done: Mapping[StoryId, Known]) -> set[StoryId]:
     chosen: set[StoryId] = set()
     left = [StoryId(name) for name in names]
     while left:
@@ -234,7 +164,7 @@ def _with_dependencies(names: Sequence[str], done: Mapping[StoryId, _Done]) -> s
     return chosen
 
 
-def _tip(repository: Repository, done: _Done) -> str:
+def _tip(repository: Repository, done: Known) -> str:
     """Return what a story's branch holds now; without the branch, what its run recorded."""
     if done.branch and (tip := repository.branch_tip(done.branch)):
         return tip
@@ -242,11 +172,7 @@ def _tip(repository: Repository, done: _Done) -> str:
     return found.stdout.strip()
 
 
-def _fork(done: _Done) -> str:
-    return done.run.stories[done.story.id].workspace.base or done.run.base
-
-
-def _candidate(done: _Done, tip: str, *, replayed: bool) -> Candidate:
+def _candidate(done: Known, tip: str, *, replayed: bool) -> Candidate:
     own, story = done.story.verify, done.story
     general = done.run.options.get("verify")
     shared = tuple(str(each) for each in general) if isinstance(general, list | tuple) else ()
@@ -255,7 +181,7 @@ def _candidate(done: _Done, tip: str, *, replayed: bool) -> Candidate:
         run_id=done.run.run_id,
         branch=done.branch,
         tip=tip,
-        fork=_fork(done),
+        fork=done.fork,
         verify=own or shared,
         general=not own,
         replayed=replayed,

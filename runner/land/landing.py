@@ -14,7 +14,15 @@ from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.errors import TargetError
-from isolation.git.landing.merges import LANDED, Joined, brought_paths, join, not_contained
+from isolation.git.landing.merges import (
+    LANDED,
+    Joined,
+    brought_paths,
+    join,
+    not_contained,
+    require_signing,
+)
+from isolation.git.landing.replay import replay
 from isolation.git.landing.target import Move, move, require_movable
 from isolation.git.repository import Repository
 from runner.core.errors import UsageError
@@ -27,7 +35,7 @@ from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.events import NotLanded, left_out_events
 from runner.land.left_out.resolving import Resolving, moved_behind
 from runner.land.steps import Steps, left_out
-from runner.land.train import Clash, Style, Train
+from runner.land.train import Clash, Manner, Style, Train
 from runner.land.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal
 
@@ -45,12 +53,18 @@ class Plan(Struct, frozen=True, kw_only=True):
     tip: str
     candidates: Candidates
     verified: bool
-    style: Style = Style.MERGE
+    manner: Manner = Manner()
+
+    @property
+    def style(self) -> Style:
+        """What each story leaves in the history of the target."""
+        return self.manner.style
 
 
 class _Built(Struct, frozen=True, kw_only=True):
     """A train on one tip: what was found, its commit, and what stays on its branch."""
 
+    tip: str
     found: Found
     joined: Joined
     left: tuple[NotLanded, ...]
@@ -80,9 +94,9 @@ def make_plan(
     onto: str,
     names: Sequence[str] = (),
     asked: bool = True,
-    style: Style = Style.MERGE,
+    style: Style | None = None,
 ) -> Plan:
-    """Find what can land. Changes nothing. Blocking."""
+    """Find what can land; without a `style` in that of the settings. Changes nothing. Blocking."""
     tip = repository.branch_tip(onto)
     if tip is None:
         raise UsageError(
@@ -90,7 +104,8 @@ def make_plan(
         )
     candidates = find_candidates(repository, journal, onto, tip, names, asked=asked)
     verified = has_commands(candidates.stories, settings)
-    return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, style=style)
+    manner = Manner(style=style or Style(settings.land_style), template=settings.land_message)
+    return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, manner=manner)
 
 
 def require_free_checkouts(repository: Repository, plan: Plan) -> None:
@@ -132,6 +147,8 @@ class Landing:
     async def run(self) -> Result:
         """Search and move until the target has what can land."""
         plan = self._plan
+        # Before the verify commands take their time.
+        await to_thread.run_sync(require_signing, self._repository, plan.tip, self._date)
         planned = partial(
             ld.LandingPlanned,
             landing_id=plan.id,
@@ -175,8 +192,14 @@ class Landing:
             if not await self._resolved(train, found, left):
                 break
         left = await to_thread.run_sync(self._explain, train, found)  # with why resolutions were refused
+        if self._repository.signs_commits and found.landed:
+            # The same merges once more, so the same trees; `_try_to_move` makes sure of the last one.
+            verified = await to_thread.run_sync(train.build, found.landed)
+            train = await to_thread.run_sync(partial(self._train, tip, signed=True))
+            signed = await to_thread.run_sync(train.build, found.landed)
+            return _Built(found=found, tip=tip, joined=replace(signed, tree=verified.tree), left=left)
         joined = await to_thread.run_sync(train.build, found.landed)
-        return _Built(found=found, joined=joined, left=left)
+        return _Built(found=found, tip=tip, joined=joined, left=left)
 
     async def _resolved(self, train: Train, found: Found, left: Sequence[NotLanded]) -> bool:
         """Let agents resolve conflicts; return whether that makes another search worth it."""
@@ -202,17 +225,16 @@ class Landing:
         return bool(done)
 
     async def _catch_up(self, tip: str, built: _Built) -> Joined | None:
-        """Merge a train onto a tip that was not there when it was built; None if that is not green.
+        """Bring a train onto a tip that was not there when it was built; None if that is not green.
 
         Much faster than a new train, so that a target that moves all the time can be overtaken.
         """
-        plan = self._plan
-        if plan.style is not Style.MERGE:
-            return None
+        plan, train, sign = self._plan, built.joined.commit, self._repository.signs_commits
         landed = [plan.candidates[each] for each in built.found.landed]
         message = f"Merge landing of {len(landed)} stories\n\nAutopilot-Landing: {plan.id}\n"
-        act = partial(join, self._repository, tip, built.joined.commit, message, self._date)
-        joined = await to_thread.run_sync(act)
+        merged = partial(join, self._repository, tip, train, message, self._date, sign=sign)
+        in_line = partial(replay, self._repository, tip, train, self._date, fork=built.tip, sign=sign)
+        joined = await to_thread.run_sync(merged if plan.style is Style.MERGE else in_line)
         if not joined.commit:
             return None
         async with self._steps.verifying(built.found.landed) as step:
@@ -228,15 +250,17 @@ class Landing:
         candidates = replace(candidates, stories=left, contained=(*candidates.contained, *contained))
         self._plan = replace(self._plan, candidates=candidates)
 
-    def _train(self, tip: str) -> Train:
+    def _train(self, tip: str, *, signed: bool = False) -> Train:
         plan = self._plan
         return Train(
             self._repository,
             plan.candidates,
             tip=tip,
             landing_id=plan.id,
+            onto=plan.onto,
             date=self._date,
-            style=plan.style,
+            manner=plan.manner,
+            signed=signed,
             resolutions=self._resolving.made,
         )
 

@@ -12,7 +12,8 @@ from runner.core.events import landing as ld
 from runner.core.events.events import Body, Event
 from runner.core.model import RunId
 from runner.core.text.redaction import Redactor
-from runner.land.candidates import RUNS_SEARCHED, Candidate
+from runner.land.candidates import Candidate
+from runner.land.known import RUNS_SEARCHED
 from runner.records.journal import Journal
 
 

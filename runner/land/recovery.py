@@ -11,12 +11,14 @@ from isolation.git.landing.target import release, repair, settle
 from isolation.git.repository import Repository
 from runner.core.events import landing as ld
 from runner.land.landings import Landing, LandingLog, landings
+from runner.land.restack import complete_restacks
 
 KILLED = "its process was killed before the target moved"
 
 
 def recover(repository: Repository, log: LandingLog, say: Callable[[str], None]) -> None:
     """Bring every landing to its end. The caller holds the lease. Blocking."""
+    complete_restacks(repository, log)
     for each in landings(log.journal):
         if each.moving or each.undoing is not None:
             refs = (f"{LANDED}/{each.id}", f"{UNDONE}/{each.id}")

@@ -28,6 +28,7 @@ from runner.land.landings import LandingLog
 from runner.land.left_out.resolver import Resolver
 from runner.land.left_out.resolving import Resolving
 from runner.land.recovery import give_up, recover
+from runner.land.restack import Restack, restack
 from runner.land.train import Style
 from runner.land.verifier import TRAIN, StoppedError, open_verifier
 from runner.plan.plan import worktree_root_of
@@ -59,7 +60,8 @@ class View(Protocol):
 class Request(Struct, frozen=True, kw_only=True):
     """What the user asks to land; without `onto`, on the branch of the main checkout.
 
-    `asked` means that the user has named the stories. `resolve` gives conflicts to agents.
+    `asked` means that the user has named the stories. `resolve` gives conflicts to agents. Without a `style`
+    it is that of the settings.
     """
 
     directory: Path
@@ -67,14 +69,18 @@ class Request(Struct, frozen=True, kw_only=True):
     asked: bool = True
     resolve: bool = False
     onto: str | None = None
-    style: Style = Style.MERGE
+    style: Style | None = None
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """The end of a landing; without a result it was not begun, `signal` is the exit code of a signal."""
+    """The end of a landing; without a result it was not begun, `signal` is the exit code of a signal.
+
+    `restacked` are the stories that were built on what has landed as other commits.
+    """
 
     plan: Plan
     result: Result | None = None
+    restacked: tuple[Restack, ...] = ()
     signal: int | None = None
 
 
@@ -151,7 +157,11 @@ async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], boo
     redactor = redactor_for(settings, os.environ)
     landing_id = new_landing_id()
     async with acquired(repository, RunId(f"{LEASE}{landing_id}")) as journal:
-        await to_thread.run_sync(recover, repository, LandingLog(journal, redactor), view.say)
+        earlier = LandingLog(journal, redactor)
+        await to_thread.run_sync(recover, repository, earlier, view.say)
+        onto = target_of(repository, request.onto)
+        # Those that a killed landing had left to do.
+        await to_thread.run_sync(restack, repository, earlier, onto)
         log = LandingLog(journal, redactor, view.seen)
         plan = await to_thread.run_sync(_plan, request, repository, settings, journal, landing_id)
         if not plan.candidates.stories:
@@ -180,7 +190,10 @@ async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], boo
             except* (IsolationError, RunnerError) as group:
                 await to_thread.run_sync(give_up, log, plan.id, str(group.exceptions[0]))
                 raise
-    return Ended(plan=plan, result=result, signal=ended_by.code if result is None else None)
+        landed = result is not None and result.after
+        restacked = await to_thread.run_sync(restack, repository, log, onto) if landed else ()
+    signal = ended_by.code if result is None else None
+    return Ended(plan=plan, result=result, restacked=restacked, signal=signal)
 
 
 @asynccontextmanager

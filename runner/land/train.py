@@ -1,4 +1,4 @@
-"""The train: merges of stories on the tip of the target, one on top of the other, made without a checkout."""
+"""The train: stories on the tip of the target, one on top of the other, made without a checkout."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,8 +6,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from isolation.git.landing.merges import Joined, brought_paths, conflicting, join
+from isolation.git.landing.merges import Joined, brought_paths, conflicting, join, with_trailers
+from isolation.git.landing.replay import replay
 from isolation.git.repository import Repository
+from runner.core.landing import message
 from runner.core.landing.search import Stories
 from runner.core.model import StoryId
 from runner.core.text.names import one_line
@@ -15,10 +17,18 @@ from runner.land.candidates import Candidate, Candidates
 
 
 class Style(StrEnum):
-    """What a landed story leaves in the history of the target: its own commits, or one commit."""
+    """What a landed story leaves in the history of the target: a merge, one commit, or its commits again."""
 
     MERGE = "merge"
     SQUASH = "squash"
+    REBASE = "rebase"
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How the commits of a landing are made; an empty `template` is that of the style."""
+
+    style: Style = Style.MERGE
+    template: str = ""
 
 
 class Clash(Struct, frozen=True, kw_only=True):
@@ -37,9 +47,10 @@ class Resolution(Struct, frozen=True, kw_only=True):
 
 
 class Train:
-    """The merges of one landing on one tip; the same sequence of stories is always the same commit.
+    """The commits of one landing on one tip; the same sequence of stories is always the same commit.
 
-    Where a story does not merge, its entry in `resolutions` is merged instead.
+    Where a story does not merge, its entry in `resolutions` is merged instead. Only the train that lands is
+    `signed`: each signature may ask for a passphrase, and a search builds many.
     """
 
     def __init__(
@@ -49,8 +60,10 @@ class Train:
         *,
         tip: str,
         landing_id: str,
+        onto: str,
         date: float,
-        style: Style = Style.MERGE,
+        manner: Manner,
+        signed: bool = False,
         resolutions: Mapping[StoryId, Resolution] | None = None,
     ) -> None:
         self.repository = repository
@@ -58,8 +71,11 @@ class Train:
         self.candidates = candidates
         self.tip = tip
         self.landing_id = landing_id
+        self._onto = onto
         self._date = date
-        self.style = style
+        self._manner = manner
+        self._signed = signed
+        self._messages: dict[tuple[StoryId, str], str] = {}
         (tree,) = repository.trees((tip,))
         self._built: dict[Stories, Joined] = {(): Joined(commit=tip, tree=tree)}
 
@@ -75,22 +91,54 @@ class Train:
             self._built[stories[:end]] = joined
         return joined
 
+    @property
+    def style(self) -> Style:
+        """What each story leaves in the history of the target."""
+        return self._manner.style
+
     def _join(self, onto: str, one: Candidate) -> Joined:
+        joined, resolution = self._joined(onto, one), self._resolutions.get(one.id)
+        if not joined.conflicts or resolution is None:
+            return joined
+        again = join(
+            *(self.repository, onto, resolution.commit, self._message(one), self._date),
+            base=resolution.onto,
+            single=self.style is not Style.MERGE,
+            parent=one.tip,
+            sign=self._signed,
+        )
+        return again if again.commit else joined
+
+    def _joined(self, onto: str, one: Candidate) -> Joined:
+        repository, date, sign = self.repository, self._date, self._signed
+        if self.style is Style.REBASE:
+            reword = partial(self._with_trailers, one)
+            return replay(repository, onto, one.tip, date, fork=one.fork, sign=sign, reword=reword)
         single = self.style is Style.SQUASH
         # What landed as another commit is still in the branches of its dependents; only what they changed
         # since counts, or a file that they deleted would come back.
         base = one.fork if single or one.replayed else ""
-        act = partial(join, self.repository, onto, message=self._message(one), date=self._date, single=single)
-        joined, resolution = act(tip=one.tip, base=base), self._resolutions.get(one.id)
-        if not joined.conflicts or resolution is None:
-            return joined
-        again = act(tip=resolution.commit, base=resolution.onto, parent=one.tip)
-        return again if again.commit else joined
+        return join(repository, onto, one.tip, self._message(one), date, base=base, single=single, sign=sign)
 
     def _message(self, one: Candidate) -> str:
-        title = one_line(one.story.title)
-        subject = title if self.style is Style.SQUASH else f"Merge story {one.id}: {title}"
-        return f"{subject}\n\nAutopilot-Landing: {self.landing_id}\nAutopilot-Story: {one.id}\n"
+        usual = message.MERGED if self.style is Style.MERGE else message.ONE_COMMIT
+        values = {
+            "id": one.id,
+            "title": one_line(one.story.title),
+            "onto": self._onto,
+            "run": one.run_id,
+            "branch": one.branch,
+            "landing": self.landing_id,
+            "style": str(self.style),
+        }
+        return self._with_trailers(one, message.filled(self._manner.template or usual, values))
+
+    def _with_trailers(self, one: Candidate, text: str) -> str:
+        known = self._messages
+        if (one.id, text) not in known:  # a search asks for the same ones many times
+            trailers = {"Autopilot-Landing": self.landing_id, "Autopilot-Story": one.id}
+            known[one.id, text] = with_trailers(self.repository, text, trailers)
+        return known[one.id, text]
 
     def clash(self, story_id: StoryId, landed: Stories) -> Clash:
         """Find out with which of the landed stories, and where, a story does not merge. Blocking."""

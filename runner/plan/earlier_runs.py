@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from isolation.git.repository import Repository
 from isolation.paths import journal_path
 from runner.core.errors import JournalError, NotFoundError
@@ -56,10 +58,17 @@ def still_present(
 ) -> dict[StoryId, Finished]:
     """Keep only the finished stories whose commit still exists: on the story's branch, or in the base.
 
-    With `only_on_base` the commit must also have the base in its history.
+    With `only_on_base` the commit must also have the base in its history. Otherwise the commit of one that
+    has landed in the base is where it landed.
     """
     kept = {}
     for story_id, done in found.items():
+        asked = ("merge-base", "--is-ancestor", done.landed_as, base)
+        # An undone landing may have left no commit to ask about.
+        landed = done.landed_as and not only_on_base
+        if landed and repository.run(*asked, check=False).returncode == 0:
+            kept[story_id] = replace(done, commit=done.landed_as)
+            continue
         tip = repository.branch_tip(branch_of(story_id))
         commits = [commit for commit in (tip, base) if commit is not None]
         if not done.commit or (only_on_base and not repository.is_ancestor(base, done.commit)):

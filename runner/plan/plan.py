@@ -5,18 +5,20 @@ anything starts, and nothing that a run needs is decided later.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from isolation.git.repository import Repository
+from isolation.model import IsolationMode
 from isolation.paths import folds_case, worktree_root
 from runner.agents.catalog import workers_of
 from runner.agents.workers import Workers
 from runner.core.base.check import Mode
-from runner.core.errors import BacklogError
+from runner.core.errors import BacklogError, UsageError
 from runner.core.events.events import StoryFinished
 from runner.core.flow import QUICK, Edition, docs_folder
 from runner.core.forecast.clashes import Clash
@@ -40,6 +42,7 @@ from runner.records.shards.results import handed_on, results_in, unfinished_in, 
 from runner.records.shards.shard import Shard, load_shards
 
 AUTO = "auto"
+T = TypeVar("T")
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -55,6 +58,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     only: tuple[str, ...] = ()
     retry_failed: bool = False
     again: bool = False
+    fresh: bool = False
     shard_in: tuple[Path, ...] | None = None
     is_job: bool = False
     budget_share: float = 1.0
@@ -67,7 +71,8 @@ class Backlog(Struct, frozen=True, kw_only=True):
     that belong to other jobs, from their `shards`, and of this job's own that an earlier attempt has done,
     which are `handed_on`. `others` is what all of them have used of the budgets. `durations` are the minutes
     that each story is expected to take, empty where nothing is known. `disjoint` is None if it is not known,
-    `overlaps` are pairs of claims that share a path. `failed` says why stories failed in the last run.
+    `overlaps` are pairs of claims that share a path. `failed` says why stories failed in the last run,
+    `fresh` start over.
     """
 
     repository: Repository
@@ -87,6 +92,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     disjoint: bool | None = None
     overlaps: tuple[Clash, ...] = ()
     failed: Mapping[StoryId, str] = field(default_factory=dict)
+    fresh: tuple[StoryId, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -142,7 +148,6 @@ def load_backlog(request: RunRequest) -> Backlog:
     loaded = with_threshold(load_settings(top=top, flags=request.flags, environ=os.environ), repository)
     settings = loaded.settings
     require_ownership(settings)
-
     cwd = request.directory.resolve()
     all_stories = load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
@@ -170,12 +175,12 @@ def load_backlog(request: RunRequest) -> Backlog:
     # Resolved once: a branch that moves in the run must not give stories different bases.
     base = repository.resolve(settings.base)
     require_shareable(settings, repository, base)
-    before = {} if request.again else earlier.finished
+    again = _again(request, order)
+    before = _without(earlier.finished, again)
     finished = still_present(repository, before, base, only_on_base=request.is_job)
     others = used_in(shards.shards, base=base, share=request.budget_share)
-    handed = {} if request.again else handed_on(shards.shards, order, only=only, base=base)
+    handed = _without(handed_on(shards.shards, order, only=only, base=base), again)
     left = [story for story in order if story.id not in finished]
-
     return Backlog(
         repository=repository,
         loaded=loaded,
@@ -193,7 +198,8 @@ def load_backlog(request: RunRequest) -> Backlog:
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
         overlaps=claimed.overlaps,
-        failed={} if request.again or request.is_job else earlier.failed,
+        failed={} if request.is_job else _without(earlier.failed, again),
+        fresh=_fresh(request, settings, [*again, *(only if request.retry_failed else ())], finished),
     )
 
 
@@ -212,6 +218,38 @@ def _other_jobs(
         return {}
     foreign = [story for story in stories if story.id not in only]
     return results_in(shards, foreign, base=base, rerun_unfinished=not only)
+
+
+def _again(request: RunRequest, stories: Sequence[Story]) -> set[StoryId]:
+    """Return the stories to run again: those that are named, without what they depend on; else all."""
+    ids = {story.id for story in stories}
+    if not request.again:
+        return set()
+    named = {StoryId(name) for name in (*request.only, *request.sources)}
+    return named if named and named <= ids else ids
+
+
+def _without(found: Mapping[StoryId, T], names: Collection[StoryId]) -> dict[StoryId, T]:
+    return {story_id: value for story_id, value in found.items() if story_id not in names}
+
+
+def _fresh(
+    request: RunRequest, settings: Settings, again: Sequence[str], finished: Mapping[StoryId, Finished]
+) -> tuple[StoryId, ...]:
+    """Return the stories that start over."""
+    if not request.fresh:
+        return ()
+    if not request.again and not request.retry_failed:
+        raise UsageError(
+            "--fresh needs to know what starts over",
+            hint="add --again, with the ids of stories, or --retry-failed.",
+        )
+    if settings.bg_isolation == IsolationMode.NONE:
+        raise UsageError(
+            "--fresh cannot start over in a shared tree, where the work is in the checkout",
+            hint="`autopilot-multi rollback` undoes steps there.",
+        )
+    return tuple(sorted({StoryId(name) for name in again} - set(finished)))
 
 
 def worktree_root_of(repository: Repository, settings: Settings) -> Path:

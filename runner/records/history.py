@@ -30,12 +30,16 @@ SECONDS_PER_MINUTE = 60
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """A story that an earlier run finished, word for word the same work."""
+    """A story that an earlier run finished, word for word the same work.
+
+    `landed_as` is the commit as which a landing has brought it to a branch.
+    """
 
     run_id: RunId
     commit: str | None
     commits: int
     next: str
+    landed_as: str = ""
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -77,6 +81,7 @@ def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResult
     minutes: dict[StoryId, list[float]] = {}
     settled: set[StoryId] = set()
     tried: dict[StoryId, str] = {}
+    landed: dict[StoryId, str] = {}
     for run_id in journal.runs()[:RUNS_LOOKED_AT]:
         if len(settled) == len(wanted):
             break
@@ -87,6 +92,8 @@ def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResult
                 tried[story.id] = story.reason if same and story.status is Status.FAILED else ""
             # One without sessions was done before: that run only repeated the result of an older one.
             if story.id not in wanted or story.status is not Status.DONE or not story.sessions:
+                if story.workspace.landed_as:
+                    landed.setdefault(story.id, story.workspace.landed_as)
                 continue
             if (took := _minutes(story)) > 0:
                 minutes.setdefault(story.id, []).append(took)
@@ -98,6 +105,7 @@ def earlier_results(journal: Journal, stories: Iterable[Story]) -> EarlierResult
                         commit=story.workspace.commit,
                         commits=story.workspace.commits,
                         next=story.next,
+                        landed_as=landed.get(story.id) or story.workspace.landed_as,
                     )
     failed = {story_id: reason for story_id, reason in tried.items() if reason}
     return EarlierResults(finished=found, minutes=minutes, failed=failed)

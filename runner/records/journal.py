@@ -102,17 +102,17 @@ class Journal:
 
     def landings(self) -> Landings:
         """Return all landings, oldest first, over all runs."""
-        marks = ", ".join("?" * len(LANDING_KINDS))
-        rows = self._select(
-            f"SELECT run_id, at, kind, data FROM events WHERE kind IN ({marks}) ORDER BY seq",  # noqa: S608  only marks
-            *LANDING_KINDS,
-        )
         found: Landings = ()
-        for run_id, at, kind, data in rows:
-            body = self._event(RunId(run_id), at, kind, data).body
-            if isinstance(body, LandingBody):
-                found = landings_after(found, body, at)
+        for event in self.events_of(*LANDING_KINDS):
+            if isinstance(event.body, LandingBody):
+                found = landings_after(found, event.body, event.at)
         return found
+
+    def events_of(self, *kinds: str) -> list[Event]:
+        """Return the events of some kinds, over all runs, oldest first; others are not even decoded."""
+        marks = ", ".join("?" for _ in kinds)
+        query = f"SELECT run_id, at, kind, data FROM events WHERE kind IN ({marks}) ORDER BY seq"  # noqa: S608  marks
+        return [self._event(*row) for row in self._select(query, *kinds)]
 
     def runs(self) -> list[RunId]:
         """List all runs, the one that started last first."""

@@ -5,19 +5,24 @@ worktrees of the first stories are made. No session starts before the project's 
 story are answered. What was asked of the same tree before is not asked again, unless the answer would prevent
 something: what was missing may be there by now.
 
+With the setting `base-follow`, the base branch is looked at again before stories start. Its new tip becomes
+the base of those that have not started, if the commands work there.
+
 In a shared tree the base is the user's own checkout, in which nothing may run before a story owns it. There
 only the programs are looked for.
 """
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 
+import trio
 from trio import to_thread
 
 from isolation.errors import IsolationError
 from isolation.model import Workspace
-from isolation.paths import autopilot_dir, worktree_path
+from isolation.paths import autopilot_dir, current_branch, worktree_path
 from isolation.worktree.throwaway import open_throwaway
 from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
@@ -25,6 +30,7 @@ from runner.core.base import check
 from runner.core.base.check import BASE, Answer, Mode, Question
 from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
 from runner.core.errors import JournalError, RunnerError
+from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Story, StoryId
@@ -67,6 +73,10 @@ class BaseCheck:
         asked = () if begun or self._mode is Mode.OFF else check.questions(self._stories, context.settings)
         self._asked = asked
         self._answers: dict[str, Answer] = {}
+        self._one_at_a_time = trio.Lock()
+        self._numbers = count(1)
+        self._branch = _followed_branch(context)
+        self._declined = ""
         self._left = {
             story.id: {each.command for each in asked if each.shared or story.id in each.stories}
             for story in (self._stories if asked else ())
@@ -83,7 +93,8 @@ class BaseCheck:
             await self._note_unseen()
             if not self._asked:
                 return
-            await (self._look_for_programs() if self._context.shared_tree else self._ask_all(wake))
+            async with self._one_at_a_time:
+                await (self._look_for_programs() if self._context.shared_tree else self._ask_all(wake))
             await self._note_green()
         except _RefusedError:
             return
@@ -117,9 +128,10 @@ class BaseCheck:
             return
         try:
             async with self._workspace(base) as workspace:
-                await self._prepare(workspace)
-                for number, question in enumerate(left, 1):
-                    await self._ask(question, workspace, number)
+                for detail in await self._prepare(workspace):
+                    await self._refuse(KillSwitch(name=str(Switch.BASE), detail=detail, hint=_SEE_LOGS))
+                for question in left:
+                    await self._ask(question, workspace)
                     wake()
         finally:
             new = {
@@ -132,7 +144,9 @@ class BaseCheck:
 
     def _take(self, question: Question, answer: Answer) -> None:
         """Take an answer of an earlier run."""
-        body = ev.BaseChecked(command=question.command, shared=question.shared, answer=answer, known=True)
+        body = base_events.BaseChecked(
+            command=question.command, shared=question.shared, answer=answer, known=True
+        )
         self._log.defer(body)
         self._answered(question, answer)
 
@@ -155,8 +169,12 @@ class BaseCheck:
         ) as (workspace, _):
             yield workspace
 
-    async def _prepare(self, workspace: Workspace) -> None:
-        """Run the hooks that prepare a story's worktree; without them the commands would find less."""
+    async def _prepare(self, workspace: Workspace) -> list[str]:
+        """Run the hooks that prepare a story's worktree, without which the commands would find less.
+
+        Returns why hooks failed; only with `warn` a later one runs after that.
+        """
+        failed: list[str] = []
         for name in _HOOKS:
             command: str = getattr(self._context.settings.hooks, name)
             if not command:
@@ -166,20 +184,15 @@ class BaseCheck:
             if ended.outcome is Outcome.STOPPED:
                 raise _RefusedError
             if ended.outcome is not Outcome.OK:
-                detail = f"the hook {name} fails in a fresh checkout of the base: {_words(ended)}"
-                await self._refuse(KillSwitch(name=str(Switch.BASE), detail=detail, hint=_SEE_LOGS))
+                failed.append(f"the hook {name} fails in a fresh checkout of the base: {_words(ended)}")
+                if self._mode is not Mode.WARN:
+                    break
+        return failed
 
-    async def _ask(self, question: Question, workspace: Workspace, number: int) -> None:
-        context = self._story(question)
-        order = await to_thread.run_sync(prepare_base_check, context, workspace, question.command, number)
-        records = autopilot_dir(self._context.repository.common_dir)
-        log = order.log.relative_to(records).as_posix()
-        await self._log.record(ev.BaseCheckStarted(command=question.command, shared=question.shared, log=log))
-        ended = await run_session(order, self._context)
-        if ended.outcome is Outcome.STOPPED:
-            raise _RefusedError  # the user has stopped the run, which says so itself
+    async def _ask(self, question: Question, workspace: Workspace) -> None:
+        ended = await self._answer_on(question, workspace, self._started)
         answer = check.answer_of(ended.outcome, ended.exit_code, ended.output)
-        answered = ev.BaseChecked(
+        answered = base_events.BaseChecked(
             command=question.command,
             shared=question.shared,
             answer=answer,
@@ -195,7 +208,78 @@ class BaseCheck:
             await self._not_ready(question, answered, program)
         self._answered(question, answer)
 
-    async def _not_ready(self, question: Question, answered: ev.BaseChecked, program: str) -> None:
+    async def _answer_on(
+        self, question: Question, workspace: Workspace, started: Callable[[Question, str], Awaitable[None]]
+    ) -> SessionVerdict:
+        """Run a command in a worktree of a base; `started` gets the name of its log."""
+        context, number = self._story(question), next(self._numbers)
+        order = await to_thread.run_sync(prepare_base_check, context, workspace, question.command, number)
+        records = autopilot_dir(self._context.repository.common_dir)
+        await started(question, order.log.relative_to(records).as_posix())
+        ended = await run_session(order, self._context)
+        if ended.outcome is Outcome.STOPPED:
+            raise _RefusedError  # the user has stopped the run, which says so itself
+        return ended
+
+    async def _started(self, question: Question, log: str) -> None:
+        started = base_events.BaseCheckStarted(command=question.command, shared=question.shared, log=log)
+        await self._log.record(started)
+
+    async def follow(self) -> bool:
+        """Take the new tip of the base branch for stories that have not started; True if that took time.
+
+        A tip on which the commands do not work is not taken, with a note.
+        """
+        repository, run = self._context.repository, self._log.snapshot
+        if not self._branch:
+            return False
+        tip = await to_thread.run_sync(repository.branch_tip, self._branch)
+        before = run.followed or run.base
+        if tip is None or tip in {before, self._declined}:
+            return False
+        try:
+            async with self._one_at_a_time:
+                problem = await self._problem_on(tip)
+        except _RefusedError:
+            return True
+        except (IsolationError, RunnerError, OSError) as error:
+            if isinstance(error, JournalError):
+                raise
+            problem = str(error)
+        if problem:
+            self._declined = tip
+            words = f"{self._branch} has moved to {tip[:10]}, but {problem}; stories still start from"
+            await self._log.record(ev.Noted(message=f"{words} {before[:10]}"))
+        else:
+            await self._log.record(base_events.BaseFollowed(base=tip, before=before))
+        return True
+
+    async def _problem_on(self, tip: str) -> str:
+        """Return why stories cannot start from a commit; empty if they can. Asked once for each tree."""
+        context, repository, states = self._context, self._context.repository, self._log.snapshot.stories
+        if self._mode is Mode.OFF:
+            return ""
+        open_ = [story for story in self._stories if not states[story.id].sessions]
+        asked = [each for each in check.questions(open_, context.settings) if each.shared]
+        (tree,) = await to_thread.run_sync(repository.trees, (tip,))
+        asking = (repository.common_dir, tree, asked, context.settings)
+        known = await to_thread.run_sync(known_answers, *asking)
+        left = [each for each in asked if each.command not in known]
+        if not left:
+            return ""
+        async with self._workspace(tip) as workspace:
+            if (failed := await self._prepare(workspace)) and self._mode is not Mode.WARN:
+                return failed[0]
+            for question in left:
+                ended = await self._answer_on(question, workspace, _unrecorded)
+                answer = check.answer_of(ended.outcome, ended.exit_code, ended.output)
+                if check.refuses(question, answer) and self._mode is not Mode.WARN:
+                    return f"`{question.command}` does not work there ({_words(ended)})"
+                saved = {key_of(tree, question.command, context.settings): answer}
+                await to_thread.run_sync(save_answers, repository.common_dir, saved)
+        return ""
+
+    async def _not_ready(self, question: Question, answered: base_events.BaseChecked, program: str) -> None:
         """Record what follows from an answer with which its stories cannot succeed."""
         base = self._log.snapshot.base
         if question.shared:
@@ -226,7 +310,7 @@ class BaseCheck:
             programs = filter(is_of_the_machine, programs_of(question.command))
             missing = next((each for each in programs if shutil.which(each) is None), "")
             if missing:
-                answered = ev.BaseChecked(
+                answered = base_events.BaseChecked(
                     command=question.command,
                     shared=question.shared,
                     answer=Answer.CANNOT_START,
@@ -248,6 +332,18 @@ class BaseCheck:
         limit = next((story.verify_minutes for story in self._stories if story.id == asks), None)
         base = Story(id=BASE, title="the base", prompt="", verify_minutes=limit)
         return story_context(base, Workers(first=Worker(agent=CommandAgent())), self._context)
+
+
+async def _unrecorded(_question: Question, _log: str) -> None:
+    """Record nothing: the answers of a run are those of the base that it began with."""
+
+
+def _followed_branch(context: RunContext) -> str:
+    """Return the branch whose tip is the base of the run; empty if it is not to be followed."""
+    settings, top = context.settings, context.repository.top
+    if not settings.base_follow or context.shared_tree:
+        return ""
+    return current_branch(top) or "" if settings.base == "HEAD" else settings.base
 
 
 def _words(ended: SessionVerdict) -> str:

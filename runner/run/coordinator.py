@@ -25,7 +25,8 @@ from isolation.errors import KeeperError
 from isolation.files import lease
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
-from isolation.paths import journal_path, keepers_lock_path
+from isolation.paths import journal_path, keepers_lock_path, worktree_path
+from isolation.worktree.fresh import start_over
 from runner.agents.catalog import PROGRAMS, workers_of
 from runner.core.events import events as ev
 from runner.core.events.fold import apply, exit_code, fold
@@ -34,6 +35,7 @@ from runner.core.limits.budget import OtherJobs
 from runner.core.model import RunId, RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import evaluate
+from runner.core.text.names import branch_of
 from runner.machine.probe import Probe
 from runner.plan.guard import WriteGuard
 from runner.plan.plan import Plan, worktree_root_of
@@ -124,12 +126,27 @@ async def start_run(
     )
     async with acquired(repository, run_id) as journal:
         blank = RunSnapshot(run_id=run_id, started_at=time.time())
+        fresh = await to_thread.run_sync(_start_over, plan)
         return await _coordinate(
             assignment,
-            _Beginning(journal=journal, snapshot=blank, first=(*first, *notes)),
+            _Beginning(journal=journal, snapshot=blank, first=(*first, *notes, *fresh)),
             Interaction(view=view, dialog=dialog, quiet=quiet),
             _starting_with(sampled, sample),
         )
+
+
+def _start_over(plan: Plan) -> tuple[ev.Noted, ...]:
+    """Free the branches of the stories that start over, and say where their old tips are. Blocking."""
+    places = {
+        story_id: (branch_of(story_id), worktree_path(plan.worktree_root, story_id))
+        for story_id in plan.fresh
+    }
+    kept = start_over(plan.repository, places)
+    return tuple(
+        ev.Noted(story_id=story_id, message=f"starts over; its old tip is {kept[story_id]}")
+        for story_id in plan.fresh
+        if story_id in kept
+    )
 
 
 def _starting_with(sampled: ResourceSample, sample: Sampler) -> Sampler:

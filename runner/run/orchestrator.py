@@ -96,6 +96,7 @@ class Orchestrator:
         self._changed = trio.Event()
         self._active: Counter[StoryId] = Counter()
         self._ahead: dict[StoryId, Slot] = {}
+        self._based: set[StoryId] = set()
         self._leaving, self._left = trio.open_memory_channel[StoryId](math.inf)
         self._policy = ContinuePolicy(context.settings.continue_)
 
@@ -139,6 +140,8 @@ class Orchestrator:
                 held=self._held(),
                 reasons=False,
             )
+            if await self._follow_base(decision):
+                continue
             bodies: list[ev.Body] = [ev.StoryQueued(story_id=story_id) for story_id in decision.queue]
             bodies += [results.skipped(skip.story_id, skip.reason, skip.blocked_by) for skip in decision.skip]
             for skip in decision.skip:
@@ -148,6 +151,12 @@ class Orchestrator:
                 await changed.wait()
         for story_id in tuple(self._ahead):
             self._withdraw(story_id)
+
+    async def _follow_base(self, decision: ScheduleDecision) -> bool:
+        """Look once for each story that is about to start where its base is; True if that took time."""
+        new = {name for name in decision.start if name not in self._based}
+        self._based |= new
+        return bool(new) and self._base is not None and await self._base.follow()
 
     async def _stop_unstarted(self) -> None:
         """Record the result of stories that the user stopped before they had a slot; no worktree is made."""
@@ -200,6 +209,8 @@ class Orchestrator:
         are only prepared until it has answered.
         """
         run = self._context.log.snapshot
+        if self._context.settings.base_follow:
+            return ()  # the base is known when a story starts
         held = [name for name in decision.start if name in waiting and name not in self._ahead]
         if held and not self._context.shared_tree:
             return tuple(name for name in held if not run.stories[name].sessions)

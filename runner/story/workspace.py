@@ -72,7 +72,7 @@ class StoryWorkspace:
             story_id=story.id,
             branch=branch_of(story.id),
             path=context.run.workspace_path(story.id),
-            parents=needed or (run.base,),
+            parents=needed or (self._base,),
             needs_parents=bool(needed),
         )
         return open_workspace(
@@ -221,6 +221,14 @@ class StoryWorkspace:
         return kept if any(not glob.startswith("!") for glob in kept) else owns
 
     @property
+    def _base(self) -> str:
+        """The commit that the story starts from without dependencies; once it has, that stays."""
+        run, settings = self._context.log.snapshot, self._context.settings
+        if not settings.base_follow:
+            return run.base
+        return self._context.now.workspace.base or run.followed or run.base
+
+    @property
     def _follows(self) -> bool:
         """Whether the story may find what others of this run have changed in what it owns."""
         return self._claim is not None and self._context.settings.max_stories == 1
@@ -243,13 +251,27 @@ class StoryWorkspace:
     def _dependencies(self) -> tuple[str, ...]:
         """Return the tips of the branches that the story starts from."""
         snapshot = self._context.log.snapshot
-        tips = []
+        base = self._base
+        tips: list[str] = []
+        inherited: list[StoryId] = []
         for dependency in dict.fromkeys((*self._context.story.depends_on, *self._before())):
             tip = self._repository.branch_tip(branch_of(dependency))
-            tip = tip or snapshot.stories[dependency].workspace.commit
-            if tip is not None and tip not in tips:
-                tips.append(tip)
-        return tuple(tips)
+            recorded = snapshot.stories[dependency].workspace.commit
+            if recorded is not None and self._is_landed(recorded, tip, base):
+                inherited.append(dependency)
+            elif (found := tip or recorded) is not None and found not in tips:
+                tips.append(found)
+        return (base, *tips) if inherited and tips else tuple(tips)
+
+    def _is_landed(self, recorded: str, tip: str | None, base: str) -> bool:
+        """Whether the base has a dependency that was done before, as other commits than its branch.
+
+        Merging that branch in would bring back what was changed or deleted since.
+        """
+        repository = self._repository
+        if tip is not None and repository.is_ancestor(recorded, tip):
+            return False
+        return repository.is_ancestor(recorded, base)
 
     def _message(self) -> str:
         story, now = self._context.story, self._context.now

@@ -1,6 +1,6 @@
 """Commits that bring branches together for a landing, made without touching any checkout."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -42,11 +42,13 @@ def join(
     base: str = "",
     single: bool = False,
     parent: str = "",
+    sign: bool = False,
 ) -> Joined:
     """Merge a branch onto a commit. `single` makes one commit without the branch in its history.
 
     With a `base` the branch brings what it has changed since then, whatever else its history holds. The
-    merge gets `parent` as its second parent, if that is another commit than the tip.
+    merge gets `parent` as its second parent, if that is another commit than the tip. With `sign` the user's
+    git signs the commit.
     """
     try:
         tree, conflicts = merged_files(repository, onto, tip, date, base=base)
@@ -56,7 +58,7 @@ def join(
         return Joined(conflicts=conflicts)
     (before,) = repository.trees((onto,))
     parents = (onto,) if single else (onto, parent or tip)
-    made = commit_tree(repository, tree, parents, message, date)
+    made = commit_tree(repository, tree, parents, message, date, sign=sign)
     return Joined(commit=made, tree=tree, empty=tree == before)
 
 
@@ -77,7 +79,24 @@ def revert(repository: Repository, tip: str, message: str, date: float, *, befor
         return Joined(obstacle=error.message)
     if conflicts:
         return Joined(conflicts=conflicts)
-    return Joined(commit=commit_tree(repository, tree, (tip,), message, date), tree=tree)
+    made = commit_tree(repository, tree, (tip,), message, date, sign=repository.signs_commits)
+    return Joined(commit=made, tree=tree)
+
+
+def with_trailers(repository: Repository, message: str, trailers: Mapping[str, str]) -> str:
+    """Add trailers to a message as git does, below those that it has; the same one is not added twice."""
+    added = [part for key, value in trailers.items() for part in ("--trailer", f"{key}: {value}")]
+    # The user's configuration must not change what other programs look for.
+    plain = ("-c", "trailer.separators=:", "-c", "trailer.where=end", "-c", "trailer.ifmissing=add")
+    args = ("interpret-trailers", "--no-divider", "--if-exists", "addIfDifferent", *added)
+    return repository.run(*plain, *args, stdin=message.encode(errors="surrogateescape")).stdout
+
+
+def require_signing(repository: Repository, commit: str, date: float) -> None:
+    """Raise if git is to sign commits and cannot; found out by a commit that nothing points to."""
+    if repository.signs_commits:
+        (tree,) = repository.trees((commit,))
+        commit_tree(repository, tree, (commit,), "Try to sign", date, sign=True)
 
 
 def _replayed(repository: Repository, base: str, ours: str, theirs: str, date: float) -> tuple[str, str]:

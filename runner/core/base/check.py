@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
-from runner.core.events.events import BaseChecked
+from runner.core.events.base import BaseChecked
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Step, Story, StoryId
 from runner.core.settings import Settings

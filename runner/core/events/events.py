@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from runner.core.events import landing
+from runner.core.events import base, landing
 from runner.core.model import RunId, StoryId
 
 
@@ -51,29 +51,6 @@ class WindowChanged(Struct, frozen=True, kw_only=True):
     window: int
     tier: str
     reason: str
-
-
-class BaseCheckStarted(Struct, frozen=True, kw_only=True):
-    """Intent: a verify command is about to run on the untouched base."""
-
-    command: str
-    shared: bool
-    log: str = ""
-
-
-class BaseChecked(Struct, frozen=True, kw_only=True):
-    """What the command did there: `answer` is `passes`, `fails` or `cannot-start`; `output` is its end.
-
-    `known`: an earlier run had asked the same of the same tree, so nothing ran.
-    """
-
-    command: str
-    shared: bool
-    answer: str
-    exit_code: int | None = None
-    detail: str = ""
-    output: tuple[str, ...] = ()
-    known: bool = False
 
 
 class StoryQueued(Struct, frozen=True, kw_only=True):
@@ -384,8 +361,7 @@ Body: TypeAlias = (
     | RunEnded
     | AdmissionEnded
     | WindowChanged
-    | BaseCheckStarted
-    | BaseChecked
+    | base.BaseBody
     | StoryQueued
     | StoryStarted
     | WorkspacePlanned
@@ -425,8 +401,7 @@ _KINDS: dict[str, Any] = {
     "RunEnded": RunEnded,
     "AdmissionEnded": AdmissionEnded,
     "WindowChanged": WindowChanged,
-    "BaseCheckStarted": BaseCheckStarted,
-    "BaseChecked": BaseChecked,
+    **base.KINDS,
     "StoryQueued": StoryQueued,
     "StoryStarted": StoryStarted,
     "WorkspacePlanned": WorkspacePlanned,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.landing_fold import landings_after
@@ -30,10 +31,11 @@ EXIT_DONE, EXIT_USER_ERROR, EXIT_SYSTEM, EXIT_UNPRODUCTIVE, EXIT_SOME_FAILED, EX
 
 _OF_THE_RUN = (
     *(ev.RunStarted, ev.RunResumed, ev.RunEnded, ev.AdmissionEnded, ev.WindowChanged, ev.Noted),
-    *(ev.BaseCheckStarted, ev.BaseChecked),
+    *(base_events.BaseCheckStarted, base_events.BaseChecked, base_events.BaseFollowed),
     *(ld.LandingPlanned, ld.BatchStarted, ld.BatchEnded, ld.MergeConflicted, ld.TrainRebuilt),
     *(ld.LandingVerified, ld.Landed, ld.LandingEnded, ld.StoryNotLanded, ld.LandingAbandoned),
     *(ld.LandingRetryPlanned, ld.LandingUndoPlanned, ld.LandingUndone, ld.ConflictsForeseen),
+    *(ld.StoryRestackPlanned, ld.StoryRestacked, ld.StoryNotRestacked),
     ev.AgentPaused,  # a story's, but a limit is the run's
 )
 
@@ -58,7 +60,7 @@ def fold(run_id: RunId, events: Iterable[ev.Event]) -> RunSnapshot:
     return replace(snapshot, stories=stories, cohort_spirals=spirals)
 
 
-def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  one arm per event
+def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: C901, PLR0911  one arm per event
     """Return the snapshot after one more event."""
     body = event.body
     if isinstance(body, ld.LandingBody):
@@ -79,8 +81,10 @@ def apply(run: RunSnapshot, event: ev.Event) -> RunSnapshot:  # noqa: PLR0911  o
         case ev.Noted():
             note = Note(at=event.at, story_id=body.story_id, message=body.message)
             return replace(run, notes=(*run.notes, note))
-        case ev.BaseCheckStarted() | ev.BaseChecked():
+        case base_events.BaseCheckStarted() | base_events.BaseChecked():
             return replace(run, base_checks=_base_checks_after(run.base_checks, body, event.at))
+        case base_events.BaseFollowed():
+            return replace(run, followed=body.base)
         case _:
             story = run.stories.get(body.story_id)
             if story is None:
@@ -99,12 +103,12 @@ def _pauses_after(pauses: Mapping[str, float], body: ev.AgentPaused) -> Mapping[
 
 
 def _base_checks_after(
-    checks: tuple[BaseCheck, ...], body: ev.BaseCheckStarted | ev.BaseChecked, at: float
+    checks: tuple[BaseCheck, ...], body: base_events.BaseCheckStarted | base_events.BaseChecked, at: float
 ) -> tuple[BaseCheck, ...]:
     """Return what is known of the base; a command that is asked again replaces its earlier answer."""
     began = next((check for check in checks if check.command == body.command), None)
     others = tuple(check for check in checks if check is not began)
-    if isinstance(body, ev.BaseCheckStarted):
+    if isinstance(body, base_events.BaseCheckStarted):
         return *others, BaseCheck(command=body.command, shared=body.shared, started_at=at, log=body.log)
     began = began or BaseCheck(command=body.command, shared=body.shared, started_at=at)
     answered = replace(

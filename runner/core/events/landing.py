@@ -1,8 +1,9 @@
 """Events of landings: branches of done stories become one commit on a target branch, or that is undone.
 
 A landing can take stories of several runs. Each of these runs has its own copy of the events, which names its
-own stories only unless it says otherwise. The rule is intent, act, done: `LandingVerified` is durable
-before the target moves, `LandingUndoPlanned` before it moves back.
+own stories only unless it says otherwise. They follow the rule intent, act, done: `LandingVerified` is
+durable before the target moves, `LandingUndoPlanned` before it moves back, `StoryRestackPlanned` before the
+branch of a story moves.
 """
 
 from collections.abc import Mapping
@@ -173,6 +174,42 @@ class ConflictsForeseen(Struct, frozen=True, kw_only=True):
     more: int = 0
 
 
+class StoryRestackPlanned(Struct, frozen=True, kw_only=True):
+    """Intent: the branch of a story is about to move from `before` to `commit`, which begins at `base`.
+
+    What its history had of other stories is in `onto` as other commits. `kept` is the ref of the old tip.
+    """
+
+    story_id: StoryId
+    onto: str
+    branch: str
+    before: str
+    commit: str
+    base: str
+    kept: str
+    commits: int = 0
+
+
+class StoryRestacked(Struct, frozen=True, kw_only=True):
+    """Done: the branch of a story has moved; its own work begins at `base` from now on."""
+
+    story_id: StoryId
+    onto: str
+    commit: str
+    base: str
+    kept: str
+    commits: int = 0
+    before: str = ""
+
+
+class StoryNotRestacked(Struct, frozen=True, kw_only=True):
+    """A planned restack was given up; the branch is as it was."""
+
+    story_id: StoryId
+    onto: str
+    reason: str
+
+
 LandingBody: TypeAlias = (
     LandingPlanned
     | BatchStarted
@@ -188,6 +225,9 @@ LandingBody: TypeAlias = (
     | LandingUndoPlanned
     | LandingUndone
     | ConflictsForeseen
+    | StoryRestackPlanned
+    | StoryRestacked
+    | StoryNotRestacked
 )
 
 # As in `events.py`: a class may be renamed, its kind in the journal may not.
@@ -206,4 +246,7 @@ KINDS: dict[str, Any] = {
     "LandingUndoPlanned": LandingUndoPlanned,
     "LandingUndone": LandingUndone,
     "ConflictsForeseen": ConflictsForeseen,
+    "StoryRestackPlanned": StoryRestackPlanned,
+    "StoryRestacked": StoryRestacked,
+    "StoryNotRestacked": StoryNotRestacked,
 }

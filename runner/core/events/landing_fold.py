@@ -14,13 +14,16 @@ from runner.core.progress.landing import Batch, LandingProgress, LandingState, L
 
 Landings: TypeAlias = tuple[LandingProgress, ...]
 
+_OfStories = ld.ConflictsForeseen | ld.StoryRestackPlanned | ld.StoryRestacked | ld.StoryNotRestacked
+"""They belong to stories before or after a landing, not to one landing."""
+
 _Step: TypeAlias = ld.BatchStarted | ld.BatchEnded | ld.MergeConflicted | ld.TrainRebuilt
 
 
 def landings_after(landings: Landings, body: ld.LandingBody, at: float) -> Landings:
     """Return the landings after one more event; an event of a landing without a beginning is left out."""
-    if isinstance(body, ld.ConflictsForeseen):
-        return landings  # of a run, before any landing
+    if isinstance(body, _OfStories):
+        return landings
     if isinstance(body, ld.LandingPlanned):
         begun = _planned(body, at)
         return *(each for each in landings if each.id != begun.id), begun
@@ -34,9 +37,11 @@ def _planned(body: ld.LandingPlanned, at: float) -> LandingProgress:
     )
 
 
-def _after(one: LandingProgress, body: ld.LandingBody, at: float) -> LandingProgress:  # noqa: PLR0911  one arm per event
+def _after(one: LandingProgress, body: ld.LandingBody, at: float) -> LandingProgress:  # noqa: C901, PLR0911  one arm per event
     match body:
         case ld.LandingPlanned() | ld.LandingRetryPlanned() | ld.ConflictsForeseen():
+            return one
+        case ld.StoryRestackPlanned() | ld.StoryRestacked() | ld.StoryNotRestacked():
             return one
         case ld.BatchStarted() | ld.BatchEnded() | ld.MergeConflicted() | ld.TrainRebuilt():
             return _stepped(one, body, at)

@@ -30,6 +30,8 @@ def after_landing(run: RunSnapshot, body: ld.LandingBody) -> RunSnapshot:
             changed = {
                 name: _retried(story, body, apart=apart) for name, story in _named(run, (body.story_id,))
             }
+        case ld.StoryRestacked():
+            changed = {name: _restacked(story, body) for name, story in _named(run, (body.story_id,))}
         case _:
             return run
     return replace(run, stories={**run.stories, **changed})
@@ -71,6 +73,17 @@ def _left_out(story: StorySnapshot, body: ld.StoryNotLanded) -> StorySnapshot:
         fork=body.fork,
     )
     workspace = replace(story.workspace, landed="", landed_as="", unlanded=body.reason, left_out=left)
+    return replace(story, workspace=workspace)
+
+
+def _restacked(story: StorySnapshot, body: ld.StoryRestacked) -> StorySnapshot:
+    """Take the new place of its work; what was decided about the old one counts there, too."""
+    left = story.workspace.left_out
+    if left is not None and left.tip == body.before:
+        left = replace(left, tip=body.commit, fork=body.base if left.fork else "")
+    workspace = replace(
+        story.workspace, base=body.base, commit=body.commit, commits=body.commits, left_out=left
+    )
     return replace(story, workspace=workspace)
 
 

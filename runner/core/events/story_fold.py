@@ -5,6 +5,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec.structs import replace
 
+from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.limits.context_zone import Zone
@@ -44,7 +45,7 @@ _Directing: TypeAlias = (
 
 def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot:  # noqa: C901, PLR0911, PLR0912  one arm per event
     """Return the story after one of its events; events of the run leave it as it is."""
-    if isinstance(body, ld.LandingBody):
+    if isinstance(body, ld.LandingBody | base_events.BaseBody):
         return story  # they concern several stories, so the fold of the run applies them
     match body:
         case ev.StoryQueued():
@@ -92,8 +93,6 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             | ev.RunEnded()
             | ev.AdmissionEnded()
             | ev.WindowChanged()
-            | ev.BaseCheckStarted()
-            | ev.BaseChecked()
             | ev.Noted()
         ):
             return story

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from runner.core.declaration import Declared, declared_in, find
 from runner.core.errors import RunnerError, SettingsError, UsageError
+from runner.core.landing.message import PLACEHOLDERS, flaw
 from runner.core.settings import BOUNDS, SETTINGS, Settings
 from runner.core.text.names import did_you_mean, shown
 from runner.core.text.unknown_keys import UnknownKey, message_and_hint
@@ -103,9 +104,14 @@ def clamped(key: str, value: Any, source: Source) -> tuple[Any, str | None]:
 
 
 def build(flat: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
-    """Build the settings from the joined values; a table of tiers that contradicts itself is refused."""
+    """Build the settings from the joined values; refuses what contradicts itself."""
     settings: Settings = _built(Settings(), SETTINGS.values(), flat)
     refuse_crossed(settings.tiers, origins)
+    if found := flaw(settings.land_message):
+        raise SettingsError(
+            f"{origins.get('land-message', '')}: land-message {found}",
+            hint=f"known are: {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}.",
+        )
     return settings
 
 

@@ -6,6 +6,7 @@ Control characters from agents or file names are removed.
 from functools import lru_cache
 from typing import assert_never
 
+from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
@@ -61,8 +62,8 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return f"no new stories will start: {body.name}: {body.detail}; {body.hint}".rstrip("; .")
         case ev.WindowChanged():
             return window(body.window, run.max_stories, body.tier, body.reason)
-        case ev.BaseCheckStarted() | ev.BaseChecked():
-            return _base_check(body, run)
+        case base_events.BaseCheckStarted() | base_events.BaseChecked() | base_events.BaseFollowed():
+            return _of_base(body, run)
         case ev.StoryStarted():
             return f"started: {run.stories[body.story_id].title}"
         case ev.WorkspaceOpened():
@@ -108,7 +109,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return _landing(body, run)
 
 
-def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:
+def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:  # noqa: PLR0911  one arm per event
     match body:
         case ld.ConflictsForeseen():
             return conflict_line(run) or "no conflicts are foreseen any more"
@@ -121,6 +122,10 @@ def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:
             return f"starts again on {body.onto} ({body.base[:10]}){conflicts}"
         case ld.LandingUndone():
             return f"landing undone: {', '.join(body.stories)}"
+        case ld.StoryRestacked():
+            return f"restacked onto {body.onto} at {body.commit[:_SHORT]}; its old tip is {body.kept}"
+        case ld.StoryNotRestacked():
+            return f"not restacked onto {body.onto}: {body.reason}"
         case _:
             return None
 
@@ -138,9 +143,11 @@ def _attempt(run: RunSnapshot, story_id: StoryId, number: int) -> str:
     return f"attempt {number} of {run.stories[story_id].max_attempts}"
 
 
-def _base_check(body: ev.BaseCheckStarted | ev.BaseChecked, run: RunSnapshot) -> str | None:
+def _of_base(body: base_events.BaseBody, run: RunSnapshot) -> str | None:
     """Say what the base answers to the project's own commands; those of stories fail there by nature."""
-    if isinstance(body, ev.BaseCheckStarted):
+    if isinstance(body, base_events.BaseFollowed):
+        return f"stories now start from {body.base[:_SHORT]}, where the base branch is by now"
+    if isinstance(body, base_events.BaseCheckStarted):
         return f"checking the base: {body.command}"
     if not body.shared:
         return None

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runner.core.events import base
 from runner.core.events import landing as ld
 from runner.core.events.events import Body, Event, RunStarted, decode, encode
 from runner.core.events.fold import apply, fold
@@ -96,3 +97,22 @@ def test_a_landing_and_its_undoing_show_in_the_stories() -> None:
     assert run.stories[A].workspace.landed == ""
     abandoned = ld.LandingAbandoned(landing_id="x", reason="killed")
     assert after(planned, verified, abandoned).stories == after().stories
+
+
+def test_a_restacked_story_begins_at_its_new_base() -> None:
+    """Its base and its commit are the new ones; an intent and its end without effect change nothing."""
+    planned = ld.StoryRestackPlanned(
+        story_id=A, onto="main", branch="autopilot/a", before="1", commit="2", base="3", kept="ref", commits=4
+    )
+    done = ld.StoryRestacked(story_id=A, onto="main", commit="2", base="3", kept="ref", commits=4)
+    workspace = after(planned, done).stories[A].workspace
+    assert (workspace.base, workspace.commit, workspace.commits) == ("3", "2", 4)
+    left = ld.StoryNotRestacked(story_id=A, onto="main", reason="killed")
+    unknown = ld.StoryRestacked(story_id=StoryId("gone"), onto="main", commit="2", base="3", kept="ref")
+    assert after(planned, left, unknown) == after()
+
+
+def test_a_run_knows_where_its_base_branch_was() -> None:
+    """The base that it began with stays what it was."""
+    run = after(base.BaseFollowed(base="2", before="1"))
+    assert (run.base, run.followed) == (after().base, "2")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.cli.output import Output
 from runner.cli.parser import common
+from runner.core.settings import SETTINGS
 
 if TYPE_CHECKING:
     from runner.cli.final_report import Appendix
@@ -37,9 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--style",
-        choices=("merge", "squash"),
-        default="merge",
-        help="a merge of each branch, or one commit for each story (default: merge)",
+        choices=SETTINGS["land-style"].choices,
+        help="a merge of each branch, one commit for each story, or its commits in a straight line "
+        "(default: the setting land-style)",
     )
     parser.add_argument(
         "--resolve", action="store_true", help="let the agent of a story that conflicts resolve the conflict"
@@ -59,7 +60,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         directory=Path(arguments.directory),
         names=arguments.stories,
         onto=arguments.onto,
-        style=Style(arguments.style),
+        style=Style(arguments.style) if arguments.style else None,
         resolve=arguments.resolve,
     )
     if arguments.dry_run:
@@ -129,13 +130,13 @@ def land_at_end(
 def _landing_data(ended: "Ended") -> dict[str, Any]:
     if ended.result is None:
         return {**_plan_data(ended.plan), "landed": [], "not_landed": []}
-    return _data(ended.result)
+    return {**_data(ended.result), "restacked": _restacks(ended)}
 
 
 def _landing_text(ended: "Ended") -> str:
     if ended.result is None:
         return "nothing was landed" if ended.plan.candidates.stories else _plan_text(ended.plan)
-    return _text(ended.result)
+    return "\n".join((_text(ended.result), *_restack_lines(ended)))
 
 
 def _confirmed(plan: "Plan", output: Output, *, yes: bool) -> bool:
@@ -206,11 +207,37 @@ def _left(each: "NotLanded") -> dict[str, Any]:
     }
 
 
+def _restacks(ended: "Ended") -> list[dict[str, Any]]:
+    return [
+        {
+            "id": each.story,
+            "branch": each.branch,
+            "before": each.before,
+            "after": each.after or None,
+            "base": each.base or None,
+            "kept": each.kept or None,
+            "reason": each.reason or None,
+        }
+        for each in ended.restacked
+    ]
+
+
+def _restack_lines(ended: "Ended") -> list[str]:
+    """Say which branches follow what has landed as other commits, and which do not, with the reason."""
+    return [
+        f"not restacked: {each.story}: {_plain(each.reason)}"
+        if each.reason
+        else f"restacked {each.story} onto {ended.plan.onto}; its old tip is {each.kept}"
+        for each in ended.restacked
+    ]
+
+
 def _plan_text(plan: "Plan") -> str:
     candidates = plan.candidates
     lines = [f"{each.id:<24} {each.branch}  {_plain(each.story.title)}" for each in candidates.stories]
     if lines:
-        lines.insert(0, f"would be merged onto {plan.onto} ({plan.tip[:10]}) in this order and verified:")
+        how = {"merge": "merged", "squash": "squashed", "rebase": "rebased"}[plan.style]
+        lines.insert(0, f"would be {how} onto {plan.onto} ({plan.tip[:10]}) in this order and verified:")
     else:
         lines.append(f"nothing to land on {plan.onto}")
     lines += _foreseen(candidates)

@@ -39,6 +39,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         only=tuple(arguments.only or ()),
         retry_failed=arguments.retry_failed,
         again=arguments.again,
+        fresh=arguments.fresh,
         shard_in=shard_folders(arguments),
         is_job=arguments.shard_out is not None,
         budget_share=budget_share(arguments),
