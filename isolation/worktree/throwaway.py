@@ -5,6 +5,7 @@ is done there: it holds a commit and what commands left beside it, so it is remo
 changes. What a killed run left of it is removed by the next one.
 """
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -56,6 +57,13 @@ async def open_throwaway(
                 await offload(lambda: discard(repository, path, sweep=False))
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
+
+
+def clear_leftovers(repository: Repository, root: Path, names: re.Pattern[str]) -> None:
+    """Remove what a killed run left at paths with such names below `root`. Blocking."""
+    for entry in load_registrations(repository):
+        if entry.path.parent == root and names.fullmatch(entry.path.name):
+            _clear_leftover(repository, entry.path)
 
 
 def _register(repository: Repository, run_id: str, path: Path, commit: str) -> None:

@@ -29,7 +29,8 @@ from runner.plan.settings.load import load_settings
 from runner.records.journal import Journal
 from runner.run.coordinator import acquired
 from runner.run.signals import EndedBy, listening
-from runner.story.context.stop import StopControl
+from runner.story.context.error_groups import unwrapped
+from runner.story.context.stop import Level, StopControl
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -124,16 +125,19 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
         repository.exclude("/.orchestrator/")
         result = None
         try:
-            async with (
-                listening(control, ended_by, say),
-                open_verifier(
-                    repository, settings, stories, control, landing_id=plan.id, redactor=redactor
-                ) as verifier,
-            ):
-                resolver = Resolver(verifier.context, journal)
-                resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
-                result = await Landing(repository, log, verifier, plan, say, resolving=resolving).run()
-        except* StoppedError:
+            with unwrapped():
+                # What a verify command would still find out is of no use once the landing is stopped.
+                async with (
+                    listening(control, ended_by, say, first=Level.STOP),
+                    open_verifier(
+                        repository, settings, stories, control, landing_id=plan.id, redactor=redactor
+                    ) as verifier,
+                ):
+                    resolver = Resolver(verifier.context, journal)
+                    resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
+                    landing = Landing(repository, log, verifier, plan, say, resolving=resolving)
+                    result = await landing.run()
+        except StoppedError:
             owners = owners_of(plan.candidates.stories)
             log.record(owners, lambda _: ld.LandingAbandoned(landing_id=plan.id, reason="stopped by you"))
     return Ended(plan=plan, result=result, signal=ended_by.code if result is None else None)

@@ -10,15 +10,13 @@ only the programs are looked for.
 """
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 
 from trio import to_thread
 
 from isolation.errors import IsolationError
 from isolation.model import Workspace
-from isolation.paths import autopilot_dir, worktree_path
-from isolation.worktree.throwaway import open_throwaway
+from isolation.paths import autopilot_dir
 from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
 from runner.core.base import check
@@ -37,6 +35,7 @@ from runner.story.context.context import RunContext, StoryContext, story_context
 from runner.story.session.hooks import hook_order
 from runner.story.session.session import SessionVerdict, run_session
 from runner.story.sessions import prepare_base_check
+from runner.story.throwaway import throwaway_of
 
 _HOOKS = ("after_create", "before_run")
 _SEE_LOGS = "`autopilot-multi logs --base` shows its output; --no-base-check ignores it."
@@ -116,7 +115,7 @@ class BaseCheck:
         if not left:
             return
         try:
-            async with self._workspace(base) as workspace:
+            async with throwaway_of(context, BASE, base) as (workspace, _):
                 await self._prepare(workspace)
                 for number, question in enumerate(left, 1):
                     await self._ask(question, workspace, number)
@@ -140,20 +139,6 @@ class BaseCheck:
         self._answers[question.command] = answer
         for left in self._left.values():
             left.discard(question.command)
-
-    @asynccontextmanager
-    async def _workspace(self, base: str) -> AsyncIterator[Workspace]:
-        context = self._context
-        async with open_throwaway(
-            context.repository,
-            run_id=context.log.snapshot.run_id,
-            path=worktree_path(context.worktree_root, BASE),
-            commit=base,
-            limiter=context.populate,
-            symlink_directories=context.settings.symlink_directories,
-            mounted=context.write_guard.own_path,
-        ) as (workspace, _):
-            yield workspace
 
     async def _prepare(self, workspace: Workspace) -> None:
         """Run the hooks that prepare a story's worktree; without them the commands would find less."""

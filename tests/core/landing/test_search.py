@@ -18,6 +18,7 @@ class World:
         self.red = red
         self.conflicts = conflicts
         self.runs = 0
+        self.asked: set[Stories] = set()
         self.green: set[Stories] = set()
 
     def merges(self, stories: Collection[str]) -> bool:
@@ -36,7 +37,8 @@ class World:
                 if isinstance(question, Merge):
                     found = Answer.GREEN if self.merges(question.stories) else Answer.CONFLICT
                 else:
-                    self.runs += 1
+                    self.runs += question.stories not in self.asked
+                    self.asked.add(question.stories)
                     found = Answer.GREEN if self.is_green(question.stories) else Answer.RED
                     if found is Answer.GREEN:
                         self.green.add(question.stories)
