@@ -9,6 +9,7 @@ from isolation.git.forecast.forecaster import Forecaster
 from isolation.git.forecast.scratch import scratch
 from isolation.git.landing.merges import not_contained
 from isolation.git.repository import Repository
+from isolation.model import IsolationMode
 from runner.core.errors import NotFoundError
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
@@ -31,6 +32,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     `verify` are the commands that decided about it; `general` means that they are those of the settings.
     `since` is when the first of its runs began.
+    `shared` means that it worked in one tree with the others of its run.
     """
 
     story: Story
@@ -42,6 +44,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     general: bool
     replayed: bool = False
     since: float = 0.0
+    shared: bool = False
 
     @property
     def id(self) -> StoryId:
@@ -69,6 +72,11 @@ class Candidates(Struct, frozen=True, kw_only=True):
         """What each of them depends on, as far as it is to land, too."""
         ids = {each.id for each in self.stories}
         return {each.id: ids & set(each.story.depends_on) for each in self.stories}
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether no two can touch the same file: a run with a shared tree proves it first."""
+        return all(each.shared for each in self.stories) and len({each.run_id for each in self.stories}) == 1
 
     def __getitem__(self, story_id: StoryId) -> Candidate:
         return next(each for each in self.stories if each.id == story_id)
@@ -247,6 +255,7 @@ def _candidate(done: _Done, tip: str, *, replayed: bool) -> Candidate:
         general=not own,
         replayed=replayed,
         since=done.since,
+        shared=done.run.isolation == IsolationMode.NONE,
     )
 
 

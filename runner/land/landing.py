@@ -103,9 +103,7 @@ def require_free_checkouts(repository: Repository, plan: Plan) -> None:
 
     It is looked at again when the target moves, with what lands then. Blocking.
     """
-    touched = {
-        path for each in plan.candidates.stories for path in brought_paths(repository, plan.tip, each.tip)
-    }
+    touched = {each.tip: brought_paths(repository, plan.tip, each.tip) for each in plan.candidates.stories}
     require_movable(repository, plan.onto, touched)
 
 
@@ -253,7 +251,7 @@ class Landing:
             begin=partial(search, order, candidates.needs, rejected=tuple(self._rejected)),
             known=partial(self._known, train),
             verify=partial(self._verify, train),
-            slots=lambda: self._verifier.slots,
+            slots=self._slots,
         )
         end = await answers.end()
         found = end.found or Found()
@@ -263,6 +261,11 @@ class Landing:
         for story_id, company in found.red.items():
             self._rejected[story_id] = self._red(story_id, company)
         return found
+
+    def _slots(self) -> int:
+        """Return how many runs may be made at once; one as long as all is expected to be green."""
+        fine = self._plan.candidates.disjoint and all(each.green for each in tuple(self._verdicts.values()))
+        return 1 if fine else self._verifier.slots
 
     def _known(self, train: Train, question: Question) -> Answer | None:
         """Answer what needs no verify run. Blocking."""

@@ -73,3 +73,40 @@ def test_ctrl_c_ends_every_verify_run(repo: Path) -> None:
     assert tip_of(repo) == before
     assert len(git(repo, "worktree", "list").splitlines()) == 1
     assert "_land" not in git(repo, "worktree", "list")
+
+
+def test_stories_of_a_shared_tree_land_in_one_go(repo: Path) -> None:
+    """Their files are in the checkout already; disjoint claims are verified once, and stay byte-identical."""
+    names = [f"p{number:02}" for number in range(12)]
+    settings = 'bg-isolation = "none"\ndeconflict-paths = ["{id}/**"]\nmax-stories = 4\nenforce = "detect"\n'
+    for name in names:
+        (repo / name).mkdir()
+        (repo / name / "old.txt").write_text("old\n")
+        (repo / name / "kept.txt").write_text("before\n")
+        work = f"cd {name}; rm old.txt; echo {name} > kept.txt; printf 'a\\r\\n' > new.txt; chmod +x new.txt"
+        write_story(repo, name, command=work, verify=[f"test ! -e {name}/old.txt"])
+    (repo / "autopilot-multi.toml").write_text(settings)
+    (repo / "mine.txt").write_text("committed\n")
+    commit_stories(repo)
+    ran = run(repo, "--json")
+    assert ran.code == 0, ran.err
+    (repo / "mine.txt").write_text("dirty\n")
+    (repo / "p03" / "kept.txt").write_text("changed by the user\n")
+    refused = run(repo, "land")
+    assert refused.code == 1
+    assert "p03/kept.txt" in refused.err
+    assert "p04" not in refused.err
+    (repo / "p03" / "kept.txt").write_text("p03\n")
+    files = {path: path.read_bytes() for name in names for path in (repo / name).iterdir()}
+
+    landed = run(repo, "land", "--json")
+    assert landed.code == 0, landed.err
+    assert landed.data["landed"] == names
+    assert [landed.data[key] for key in ("verify_runs", "unused_runs", "canceled_runs")] == [1, 0, 0]
+    assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
+    assert {path: path.read_bytes() for name in names for path in (repo / name).iterdir()} == files
+    assert git(repo, "ls-tree", "-r", "--name-only", "main", "p00").split() == ["p00/kept.txt", "p00/new.txt"]
+    assert tip_of(repo) == landed.data["after"]
+    assert run(repo, "undo", "--yes").code == 0
+    assert (repo / "p00" / "old.txt").read_text() == "old\n"
+    assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
