@@ -14,7 +14,7 @@ from runner.core.landing.speculation import Ahead, Known, look_ahead
 from runner.land.verifier import StoppedError
 from runner.story.context.error_groups import unwrapped
 
-AHEAD = 2
+AHEAD = 1
 """How many more questions than slots are looked at: a run that is among them is not canceled."""
 
 

@@ -8,6 +8,8 @@ Invariants:
 1. What is landed was verified green, as exactly this sequence, by the last answer about it.
 2. A story is red only if a sequence of landed stories was green without it and red with it.
 3. What is left at the end does not merge onto what lands, or lacks a story that it depends on.
+4. Of a red group, the last story is left out. Where several are red with the same one, that one is, if it is
+   green that way.
 
 A batch that is red halves the next one, a green one doubles it: few red stories cost about log2(n) runs each,
 and many cost hardly more than one run each.
@@ -86,8 +88,9 @@ class _Progress:
         self.rest = list(order)
         self.size = len(order)
         self.needs = needs
+        self.tried: dict[StoryId, frozenset[StoryId]] = {}
+        """With whom it was red to leave a partner out."""
         self._order = order
-        self.tried: set[StoryId | Stories] = set()
 
     @property
     def partners(self) -> set[StoryId]:
@@ -117,7 +120,7 @@ class _Progress:
         free = {story for story, its in self.red.items() if not its.exact or swap.lost & set(its.stories)}
         self.red = {story: its for story, its in self.red.items() if story not in free}
         self.red[swap.partner] = Company(stories=tuple(each for each in swap.others if each in landed))
-        self.rest = [s for s in self._order if s not in landed and s not in self.red]
+        self.rest = [story for story in self._order if story not in {*landed, *self.red}]
         self.landed, self.size = landed, max(self.size, len(free))
 
     def again(self) -> bool:
@@ -176,12 +179,13 @@ def _swapped(now: _Progress, only: StoryId | None = None) -> Generator[Question,
         rest = [*swap.others, *(story for story in now.rest if story not in swap.lost)]
         more = yield from _batch(kept, rest, now.needs, len(rest))
         better = len(set(swap.others) & set(more)) > len(swap.lost & {*now.landed, *now.rest})
-        if not better or (*kept, *more) in now.tried:
+        # What was red with less is red with more.
+        if not better or any(red <= {*kept, *more} for red in now.tried.values()):
             continue
-        now.tried |= {swap.partner, (*kept, *more)}
         if (yield Verify((*kept, *more))) is Answer.GREEN:
             now.swap(swap, (*kept, *more))
             return True
+        now.tried[swap.partner] = frozenset((*kept, *more))
     return False
 
 
