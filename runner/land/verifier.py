@@ -116,7 +116,6 @@ class Verifier:
         self.started = 0
         self.canceled = 0
         self.context = context
-        self._context = context
         self._known: dict[_Asked, Verdict] = {}
         self._underway: dict[_Asked, trio.Event] = {}
         self._taken: set[int] = set()
@@ -125,15 +124,15 @@ class Verifier:
     @property
     def slots(self) -> int:
         """How many runs the machine and the settings allow at once."""
-        return max(1, self._context.log.snapshot.window)
+        return max(1, self.context.log.snapshot.window)
 
     async def verify(self, commit: str, tree: str, stories: Sequence[Candidate]) -> Verdict:
         """Run the commands of these stories, and those of the settings, on a commit that holds them."""
-        return await self._verify(commit, (tree, _commands(stories, self._context.settings)))
+        return await self._verify(commit, (tree, _commands(stories, self.context.settings)))
 
     async def verify_target(self, commit: str, tree: str, stories: Sequence[Candidate]) -> Verdict:
         """Run on the bare target what must pass there, whichever stories come."""
-        lines = general_commands(stories, self._context.settings)
+        lines = general_commands(stories, self.context.settings)
         return await self._verify(commit, (tree, tuple(_Command(line, _TRAIN_STORY) for line in lines)))
 
     async def _verify(self, commit: str, asked: _Asked) -> Verdict:
@@ -162,14 +161,14 @@ class Verifier:
         number = next(each for each in itertools.count(1) if each not in self._taken)
         self._taken.add(number)
         try:
-            async with throwaway_of(self._context, _place(number), commit) as (workspace, _):
+            async with throwaway_of(self.context, _place(number), commit) as (workspace, _):
                 yield workspace
         finally:
             self._taken.remove(number)
 
     async def _prepare(self, workspace: Workspace) -> Verdict | None:
         for name in _HOOKS:
-            command: str = getattr(self._context.settings.hooks, name)
+            command: str = getattr(self.context.settings.hooks, name)
             if command:
                 context = self._story(_TRAIN_STORY)
                 order = await to_thread.run_sync(hook_order, f"hook {name}", command, context, workspace)
@@ -191,9 +190,9 @@ class Verifier:
         return Verdict(green=True)
 
     async def _run(self, order: SessionOrder, command: str) -> Verdict:
-        if self._context.control.run_level >= Level.FINISH:
+        if self.context.control.run_level >= Level.FINISH:
             raise StoppedError
-        ended = await run_session(order, self._context)
+        ended = await run_session(order, self.context)
         if ended.outcome is Outcome.STOPPED:
             raise StoppedError
         if ended.outcome is Outcome.OK:
@@ -207,7 +206,7 @@ class Verifier:
         )
 
     def _story(self, story: Story) -> StoryContext:
-        return story_context(story, Workers(first=Worker(agent=CommandAgent())), self._context)
+        return story_context(story, Workers(first=Worker(agent=CommandAgent())), self.context)
 
 
 _TRAIN_STORY = Story(id=TRAIN, title="the train", prompt="")
