@@ -137,7 +137,7 @@ async def _land(request: Request, say: Say, *, confirmed: Callable[[Plan], bool]
                     resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
                     landing = Landing(repository, log, verifier, plan, say, resolving=resolving)
                     result = await landing.run()
-        except StoppedError:
+        except* StoppedError:
             owners = owners_of(plan.candidates.stories)
             log.record(owners, lambda _: ld.LandingAbandoned(landing_id=plan.id, reason="stopped by you"))
     return Ended(plan=plan, result=result, signal=ended_by.code if result is None else None)

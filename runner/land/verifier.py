@@ -25,7 +25,6 @@ from isolation.worktree.throwaway import clear_leftovers
 from runner.agents.catalog import PROGRAMS
 from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
-from runner.core.errors import RunnerError
 from runner.core.events.events import Event
 from runner.core.model import Outcome, RunId, RunSnapshot, Story, StoryId
 from runner.core.settings import Settings
@@ -56,11 +55,8 @@ _HOOKS = ("after_create", "before_run")
 _VARIES = "AUTOPILOT_"
 
 
-class StoppedError(RunnerError):
+class StoppedError(Exception):
     """The user has asked to stop."""
-
-    def __init__(self) -> None:
-        super().__init__("stopped by you")
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
