@@ -105,6 +105,14 @@ def clear_missing(repository: Repository, path: Path) -> None:
             folder.rmdir()
 
 
+def clear_begun(repository: Repository, names: re.Pattern[str]) -> None:
+    """Remove entries of ours with such names that lead nowhere: git was killed while it made them."""
+    for locked in (repository.common_dir / "worktrees").glob("*/locked"):
+        reason = _REASON.fullmatch(_text(locked) or "")
+        if reason and names.fullmatch(reason["story"]) and not _text(locked.with_name("gitdir")):
+            shutil.rmtree(locked.parent, ignore_errors=True)
+
+
 def _entry(git_dir: Path, path: Path) -> Registration:
     head = _text(git_dir / "HEAD") or ""
     branch = head.removeprefix("ref:").strip() if head.startswith("ref:") else None

@@ -5,15 +5,16 @@ is done there: it holds a commit and what commands left beside it, so it is remo
 changes. What a killed run left of it is removed by the next one.
 """
 
+import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.registrations import clear_missing, load_registrations, lock_reason
+from isolation.git.registrations import clear_begun, clear_missing, load_registrations, lock_reason
 from isolation.git.repository import Repository, offload
 from isolation.model import Workspace
 from isolation.paths import require_component
@@ -56,6 +57,19 @@ async def open_throwaway(
                 await offload(lambda: discard(repository, path, sweep=False))
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
+
+
+def clear_leftovers(repository: Repository, root: Path, names: re.Pattern[str]) -> None:
+    """Remove what a killed run left at paths with such names below `root`. Blocking."""
+    with metadata_lock(repository.common_dir):
+        clear_begun(repository, names)
+    for entry in load_registrations(repository):
+        if entry.path.parent == root and names.fullmatch(entry.path.name):
+            _clear_leftover(repository, entry.path)
+    for path in root.glob("*"):
+        if names.fullmatch(path.name):
+            with suppress(OSError):  # git had not written anything into it
+                path.rmdir()
 
 
 def _register(repository: Repository, run_id: str, path: Path, commit: str) -> None:

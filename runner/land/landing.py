@@ -27,9 +27,10 @@ from isolation.git.landing.target import Move, move, require_movable
 from isolation.git.repository import Repository
 from runner.core.errors import UsageError
 from runner.core.events import landing as ld
-from runner.core.landing.search import Answer, Company, Found, Merge, Search, Stories, Verify, search
+from runner.core.landing.search import Answer, Company, Found, Merge, Question, Stories, Verify, search
 from runner.core.model import StoryId
 from runner.core.settings import Settings
+from runner.land.answers import Answers
 from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.events import NotLanded, left_out_events
@@ -71,7 +72,10 @@ class _Built(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """How a landing ended; `after` is empty if the target did not move."""
+    """How a landing ended; `after` is empty if the target did not move.
+
+    `verify_runs` are those whose answers decided; those of `unused_runs` were not needed in the end.
+    """
 
     plan: Plan
     before: str = ""
@@ -81,6 +85,8 @@ class Result(Struct, frozen=True, kw_only=True):
     not_landed: tuple[NotLanded, ...] = ()
     resolved: tuple[StoryId, ...] = ()
     verify_runs: int = 0
+    unused_runs: int = 0
+    canceled_runs: int = 0
     rebuilds: int = 0
     red_target: Verdict | None = None
 
@@ -113,9 +119,7 @@ def require_free_checkouts(repository: Repository, plan: Plan) -> None:
 
     It is looked at again when the target moves, with what lands then. Blocking.
     """
-    touched = {
-        path for each in plan.candidates.stories for path in brought_paths(repository, plan.tip, each.tip)
-    }
+    touched = {each.tip: brought_paths(repository, plan.tip, each.tip) for each in plan.candidates.stories}
     require_movable(repository, plan.onto, touched)
 
 
@@ -143,6 +147,7 @@ class Landing:
         self._rejected: dict[StoryId, NotLanded] = {}
         self._target: Verdict | None = None
         self._steps = Steps(log, verifier, plan.id, owners_of(plan.candidates.stories))
+        self._used: set[int] = set()
 
     async def run(self) -> Result:
         """Search and move until the target has what can land."""
@@ -182,6 +187,11 @@ class Landing:
             f"{plan.onto} moved {MOST_REBUILDS} times while it was verified, or is gone",
             hint="try again when it is quiet; nothing was changed.",
         )
+
+    @property
+    def _runs(self) -> int:
+        """How many verify runs had a part in what was found."""
+        return len(self._used - {0})
 
     async def _build(self, tip: str) -> _Built:
         """Find out what can land on a tip, and why the rest cannot."""
@@ -239,6 +249,7 @@ class Landing:
             return None
         async with self._steps.verifying(built.found.landed) as step:
             step.verdict = await self._verifier.verify(joined.commit, joined.tree, landed)
+        self._used.add(step.verdict.run)
         return joined if step.verdict.green else None
 
     def _leave_out_contained(self, tip: str) -> None:
@@ -268,41 +279,50 @@ class Landing:
         """Answer the questions of the search with git and with verify commands."""
         candidates = self._plan.candidates
         order = [each.id for each in candidates.stories]
-        asking = search(order, candidates.needs, rejected=tuple(self._rejected))
         self._verdicts.clear()
-        found = await self._answered(asking, train)
+        answers = Answers(
+            begin=partial(search, order, candidates.needs, rejected=tuple(self._rejected)),
+            known=partial(self._known, train),
+            verify=partial(self._verify, train),
+            slots=self._slots,
+        )
+        end = await answers.end()
+        found = end.found or Found()
+        self._used |= {
+            self._verdicts[each.stories].run for each in end.asked if each.stories in self._verdicts
+        }
         for story_id, company in found.red.items():
             self._rejected[story_id] = self._red(story_id, company)
+        for story_id in found.left:
+            together = (*found.landed, story_id)
+            if not (await to_thread.run_sync(train.build, together)).commit:
+                await self._steps.conflict(together)
         return found
 
-    async def _answered(self, asking: Search, train: Train) -> Found:
-        try:
-            question = next(asking)
-            while True:
-                if isinstance(question, Merge):
-                    joined = await to_thread.run_sync(train.build, question.stories)
-                    answer = Answer.GREEN if joined.commit else Answer.CONFLICT
-                    if answer is Answer.CONFLICT:
-                        await self._steps.conflict(question.stories)
-                else:
-                    answer = await self._verify(question, train)
-                question = asking.send(answer)
-        except StopIteration as end:
-            found: Found = end.value
-            return found
+    def _slots(self) -> int:
+        """Return how many runs may be made at once; one as long as all is expected to be green."""
+        fine = self._plan.candidates.disjoint and all(each.green for each in tuple(self._verdicts.values()))
+        return 1 if fine else self._verifier.slots
 
-    async def _verify(self, question: Verify, train: Train) -> Answer:
+    def _known(self, train: Train, question: Question) -> Answer | None:
+        """Answer what needs no verify run. Blocking."""
+        verdict = self._verdicts.get(question.stories) if isinstance(question, Verify) else None
+        if verdict is not None:
+            return Answer.GREEN if verdict.green else Answer.RED
+        if not train.build(question.stories).commit:
+            return Answer.CONFLICT
+        return Answer.GREEN if isinstance(question, Merge) else None
+
+    async def _verify(self, train: Train, question: Verify, waited: bool) -> None:  # noqa: FBT001  as `Answers` calls it
         stories, candidates = question.stories, self._plan.candidates
         joined = await to_thread.run_sync(train.build, stories)
-        if not joined.commit:
-            return Answer.CONFLICT
+        shown = f"{_shown(stories)} on {self._plan.onto}" if stories else f"{self._plan.onto} as it is"
+        self._say(f"verifying {shown}{'' if waited else ', ahead'}")
         if stories:
-            self._say(f"verifying {_shown(stories)} on {self._plan.onto}")
             chosen = [candidates[each] for each in stories]
             async with self._steps.verifying(stories) as step:
                 verdict = step.verdict = await self._verifier.verify(joined.commit, joined.tree, chosen)
         else:
-            self._say(f"verifying {self._plan.onto} as it is")
             async with self._steps.verifying(()) as step:
                 verdict = step.verdict = await self._verifier.verify_target(
                     joined.commit, joined.tree, candidates.stories
@@ -310,8 +330,7 @@ class Landing:
             self._target = verdict
         self._verdicts[stories] = verdict
         if not verdict.green:
-            self._say(f"red: `{verdict.command}` {verdict.detail}")
-        return Answer.GREEN if verdict.green else Answer.RED
+            self._say(f"red: {shown}: `{verdict.command}` {verdict.detail}")
 
     async def _try_to_move(self, tip: str, built: _Built, joined: Joined) -> Result | None:
         """Move the target to what was found green; None if somebody else has moved it."""
@@ -322,7 +341,9 @@ class Landing:
             landed=found.landed,
             not_landed=built.left,
             resolved=tuple(each for each in found.landed if each in self._resolving.made),
-            verify_runs=self._verifier.runs,
+            verify_runs=self._runs,
+            unused_runs=self._verifier.started - self._verifier.canceled - self._runs,
+            canceled_runs=self._verifier.canceled,
             red_target=self._target if found.red_target else None,
         )
         if not found.landed:
@@ -338,7 +359,7 @@ class Landing:
             before=tip,
             commit=joined.commit,
             tree=joined.tree,
-            verify_runs=self._verifier.runs,
+            verify_runs=self._runs,
             style=str(plan.style),
         )
         await to_thread.run_sync(self._log.record, owners, lambda stories: verified(stories=stories))
@@ -412,7 +433,7 @@ class Landing:
 
     def _red(self, story_id: StoryId, company: Company) -> NotLanded:
         """Say with whom a story is red, with the evidence of the smallest group that showed it."""
-        shown = [(len(key), verdict) for key, verdict in self._verdicts.items() if key[-1:] == (story_id,)]
+        shown = [(len(key), verdict) for key, verdict in self._verdicts.items() if story_id in key]
         verdict = min(
             (each for each in shown if not each[1].green),
             key=lambda each: each[0],

@@ -38,7 +38,8 @@ from runner.records.journal import Journal
 from runner.run.cleanup import sweep
 from runner.run.coordinator import acquired
 from runner.run.signals import EndedBy, ctrl_c, listening
-from runner.story.context.stop import StopControl
+from runner.story.context.error_groups import unwrapped
+from runner.story.context.stop import Level, StopControl
 
 
 class View(Protocol):
@@ -173,8 +174,9 @@ async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], boo
         stories = [each.story for each in plan.candidates.stories]
         repository.exclude("/.orchestrator/")
         result = None
+        # What a verify command would still find out is of no use once the landing is stopped.
         async with (
-            listening(control, ended_by, view.say),
+            listening(control, ended_by, view.say, first=Level.STOP),
             open_verifier(
                 repository, settings, stories, control, landing_id=plan.id, redactor=redactor
             ) as verifier,
@@ -184,7 +186,8 @@ async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], boo
             resolving = Resolving(resolver, onto=plan.onto, everything=request.resolve)
             landing = Landing(repository, log, verifier, plan, view.progress, resolving=resolving)
             try:
-                result = await landing.run()
+                with unwrapped():
+                    result = await landing.run()
             except* StoppedError:
                 await to_thread.run_sync(give_up, log, plan.id, "stopped by you")
             except* (IsolationError, RunnerError) as group:

@@ -55,7 +55,7 @@ class Steps:
             outcome=STOPPED if verdict is None else GREEN if green else RED,
             command=verdict.command if verdict else "",
             detail=verdict.detail if verdict else "",
-            verify_runs=self._verifier.runs,
+            verify_runs=self._verifier.started - self._verifier.canceled,
         )
 
     async def conflict(self, stories: Stories) -> None:

@@ -76,6 +76,7 @@ class Train:
         self._manner = manner
         self._signed = signed
         self._messages: dict[tuple[StoryId, str], str] = {}
+        self._brought: dict[StoryId, frozenset[str]] = {}
         (tree,) = repository.trees((tip,))
         self._built: dict[Stories, Joined] = {(): Joined(commit=tip, tree=tree)}
 
@@ -150,7 +151,13 @@ class Train:
             return Clash(files=self.build((story_id,)).conflicts)
         files = set(joined.conflicts)
         others = [self.candidates[each] for each in landed]
-        near = [each for each in others if files & brought_paths(self.repository, self.tip, each.tip)]
+        near = [each for each in others if files & self._paths(each)]
         tips = set(conflicting(self.repository, one.tip, [each.tip for each in near]))
         stories = tuple(each.id for each in near if each.tip in tips) or tuple(each.id for each in near)
         return Clash(files=joined.conflicts, stories=stories)
+
+    def _paths(self, one: Candidate) -> frozenset[str]:
+        """Return what a story brings; asked once, since every story that conflicts wants to know."""
+        if one.id not in self._brought:
+            self._brought[one.id] = brought_paths(self.repository, self.tip, one.tip)
+        return self._brought[one.id]

@@ -1,22 +1,28 @@
-"""Verifies a commit of the train in a worktree of its own, prepared and guarded like a story's.
+"""Verifies commits of the train, each in a worktree of its own, prepared and guarded like a story's.
 
 What was answered about a tree is not asked again: when the target has moved without a change of its files,
 or a sequence gives the same files as another.
 """
 
+import itertools
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 from trio import to_thread
 
 from isolation.git.repository import Repository
 from isolation.keeper.client import open_keeper
 from isolation.model import Workspace
-from isolation.paths import keepers_lock_path, worktree_path
-from isolation.worktree.throwaway import open_throwaway
+from isolation.paths import keepers_lock_path
+from isolation.worktree.throwaway import clear_leftovers
+from runner.agents.catalog import PROGRAMS
 from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
 from runner.core.events.events import Event
@@ -25,19 +31,25 @@ from runner.core.settings import Settings
 from runner.core.text.redaction import Redactor
 from runner.core.text.telling import telling_lines
 from runner.land.candidates import Candidate
+from runner.machine.probe import Probe
 from runner.plan.plan import worktree_root_of
 from runner.plan.shared_tree import require_enforcement
 from runner.records.event_log import EventLog
 from runner.run.cleanup import sweep
 from runner.run.setup import Assignment, make_context
+from runner.run.window import WindowKeeper
 from runner.story.context.context import RunContext, StoryContext, story_context
+from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
 from runner.story.session.hooks import hook_order
 from runner.story.session.session import SessionOrder, run_session
 from runner.story.sessions import prepare_base_check
+from runner.story.throwaway import throwaway_of
 
 TRAIN = StoryId("_land")
 """The name of the train where others are named after their story; no story can be called that."""
+
+_PLACES = re.compile(rf"{TRAIN}(-\d+)?")
 
 _HOOKS = ("after_create", "before_run")
 _VARIES = "AUTOPILOT_"
@@ -48,9 +60,13 @@ class StoppedError(Exception):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What the commands did on a tree: green, or the one that failed, how, and its telling lines."""
+    """What the commands did on a tree: green, or the one that failed, how, and its telling lines.
+
+    `run` numbers the run that showed it; 0 means that there was nothing to run.
+    """
 
     green: bool
+    run: int = 0
     command: str = ""
     detail: str = ""
     output: tuple[str, ...] = ()
@@ -62,6 +78,10 @@ class _Command(Struct, frozen=True):
 
     line: str
     story: Story
+
+
+_Asked: TypeAlias = tuple[str, tuple[_Command, ...]]
+"""A tree, and the commands that are to pass there."""
 
 
 class _Nowhere:
@@ -83,51 +103,68 @@ def has_commands(candidates: Sequence[Candidate], settings: Settings) -> bool:
 
 
 class Verifier:
-    """Runs verify commands on commits; `runs` counts the trees for which commands had to run."""
+    """Runs verify commands on commits, several at once; `started` counts the trees for which commands ran.
+
+    `canceled` are those of them whose answer was not waited for.
+    """
 
     def __init__(self, context: RunContext) -> None:
-        self.runs = 0
+        self.started = 0
+        self.canceled = 0
         self.context = context
-        self._context = context
-        self._known: dict[tuple[str, tuple[_Command, ...]], Verdict] = {}
+        self._known: dict[_Asked, Verdict] = {}
+        self._underway: dict[_Asked, trio.Event] = {}
+        self._taken: set[int] = set()
         self._number = 0
+
+    @property
+    def slots(self) -> int:
+        """How many runs the machine and the settings allow at once."""
+        return max(1, self.context.log.snapshot.window)
 
     async def verify(self, commit: str, tree: str, stories: Sequence[Candidate]) -> Verdict:
         """Run the commands of these stories, and those of the settings, on a commit that holds them."""
-        return await self._verify(commit, tree, _commands(stories, self._context.settings))
+        return await self._verify(commit, (tree, _commands(stories, self.context.settings)))
 
     async def verify_target(self, commit: str, tree: str, stories: Sequence[Candidate]) -> Verdict:
         """Run on the bare target what must pass there, whichever stories come."""
-        lines = general_commands(stories, self._context.settings)
-        return await self._verify(commit, tree, tuple(_Command(line, _TRAIN_STORY) for line in lines))
+        lines = general_commands(stories, self.context.settings)
+        return await self._verify(commit, (tree, tuple(_Command(line, _TRAIN_STORY) for line in lines)))
 
-    async def _verify(self, commit: str, tree: str, commands: tuple[_Command, ...]) -> Verdict:
-        known = self._known.get((tree, commands))
-        if known is not None or not commands:
-            return known or Verdict(green=True)
-        self.runs += 1
-        async with self._workspace(commit) as workspace:
-            verdict = await self._prepare(workspace) or await self._run_all(workspace, commands)
-        self._known[tree, commands] = verdict
-        return verdict
+    async def _verify(self, commit: str, asked: _Asked) -> Verdict:
+        commands = asked[1]
+        if not commands:
+            return Verdict(green=True)
+        while asked in self._underway:
+            await self._underway[asked].wait()
+        if asked in self._known:
+            return self._known[asked]
+        ended = self._underway[asked] = trio.Event()
+        self.started += 1
+        run = self.started
+        try:
+            async with self._workspace(commit) as workspace:
+                verdict = await self._prepare(workspace) or await self._run_all(workspace, commands)
+            self._known[asked] = replace(verdict, run=run)
+        finally:
+            self.canceled += asked not in self._known
+            del self._underway[asked]
+            ended.set()
+        return self._known[asked]
 
     @asynccontextmanager
     async def _workspace(self, commit: str) -> AsyncIterator[Workspace]:
-        context = self._context
-        async with open_throwaway(
-            context.repository,
-            run_id=context.log.snapshot.run_id,
-            path=worktree_path(context.worktree_root, TRAIN),
-            commit=commit,
-            limiter=context.populate,
-            symlink_directories=context.settings.symlink_directories,
-            mounted=context.write_guard.own_path,
-        ) as (workspace, _):
-            yield workspace
+        number = next(each for each in itertools.count(1) if each not in self._taken)
+        self._taken.add(number)
+        try:
+            async with throwaway_of(self.context, _place(number), commit) as (workspace, _):
+                yield workspace
+        finally:
+            self._taken.remove(number)
 
     async def _prepare(self, workspace: Workspace) -> Verdict | None:
         for name in _HOOKS:
-            command: str = getattr(self._context.settings.hooks, name)
+            command: str = getattr(self.context.settings.hooks, name)
             if command:
                 context = self._story(_TRAIN_STORY)
                 order = await to_thread.run_sync(hook_order, f"hook {name}", command, context, workspace)
@@ -149,9 +186,9 @@ class Verifier:
         return Verdict(green=True)
 
     async def _run(self, order: SessionOrder, command: str) -> Verdict:
-        if self._context.control.run_level >= Level.FINISH:
+        if self.context.control.run_level >= Level.FINISH:
             raise StoppedError
-        ended = await run_session(order, self._context)
+        ended = await run_session(order, self.context)
         if ended.outcome is Outcome.STOPPED:
             raise StoppedError
         if ended.outcome is Outcome.OK:
@@ -165,7 +202,7 @@ class Verifier:
         )
 
     def _story(self, story: Story) -> StoryContext:
-        return story_context(story, Workers(first=Worker(agent=CommandAgent())), self._context)
+        return story_context(story, Workers(first=Worker(agent=CommandAgent())), self.context)
 
 
 _TRAIN_STORY = Story(id=TRAIN, title="the train", prompt="")
@@ -209,8 +246,19 @@ async def open_verifier(
     async with open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper:
         await keeper.ready()
         context = make_context(assignment, log=log, keeper=keeper, control=control, shared_tree=None, past={})
+        window = WindowKeeper(context=context, sample=partial(Probe(PROGRAMS), root))
         try:
-            yield Verifier(context)
+            await to_thread.run_sync(clear_leftovers, repository, root, _PLACES)
+            with unwrapped():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(window.keep, await window.begin())
+                    yield Verifier(context)
+                    nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
                 await sweep(root, lambda _: None)
+
+
+def _place(number: int) -> StoryId:
+    """Return the name of the worktree of one of several runs."""
+    return TRAIN if number == 1 else StoryId(f"{TRAIN}-{number}")

@@ -13,8 +13,7 @@ only the programs are looked for.
 """
 
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
 import trio
@@ -22,8 +21,7 @@ from trio import to_thread
 
 from isolation.errors import IsolationError
 from isolation.model import Workspace
-from isolation.paths import autopilot_dir, current_branch, worktree_path
-from isolation.worktree.throwaway import open_throwaway
+from isolation.paths import autopilot_dir, current_branch
 from runner.agents.command import CommandAgent
 from runner.agents.workers import Worker, Workers
 from runner.core.base import check
@@ -43,6 +41,7 @@ from runner.story.context.context import RunContext, StoryContext, story_context
 from runner.story.session.hooks import hook_order
 from runner.story.session.session import SessionVerdict, run_session
 from runner.story.sessions import prepare_base_check
+from runner.story.throwaway import throwaway_of
 
 _HOOKS = ("after_create", "before_run")
 _SEE_LOGS = "`autopilot-multi logs --base` shows its output; --no-base-check ignores it."
@@ -127,7 +126,7 @@ class BaseCheck:
         if not left:
             return
         try:
-            async with self._workspace(base) as workspace:
+            async with throwaway_of(context, BASE, base) as (workspace, _):
                 for detail in await self._prepare(workspace):
                     await self._refuse(KillSwitch(name=str(Switch.BASE), detail=detail, hint=_SEE_LOGS))
                 for question in left:
@@ -154,20 +153,6 @@ class BaseCheck:
         self._answers[question.command] = answer
         for left in self._left.values():
             left.discard(question.command)
-
-    @asynccontextmanager
-    async def _workspace(self, base: str) -> AsyncIterator[Workspace]:
-        context = self._context
-        async with open_throwaway(
-            context.repository,
-            run_id=context.log.snapshot.run_id,
-            path=worktree_path(context.worktree_root, BASE),
-            commit=base,
-            limiter=context.populate,
-            symlink_directories=context.settings.symlink_directories,
-            mounted=context.write_guard.own_path,
-        ) as (workspace, _):
-            yield workspace
 
     async def _prepare(self, workspace: Workspace) -> list[str]:
         """Run the hooks that prepare a story's worktree, without which the commands would find less.
@@ -267,7 +252,7 @@ class BaseCheck:
         left = [each for each in asked if each.command not in known]
         if not left:
             return ""
-        async with self._workspace(tip) as workspace:
+        async with throwaway_of(self._context, BASE, tip) as (workspace, _):
             if (failed := await self._prepare(workspace)) and self._mode is not Mode.WARN:
                 return failed[0]
             for question in left:

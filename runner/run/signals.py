@@ -19,7 +19,7 @@ class EndedBy:
 
 @asynccontextmanager
 async def listening(
-    control: StopControl, ended_by: EndedBy, say: Callable[[str], None]
+    control: StopControl, ended_by: EndedBy, say: Callable[[str], None], *, first: Level = Level.FINISH
 ) -> AsyncIterator[None]:
     """Turn Ctrl-C, SIGTERM and SIGHUP into stop levels; each says what the next one would do."""
 
@@ -31,7 +31,7 @@ async def listening(
             task_status.started()
             async for number in received:
                 ended_by.code = 128 + number
-                level = Level(min(control.run_level + 1, Level.KILL))
+                level = Level(min(max(control.run_level + 1, first), Level.KILL))
                 if number != signal.SIGINT:
                     level = max(level, Level.STOP)
                 control.raise_run(level, _ASKED_BY.get(number, CTRL_C))

@@ -18,6 +18,7 @@ from isolation.errors import TargetError
 from isolation.git.checkout import read_status
 from isolation.git.commits import named, operation_in_progress
 from isolation.git.landing.held_index import HeldIndex, hold_index, release_stale
+from isolation.git.landing.present import present
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository, failure
@@ -48,8 +49,11 @@ def checkouts_of(repository: Repository, branch: str) -> tuple[Path, ...]:
     )
 
 
-def require_movable(repository: Repository, branch: str, touched: Collection[str]) -> None:
-    """Refuse to touch files that the user has changed, in any checkout of the branch."""
+def require_movable(repository: Repository, branch: str, touched: Mapping[str, Collection[str]]) -> None:
+    """Refuse to touch files that the user has changed, in any checkout of the branch.
+
+    `touched` are the paths that come from each commit; a file that is as in there already is no obstacle.
+    """
     for checkout in checkouts_of(repository, branch):
         git_dir = own_git_dir(checkout)
         if git_dir is not None and (operation := operation_in_progress(git_dir)):
@@ -64,17 +68,21 @@ def require_movable(repository: Repository, branch: str, touched: Collection[str
             )
 
 
-def _in_the_way(repository: Repository, checkout: Path, touched: Collection[str]) -> tuple[str, ...]:
+def _in_the_way(
+    repository: Repository, checkout: Path, touched: Mapping[str, Collection[str]]
+) -> tuple[str, ...]:
     """Return the paths with changes of the user's that a move would touch, or the folders above them."""
     dirty = set(read_status(repository, checkout).dirty) | set(_hidden(repository, checkout))
     tracked = set(repository.run("ls-files", "-z", cwd=checkout).fields())
     found = set()
-    for path in touched:
+    for path in {each for paths in touched.values() for each in paths}:
         parents = {path[:end] for end, letter in enumerate(path) if letter == "/"}
         found |= ({path} | parents) & dirty
         found |= {each for each in dirty if each.startswith(f"{path}/")}
         # What git ignores is not dirty, and would be overwritten.
         found |= {each for each in {path} | parents if _is_untracked(checkout, each, tracked)}
+    for commit, paths in touched.items():
+        found -= present(repository, checkout, commit, found.intersection(paths))
     return tuple(sorted(found))
 
 
@@ -114,13 +122,17 @@ def move(repository: Repository, wanted: Move) -> bool:
             stack.enter_context(hold_index(repository, path))
             for path in checkouts_of(repository, wanted.branch)
         ]
-        require_movable(repository, wanted.branch, touched)
+        require_movable(repository, wanted.branch, {wanted.new: touched})
+        # Looked at while the branch is where it was; what changes from now on is the user's.
+        there = {index.checkout: present(repository, index.checkout, wanted.new, touched) for index in held}
+        changes = _changes(repository, wanted.old, wanted.new) if any(there.values()) else []
         earlier = {ref: _value(repository, ref) for ref in wanted.recorded}
         if not _swap(repository, wanted):
             return False
         followed: list[HeldIndex] = []
         try:
             for index in held:
+                _list(index, [each for each in changes if each.path in there[index.checkout]])
                 index.follow(wanted.old, wanted.new)
                 followed.append(index)
         except TargetError:
@@ -245,14 +257,20 @@ def _is_written(repository: Repository, checkout: Path, change: _Change) -> bool
 
 def _take(held: HeldIndex, written: Sequence[_Change]) -> None:
     """Update the index to what the killed move has written, and complete the files."""
+    if written:
+        _list(held, written)
+        there = [each.path for each in written if each.new != _ABSENT]
+        held.run("checkout-index", "--force", "-u", "-z", "--stdin", stdin=_fields(there))
+
+
+def _list(held: HeldIndex, written: Sequence[_Change]) -> None:
+    """Update the index to files that are there."""
     lines = [
         f"0 {_NO_BLOB}\t{each.path}" if each.new == _ABSENT else f"{each.new[0]} {each.new[1]} 0\t{each.path}"
         for each in written
     ]
     if lines:
         held.run("update-index", "-z", "--index-info", stdin=_fields(lines))
-        there = [each.path for each in written if each.new != _ABSENT]
-        held.run("checkout-index", "--force", "-u", "-z", "--stdin", stdin=_fields(there))
 
 
 def _fields(parts: Sequence[str]) -> bytes:

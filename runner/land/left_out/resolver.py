@@ -20,8 +20,7 @@ from isolation.git.commits import named
 from isolation.git.landing.merges import brought_paths, merged_files
 from isolation.git.landing.resolution import begin_merge, keep, resolved, untracked
 from isolation.model import Workspace
-from isolation.paths import folds_case, worktree_path
-from isolation.worktree.throwaway import open_throwaway
+from isolation.paths import folds_case
 from runner.agents.catalog import workers_of
 from runner.core.errors import RunnerError
 from runner.core.events.fold import fold
@@ -41,6 +40,7 @@ from runner.story.kill_switches import before_work
 from runner.story.session.hooks import BRINGING, run_hook
 from runner.story.session.session import run_session
 from runner.story.sessions import prepare_work, session_ended
+from runner.story.throwaway import throwaway_of
 
 RESOLVE = Step(number="land", name="Resolve")
 FOLDER = StoryId("_resolve")
@@ -106,15 +106,7 @@ class Resolver:
         if stop is not None:
             raise _RefusedError(f"no session may start: {stop.detail}")
         run, repository = context.run, self._repository
-        async with open_throwaway(
-            repository,
-            run_id=context.log.snapshot.run_id,
-            path=worktree_path(run.worktree_root, FOLDER),
-            commit=conflict.commit,
-            limiter=run.populate,
-            symlink_directories=context.settings.symlink_directories,
-            mounted=run.write_guard.own_path,
-        ) as (workspace, _):
+        async with throwaway_of(run, FOLDER, conflict.commit) as (workspace, _):
             for hook in sorted(BRINGING):
                 if not await run_hook(hook, context, workspace):
                     raise _RefusedError(f"hook {hook} failed")

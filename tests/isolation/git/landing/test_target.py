@@ -104,7 +104,7 @@ def test_a_checkout_in_the_middle_of_something_is_refused(repo: Path, mark: str,
     path = repo / ".git" / mark
     path.mkdir() if mark.startswith("rebase") else path.write_text(git(repo, "rev-parse", "HEAD"))
     with pytest.raises(TargetError, match=words):
-        require_movable(Repository.open(repo), "main", ())
+        require_movable(Repository.open(repo), "main", {})
 
 
 def test_who_was_faster_is_not_overwritten(repo: Path) -> None:
