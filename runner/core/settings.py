@@ -153,7 +153,9 @@ class Settings(WorkSettings):
             help="environment variables whose values never appear in logs, shards and reports",
             details="Variables whose names look like secrets (`…TOKEN`, `…KEY`, `…PASSWORD` and so on) need "
             "not be listed.",
+            expects="the name of a variable or a list of names",
             example="DEPLOY_LOGIN",
+            separator=",",
         ),
     ] = ()
     base: Annotated[

@@ -30,14 +30,14 @@ from runner.core.events import landing as ld
 from runner.core.landing.search import Answer, Company, Found, Merge, Question, Stories, Verify, search
 from runner.core.model import StoryId
 from runner.core.settings import Settings
-from runner.land.answers import Answers
 from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.events import NotLanded, left_out_events
 from runner.land.left_out.resolving import Resolving, moved_behind
-from runner.land.steps import Steps, left_out
 from runner.land.train import Clash, Manner, Style, Train
-from runner.land.verifier import Verdict, Verifier, has_commands
+from runner.land.verification.answers import Answers
+from runner.land.verification.steps import Steps, left_out
+from runner.land.verification.verifier import Verdict, Verifier, has_commands
 from runner.records.journal import Journal
 
 MOST_REBUILDS = 200
@@ -301,7 +301,9 @@ class Landing:
 
     def _slots(self) -> int:
         """Return how many runs may be made at once; one as long as all is expected to be green."""
-        fine = self._plan.candidates.disjoint and all(each.green for each in tuple(self._verdicts.values()))
+        candidates = self._plan.candidates
+        expected = candidates.disjoint or len(candidates.stories) == 1
+        fine = expected and all(each.green for each in tuple(self._verdicts.values()))
         return 1 if fine else self._verifier.slots
 
     def _known(self, train: Train, question: Question) -> Answer | None:

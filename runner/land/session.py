@@ -30,7 +30,7 @@ from runner.land.left_out.resolving import Resolving
 from runner.land.recovery import give_up, recover
 from runner.land.restack import Restack, restack
 from runner.land.train import Style
-from runner.land.verifier import TRAIN, StoppedError, open_verifier
+from runner.land.verification.verifier import TRAIN, StoppedError, open_verifier
 from runner.plan.plan import worktree_root_of
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.settings.load import load_settings

@@ -61,7 +61,8 @@ def test_a_landing_in_progress_is_seen_from_everywhere(repo: Path) -> None:
     """Its events as JSON lines, the train in status and its JSON, then the result in every report."""
     ran = done_stories(repo, "a", "b", land_verify=WAITS)
     assert ran.data["next"] == "autopilot-multi land"
-    with started(repo, "land", "--events") as landing:
+    alone = {"AUTOPILOT_MULTI_MAX_STORIES": "1"}
+    with started(repo, "land", "--events", env=alone) as landing:
         wait_until(lambda: verifying(repo), what="the train is verified")
         seen = landing_of(repo)
         assert (seen["state"], seen["onto"]) == ("verifying", "main")

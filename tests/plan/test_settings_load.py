@@ -67,7 +67,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "bg-isolation = 'none'\nguard = false\nways-out = 'warn'\n"
         "base = 'main'\nbase-follow = true\n"
         "continue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
-        "persistence = false\n"
+        "persistence = false\nsecret-variables = ['LOGIN']\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "docs-folder = '_docs'\nland-verify = 'make all'\nland = true\nland-onto = 'release'\n"
         "land-style = 'rebase'\nland-message = '{id}'\n"

@@ -12,7 +12,7 @@ from runner.core.landing.question import chosen, question_about
 from runner.core.left_out.evidence import LeftOut
 from runner.core.model import RunId, RunSnapshot, StoryId
 from runner.land.candidates import Candidate, Candidates
-from runner.land.verifier import Verdict
+from runner.land.verification.verifier import Verdict
 from runner.records.journal import Journal
 
 

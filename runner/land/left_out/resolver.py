@@ -29,7 +29,7 @@ from runner.core.model import Outcome, RunSnapshot, Step, StepHistory, StepProgr
 from runner.core.settings import Settings
 from runner.land.candidates import Candidate
 from runner.land.train import Resolution
-from runner.land.verifier import StoppedError
+from runner.land.verification.verifier import StoppedError
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.records.event_log import EventLog
 from runner.records.journal import Journal

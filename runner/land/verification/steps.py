@@ -12,7 +12,7 @@ from runner.core.landing.search import Stories
 from runner.core.model import StoryId
 from runner.core.progress.landing import GREEN, RED, STOPPED
 from runner.land.landings import LandingLog, Owners
-from runner.land.verifier import Verdict, Verifier
+from runner.land.verification.verifier import Verdict, Verifier
 
 
 class Step(Struct, kw_only=True):

@@ -11,7 +11,7 @@ from trio import to_thread
 
 from runner.core.landing.search import Answer, Merge, Question, Search, Verify
 from runner.core.landing.speculation import Ahead, Known, look_ahead
-from runner.land.verifier import StoppedError
+from runner.land.verification.verifier import StoppedError
 from runner.story.context.error_groups import unwrapped
 
 AHEAD = 1
