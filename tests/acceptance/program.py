@@ -237,6 +237,22 @@ def on_terminal(cwd: Path, *args: str) -> Iterator[Screen]:
         process.wait(LIMIT)
 
 
+def answered(cwd: Path, *args: str, typed: str) -> tuple[int, str]:
+    """Run the program at a terminal where a user types; return the exit code and what was shown."""
+    leader, follower = os.openpty()
+    process = subprocess.Popen(command(*args), cwd=cwd, stdin=follower, stdout=follower, stderr=follower)
+    os.close(follower)
+    os.write(leader, typed.encode())
+    shown = b""
+    try:
+        while part := os.read(leader, 4096):
+            shown += part
+    except OSError:
+        pass  # a terminal ends with an error, not with an end
+    os.close(leader)
+    return process.wait(timeout=LIMIT), shown.decode().replace("\r\n", "\n")
+
+
 def wait_until(condition: Callable[[], object], *, what: str, limit: float = 30.0) -> None:
     """Await something another process does and nobody can announce."""
     deadline = time.monotonic() + limit

@@ -1,14 +1,11 @@
 """`rollback` asks, names what is in its way, and loses nothing that is not committed."""
 
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.branches import Branch, after_plan
-from tests.acceptance.program import command, run
+from tests.acceptance.program import answered, run
 from tests.acceptance.written_runs import coordinator
 from tests.conftest import git
 from tests.records.sample_runs import RUN
@@ -86,21 +83,8 @@ def test_nothing_is_overwritten_without_a_word(branch: Branch) -> None:
 def test_a_person_is_asked_on_a_terminal(branch: Branch, typed: str, agreed: bool) -> None:  # noqa: FBT001  a parameter
     """The Choose form, and because it destroys a second question; only A and y do it."""
     tip = branch.tip
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        command("rollback", "a", "Plan"), cwd=branch.repo, stdin=follower, stdout=follower, stderr=follower
-    )
-    os.close(follower)
-    os.write(leader, typed.encode())
-    shown = b""
-    try:
-        while part := os.read(leader, 4096):
-            shown += part
-    except OSError:
-        pass  # a terminal ends with an error, not with an end
-    assert process.wait(timeout=30) == 0
-    os.close(leader)
-    text = shown.decode()
+    code, text = answered(branch.repo, "rollback", "a", "Plan", typed=typed)
+    assert code == 0
     assert "ROLLBACK: Re-run Plan?" in text
     assert "Warning: This will overwrite files in _docs/02_document/" in text
     assert ("Are you sure? [y/N]" in text) == typed.lower().startswith("a")

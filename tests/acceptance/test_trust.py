@@ -2,15 +2,13 @@
 
 import json
 import os
-import pty
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import Ran, command, run, write_story
+from tests.acceptance.program import Ran, answered, run, write_story
 from tests.conftest import git
 
 ASKING = {"AUTOPILOT_MULTI_TRUST": "ask"}
@@ -236,41 +234,23 @@ def test_landing_and_resuming_ask_about_what_is_new(clone: Path) -> None:
     assert refused(run(clone, "resume", "--json"))
 
 
-def answered(clone: Path, typed: str) -> tuple[int, str]:
-    """Run a story at a terminal and type an answer; return the exit code and what was shown."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        command("run", "a"), cwd=clone, stdin=follower, stdout=follower, stderr=follower
-    )
-    os.close(follower)
-    os.write(leader, typed.encode())
-    shown = b""
-    try:
-        while part := os.read(leader, 4096):
-            shown += part
-    except OSError:
-        pass  # a terminal ends with an error, not with an end
-    os.close(leader)
-    return process.wait(timeout=60), shown.decode().replace("\r\n", "\n")
-
-
 def test_at_a_terminal_the_question_shows_everything_first(clone: Path) -> None:
     """The list with its lines, then the question; no is the default, and a yes is asked for once."""
-    code, shown = answered(clone, "\n")
+    code, shown = answered(clone, "run", "a", typed="\n")
     assert code == 1
     assert "  verify: true  (autopilot-multi.toml:2)\n" in shown
     assert "agree? [y]es, [a]lways in this repository, [N]o: " in shown
     assert "you did not agree, so nothing was run" in shown
     assert git(clone, "branch", "--list", "autopilot/*") == ""
     for typed in ("y\n", ""):
-        code, shown = answered(clone, typed)
+        code, shown = answered(clone, "run", "a", typed=typed)
         assert code == 0, shown
         assert ("agree?" in shown) == bool(typed)
     edit(TOML, '["true"]', '["true", "\\u001b[2Jid"]')(clone)
-    code, shown = answered(clone, "n\n")
+    code, shown = answered(clone, "run", "a", typed="n\n")
     assert "  verify: \\x1b[2Jid  (autopilot-multi.toml:2)\n" in shown, (
         "shown, and not obeyed by the terminal"
     )
     edit(TOML, '"true", "\\u001b[2Jid"', '"false"')(clone)
-    code, shown = answered(clone, "n\n")
+    code, shown = answered(clone, "run", "a", typed="n\n")
     assert "  verify: false  (autopilot-multi.toml:2)\n    instead of: true\n" in shown

@@ -1,14 +1,11 @@
 """What the user asks of a story's flow: to skip a step, and to return to one."""
 
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.flow_stories import AUTODEV, AUTOPILOT, sessions, story
-from tests.acceptance.program import command, commit_stories, run, write_story
+from tests.acceptance.program import answered, commit_stories, run, write_story
 from tests.acceptance.written_runs import coordinator
 from tests.conftest import git
 
@@ -108,21 +105,8 @@ def test_the_question_offers_to_run_the_step(repo: Path) -> None:
     story(repo, "a", "fail:Research:99", max_attempts=1)
     assert run(repo, "--cross-boundaries", "--json").code != 0
     for typed, skipped in (("B\n", False), ("\n", False), ("a\n", True)):
-        leader, follower = pty.openpty()
-        process = subprocess.Popen(
-            command("skip", "a"), cwd=repo, stdin=follower, stdout=follower, stderr=follower
-        )
-        os.close(follower)
-        os.write(leader, typed.encode())
-        shown = b""
-        try:
-            while part := os.read(leader, 4096):
-                shown += part
-        except OSError:
-            pass  # a terminal ends with an error, not with an end
-        assert process.wait(timeout=30) == 0
-        os.close(leader)
-        text = shown.decode().replace("\r\n", "\n")
+        code, text = answered(repo, "skip", "a", typed=typed)
+        assert code == 0
         assert "DECISION REQUIRED: Skip step 2 (Research)?\n" in text
         assert "A) Skip the step, and continue with the next one\nB) Run the step\n" in text
         assert "Warning: Plan (3) will run without _docs/stories/a/01_solution/solution.md\n" in text

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
+from runner.core.landing.closure import closure
 from runner.core.model import StoryId
 
 
@@ -79,7 +80,7 @@ def _graph(
 def _greedy(graph: _Graph, hopeless: Collection[StoryId]) -> tuple[StoryId, ...]:
     """Choose one story after the other, each the cheapest; then come the lost ones."""
     order: list[StoryId] = []
-    lost = _with_dependents(graph, frozenset(hopeless) & graph.needs.keys())
+    lost = frozenset(closure(set(hopeless) & graph.needs.keys(), graph.dependents))
     while ready := [story for story in _ready(graph, order) if story not in lost]:
         # `min` returns the first of equals, which is the oldest.
         chosen = min(ready, key=lambda story: len(_cost(graph, story) - lost))
@@ -105,15 +106,4 @@ def _ready(graph: _Graph, order: Collection[StoryId]) -> list[StoryId]:
 
 def _cost(graph: _Graph, story: StoryId) -> frozenset[StoryId]:
     """Return what is lost once a story has landed."""
-    return _with_dependents(graph, graph.conflicts[story])
-
-
-def _with_dependents(graph: _Graph, stories: frozenset[StoryId]) -> frozenset[StoryId]:
-    found: set[StoryId] = set()
-    left = list(stories)
-    while left:
-        story = left.pop()
-        if story not in found:
-            found.add(story)
-            left.extend(graph.dependents[story])
-    return frozenset(found)
+    return frozenset(closure(graph.conflicts[story], graph.dependents))

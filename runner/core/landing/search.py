@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from runner.core.landing.closure import closure
 from runner.core.model import StoryId
 
 Stories: TypeAlias = tuple[StoryId, ...]
@@ -140,7 +141,7 @@ class _Progress:
         return bool(back)
 
     def _with_dependents(self, stories: Collection[StoryId]) -> frozenset[StoryId]:
-        return frozenset(story for story in self._order if _closure((story,), self.needs) & set(stories))
+        return frozenset(story for story in self._order if closure((story,), self.needs) & set(stories))
 
 
 def search(order: Sequence[StoryId], needs: Needs, *, rejected: Collection[StoryId] = ()) -> Search:
@@ -220,10 +221,10 @@ def _company(
     landed: Stories, culprit: StoryId, needs: Needs, suspects: Collection[StoryId]
 ) -> Generator[Question, Answer, Company]:
     """Find a story of those that land without which the culprit would be green."""
-    own = _closure((culprit,), needs)
+    own = closure((culprit,), needs)
     others = [story for story in landed if story not in own]
     # Where something was red together before, the same story is often the other half again.
-    likely = [story for story in others if story in _closure(suspects, needs)]
+    likely = [story for story in others if story in closure(suspects, needs)]
     green, red = -1, len(others)
     if likely and len(likely) < len(others):
         answer = yield Verify(_in_order(landed, (*own, *likely), culprit))
@@ -241,22 +242,10 @@ def _company(
     if red == 0:
         return Company()
     partner = others[red - 1]
-    pair = _in_order(landed, (*own, *_closure((partner,), needs)), culprit)
+    pair = _in_order(landed, (*own, *closure((partner,), needs)), culprit)
     if red == 1:
         return Company(stories=(partner,))
     return Company(stories=(partner,), exact=(yield Verify(pair)) is Answer.RED)
-
-
-def _closure(stories: Collection[StoryId], needs: Needs) -> set[StoryId]:
-    """Return stories with everything that they depend on."""
-    found: set[StoryId] = set()
-    left = list(stories)
-    while left:
-        story = left.pop()
-        if story not in found:
-            found.add(story)
-            left.extend(needs.get(story, ()))
-    return found
 
 
 def _in_order(landed: Stories, chosen: Collection[StoryId], last: StoryId) -> Stories:
