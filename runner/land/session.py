@@ -42,6 +42,10 @@ from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
 
 
+_FIRST = Level.STOP
+"""What the first Ctrl-C does: what a verify command would still find out is of no use then."""
+
+
 class View(Protocol):
     """What the user sees while a landing is active."""
 
@@ -174,9 +178,8 @@ async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], boo
         stories = [each.story for each in plan.candidates.stories]
         repository.exclude("/.orchestrator/")
         result = None
-        # What a verify command would still find out is of no use once the landing is stopped.
         async with (
-            listening(control, ended_by, view.say, first=Level.STOP),
+            listening(control, ended_by, view.say, first=_FIRST),
             open_verifier(
                 repository, settings, stories, control, landing_id=plan.id, redactor=redactor
             ) as verifier,
@@ -203,7 +206,7 @@ async def _land(request: Request, view: View, *, confirmed: Callable[[Plan], boo
 async def _refreshing(view: View, control: StopControl) -> AsyncIterator[None]:
     """Keep the view current while the block lasts."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(view.refresh, partial(ctrl_c, control))
+        nursery.start_soon(view.refresh, partial(ctrl_c, control, first=_FIRST))
         try:
             yield
         finally:

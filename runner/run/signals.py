@@ -44,9 +44,9 @@ async def listening(
         nursery.cancel_scope.cancel()
 
 
-def ctrl_c(control: StopControl) -> str:
-    """Return what the next Ctrl-C would do."""
-    return _NEXT_WORDS[control.run_level]
+def ctrl_c(control: StopControl, *, first: Level = Level.FINISH) -> str:
+    """Return what the next Ctrl-C would do; `first` is what the first one does."""
+    return _NEXT_WORDS[max(control.run_level, Level(first - 1))]
 
 
 _NEXT_WORDS = {
