@@ -41,7 +41,6 @@ from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
 
-
 _FIRST = Level.STOP
 """What the first Ctrl-C does: what a verify command would still find out is of no use then."""
 
