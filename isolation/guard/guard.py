@@ -39,18 +39,29 @@ from isolation.model import Attempt, Confinement, EnforcementLevel, Means, Overl
 UNSEEN = "writes that the guard refuses cannot be reported here; they show only in what a session prints"
 
 _FOREIGN_OPERATIONS = {"write", "truncate", "create", "delete"}
+_REACHES = {
+    "trace": "write to the files of another session, and read its memory, through its processes",
+    "signal": "end the processes of another session",
+    "end": "end the run itself",
+    "limit": "lower the limits of another session's processes",
+}
+"""What a session can do to others by each operation that a trial does to processes, in words."""
 _REFUSAL = re.compile(r"Read-only file system|Permission denied|EROFS|EACCES")
 _NAME = r"[^\s'\"`:,;()\[\]]"
 _UPWARDS = re.compile(rf"(?:\.\./)+{_NAME}*")
 
 
 class Support(Struct, frozen=True, kw_only=True):
-    """Whether an enforcement level is available here, by which means, and why or why not."""
+    """Whether an enforcement level is available here, by which means, and why or why not.
+
+    `gap` says what sessions can do to the processes of others although it is; empty if nothing.
+    """
 
     level: EnforcementLevel
     available: bool
     means: Means | None
     reason: str
+    gap: str = ""
 
     def withdrawn(self, reason: str) -> "Support":
         """Return the same level as unavailable."""
@@ -142,15 +153,21 @@ def supported(protection: Protection, where: Path | None = None) -> Support:
 def _supported(protection: Protection, where: Path | None) -> Support:
     level, reasons = protection.level, []
     for means, description in protection.means.items():
-        failure = attempt(protection, means, where)
+        failure, reached = _try(protection, means, where)
         if not failure:
-            return Support(level=level, available=True, means=means, reason=description)
+            gap = _gap(reached)
+            return Support(level=level, available=True, means=means, reason=description, gap=gap)
         reasons.append(f"{description}: {failure}")
     return Support(level=level, available=False, means=None, reason="; ".join(reasons))
 
 
 def attempt(protection: Protection, means: Means, where: Path | None = None) -> str:
     """Try one means out; return why it does not protect, empty if it does."""
+    return _try(protection, means, where)[0]
+
+
+def _try(protection: Protection, means: Means, where: Path | None) -> tuple[str, set[str]]:
+    """Try one means out; return why it does not protect, and what it lets a session do to processes."""
     folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="autopilot-guard-", dir=where)))
     try:
         return _attempt_in(folder, protection, means)
@@ -158,7 +175,15 @@ def attempt(protection: Protection, means: Means, where: Path | None = None) -> 
         delete_tree(folder)  # an overlay leaves a folder that its own user cannot read
 
 
-def _attempt_in(folder: Path, protection: Protection, means: Means) -> str:
+def _gap(reached: set[str]) -> str:
+    ways = [words for operation, words in _REACHES.items() if operation in reached]
+    if not ways:
+        return ""
+    listed = " and ".join(filter(None, (", ".join(ways[:-1]), ways[-1])))
+    return f"sessions are not kept from processes that are not theirs: one can {listed}"
+
+
+def _attempt_in(folder: Path, protection: Protection, means: Means) -> tuple[str, set[str]]:
     tree = folder / "tree"
     (tree / "own").mkdir(parents=True)
     (folder / "place").mkdir()
@@ -173,16 +198,17 @@ def _attempt_in(folder: Path, protection: Protection, means: Means) -> str:
             sources={folder / "place": tree / "own"},
         )
     answer = run_trial([str(folder), *map(os.fsdecode, confinement_texts(confinement))])
+    words = set(answer.split())
     if not (tree / "own" / "mine").exists():
-        return answer.removeprefix("failed ") or "the trial did not run"
+        return answer.removeprefix("failed ") or "the trial did not run", set()
     # What the process reports is not believed alone: the files themselves must be as they were.
-    succeeded = _FOREIGN_OPERATIONS.intersection(answer.split())
+    succeeded = _FOREIGN_OPERATIONS & words
     found = {path.name: path.read_text() for path in tree.iterdir() if path.is_file()}
     if found != {"kept": "kept", "doomed": "doomed"}:
-        return _lets(succeeded)
+        return _lets(succeeded), set()
     if moves and not (tree / "own" / "seen").exists():
-        return "a folder does not show at another path"
-    return protection.leak(confinement, succeeded)
+        return "a folder does not show at another path", set()
+    return protection.leak(confinement, succeeded), _REACHES.keys() & words
 
 
 def _lets(succeeded: set[str]) -> str:
@@ -248,13 +274,19 @@ def for_worktree(
     elsewhere = (path for path in linked_paths(repository) if path.parent != root or path.is_symlink())
     closed = {path: "another worktree" for path in map(_real, elsewhere) if not path.is_relative_to(root)}
     closed |= {root: "the other worktrees", common: "the shared git directory"}
-    closed |= {main: "the main checkout"} if main else {}
+    closed |= control_groups() | ({main: "the main checkout"} if main else {})
     own = [workspace.path, *(main / name for name in shared if main)]
     opened = (*(_real(each) for each in own if each.is_dir()), *commit_folders(repository, workspace))
     confinement = Confinement(
         level=EnforcementLevel.DENY, means=means, read_only=closed, writable=tuple(dict.fromkeys(opened))
     )
     return through(view, confinement, repository, workspace, shared) if view else confinement
+
+
+def control_groups() -> dict[Path, str]:
+    """Return what to close so that a session cannot move, freeze or kill processes by their groups."""
+    folder = Path("/sys/fs/cgroup")
+    return {folder: "the control groups of processes"} if folder.is_dir() else {}
 
 
 def commit_folders(repository: Repository, workspace: Workspace) -> tuple[Path, ...]:

@@ -42,24 +42,26 @@ def preload() -> None:
     """Import what confines a session, once for every process that is forked afterwards."""
     with suppress(ImportError, OSError):  # a session that must be confined then fails with the reason
         import isolation.kernel.landlock
-        import isolation.kernel.mounts  # noqa: F401  for later
+        import isolation.kernel.mounts
+        import isolation.kernel.separation  # noqa: F401  for later
 
 
 def confine(texts: Sequence[bytes]) -> None:
     """Confine this process; raises OSError if that fails."""
+    from isolation.kernel.landlock import forbid_new_privileges, restrict
+    from isolation.kernel.mounts import drop_capabilities, isolate_mounts
+    from isolation.kernel.separation import separate
+
     paths = _by_mark(texts)
-    if texts[0] != MOUNTS:
-        from isolation.kernel.landlock import restrict
-
+    if texts[0] == MOUNTS:
+        overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
+        sources = dict(zip(paths[STANDS], paths[SOURCE], strict=True))
+        isolate_mounts(paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources)
+        forbid_new_privileges()
+    else:
         restrict(paths[CLOSED], paths[OPEN])
-        return
-    from isolation.kernel.landlock import forbid_new_privileges
-    from isolation.kernel.mounts import isolate_mounts
-
-    overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
-    sources = dict(zip(paths[STANDS], paths[SOURCE], strict=True))
-    isolate_mounts(paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources)
-    forbid_new_privileges()
+    drop_capabilities()
+    separate()
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:

@@ -1,15 +1,16 @@
 """One real attempt to write where it is forbidden, in a throwaway folder and a process of its own.
 
 Run as a program: `FOLDER TEXT…` applies the confinement that the texts describe to itself and then does what
-a session must not do to `FOLDER/tree`. It prints which operations succeeded; the caller inspects the folder
-and judges. With a tree to witness, a shell does it instead, and the report of its witness is printed.
-Standard library only.
+a session must not do to `FOLDER/tree`, to its parent and to a process that is confined like another session.
+It prints which operations succeeded; the caller inspects the folder and judges. With a tree to witness, a
+shell does it instead, and the report of its witness is printed. Standard library only.
 """
 
 # Without pathlib: an interpreter is started for this alone, and a run waits for it.
-# ruff: noqa: PTH108, PTH118, PTH123
+# ruff: noqa: PTH108, PTH116, PTH118, PTH123
 
 import os
+import resource
 import sys
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ def main() -> None:
     if WITNESSED + tree in texts:
         os.write(1, _witnessed(tree, texts).encode())
         return
+    neighbor = _start_neighbor(texts[0])
     try:
         confine(texts)
     except OSError as error:
@@ -35,8 +37,27 @@ def main() -> None:
         "delete": lambda: os.unlink(tree + b"/doomed"),
         "own": lambda: _write(tree + b"/own/mine"),
         "moved": lambda: _write(os.path.join(folder, b"place", b"seen")),
+        "trace": lambda: os.stat(f"/proc/{neighbor}/cwd/."),
+        "signal": lambda: os.kill(neighbor, 0),
+        "end": lambda: os.kill(os.getppid(), 0),
+        "limit": lambda: _limit(neighbor),
     }
     os.write(1, " ".join(name for name, operation in operations.items() if _works(operation)).encode())
+
+
+def _start_neighbor(means: bytes) -> int:
+    """Start a process that is confined in the same way, but apart; it ends when this one does."""
+    until, _ = os.pipe()
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        pid, _ = spawn((b"/", [b"sh", b"-c", b"read _"], dict(os.environb), [means]), until, nowhere)
+    except SpawnError:
+        return 0  # then this process cannot be confined either
+    return pid
+
+
+def _limit(pid: int) -> None:
+    resource.prlimit(pid, resource.RLIMIT_CORE, resource.prlimit(pid, resource.RLIMIT_CORE))
 
 
 def _witnessed(tree: bytes, texts: list[bytes]) -> str:

@@ -8,8 +8,8 @@ Invariants:
 
 - All folders are cloned before the first is mounted, so that an open folder inside a closed one is the real
   one, wherever it is to stand; then shallow paths are mounted first, so that the deeper path decides.
-- The session cannot remove a mount: it has no privilege over this namespace, and in a nested one the kernel
-  locks what it inherited.
+- The session cannot remove a mount: once its capabilities are dropped it has no privilege over this
+  namespace, and in a nested one the kernel locks what it inherited.
 """
 
 # Without pathlib: paths are bytes here, and the fork server must start fast.
@@ -30,9 +30,10 @@ _READ_ONLY = struct.pack("=QQQQ", 1, 0, 0, 0)
 _SLAVE, _ALL_BELOW = 1 << 19, 1 << 14
 _DROP_FROM_BOUNDS = 24
 _CAPABILITY_VERSION = 0x20080522
-_ESCAPES = (2, 16, 17, 19, 21, 27)
+_ESCAPES = (2, 16, 17, 19, 21, 27, 38, 39, 40)
 """Capabilities by which root could reach below a mount: files by handle, modules, raw memory and devices,
-other processes' namespaces (ptrace), mounting itself, device files."""
+other processes' namespaces (ptrace), mounting itself, device files; and those by which the memory of other
+processes can be read and followed without ptrace: performance monitoring, BPF, checkpoints."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,7 +72,6 @@ def isolate_mounts(
             "move a mount",
         )
         os.close(copy)
-    _drop_capabilities()
 
 
 def _enter_namespaces() -> bool:
@@ -132,8 +132,8 @@ def _mount_overlay(target: bytes, upper: bytes, work: bytes, *, privileged: bool
         os.close(folder)
 
 
-def _drop_capabilities() -> None:
-    """Drop the capabilities that would undo all this; an ordinary user has none of them."""
+def drop_capabilities() -> None:
+    """Drop the capabilities that would undo a confinement; an ordinary user has none of them."""
     for number in _ESCAPES:
         _libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)

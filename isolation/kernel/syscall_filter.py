@@ -9,9 +9,25 @@ is never reported. A call on a descriptor that is open for writing need not be r
 was. Calls of another architecture (32-bit programs) pass unreported.
 """
 
-import ctypes
 import os
-import struct
+
+from isolation.kernel.seccomp import (
+    ALLOW,
+    ANY_BIT,
+    ARCHITECTURE_AT,
+    ARGUMENTS_AT,
+    AT_LEAST,
+    EQUAL,
+    NATIVE,
+    NEW_LISTENER,
+    NUMBER_AT,
+    REPORT,
+    WAIT_KILLABLE,
+    answer,
+    jump,
+    load,
+    set_filter,
+)
 
 FOLDER_OF_PROCESS = -1
 """In place of the argument that holds a folder: names are relative to the process's current folder."""
@@ -95,16 +111,9 @@ _NUMBERS = {
     "mkdirat 34 unlinkat 35 symlinkat 36 linkat 37 renameat 38 truncate 45 fchmod 52 fchmodat 53 "
     f"fchownat 54 fchown 55 openat 56 utimensat 88 renameat2 276 {_NEW_NUMBERS}",
 }
-_AUDIT_NAME = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_SECCOMP = {"x86_64": 317, "aarch64": 277}
 _FOREIGN_NUMBERS = 0x40000000
 """From here on the numbers of x86_64 belong to another calling convention, x32."""
 
-_SET_FILTER = 1
-_SPECULATION_ALLOWED, _NEW_LISTENER, _WAIT_KILLABLE = 1 << 2, 1 << 3, 1 << 5
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _REPORT = 0x7FFF0000, 0x7FC00000
-_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _CHANGING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -121,21 +130,13 @@ def install(*, attributes: bool) -> int:
     `attributes` decides whether changes of modes, owners, times and the like are reported.
     """
     machine = os.uname().machine
-    number = _SECCOMP.get(machine)
-    if number is None:
+    if machine not in NATIVE:
         raise OSError(None, f"the system calls of {machine} are unknown", "seccomp")
     code = program(machine, attributes=attributes)
-    instructions = ctypes.create_string_buffer(code, len(code))
-    # The instructions' number, padding, and where they are.
-    filter_ = struct.pack("@HP", len(code) // 8, ctypes.addressof(instructions))
-    libc = ctypes.CDLL(None, use_errno=True)
-    for more in (_WAIT_KILLABLE, 0):  # older kernels let any signal interrupt a call that waits
-        flags = _NEW_LISTENER | _SPECULATION_ALLOWED | more
-        listener: int = libc.syscall(number, _SET_FILTER, ctypes.c_uint(flags), filter_)
-        if listener >= 0:
-            return listener
-    failure = ctypes.get_errno()
-    raise OSError(failure, os.strerror(failure), "seccomp")
+    try:
+        return set_filter(code, NEW_LISTENER | WAIT_KILLABLE)
+    except OSError:  # older kernels let any signal interrupt a call that waits
+        return set_filter(code, NEW_LISTENER)
 
 
 def program(machine: str, *, attributes: bool) -> bytes:
@@ -149,32 +150,20 @@ def program(machine: str, *, attributes: bool) -> bytes:
     report = allow + 1
     code = [
         # The architecture first: on another one the same numbers mean other calls.
-        _load(_ARCHITECTURE_AT),
-        _jump(_EQUAL, _AUDIT_NAME[machine], 0, allow - 2),
-        _load(_NUMBER_AT),
-        _jump(_AT_LEAST, _FOREIGN_NUMBERS, allow - 4, 0),
+        load(ARCHITECTURE_AT),
+        jump(EQUAL, NATIVE[machine], 0, allow - 2),
+        load(NUMBER_AT),
+        jump(AT_LEAST, _FOREIGN_NUMBERS, allow - 4, 0),
     ]
     for number, flags in opening:
         here = len(code)
         code += [
-            _jump(_EQUAL, number, 0, 3),
-            _load(_ARGUMENTS_AT + 8 * flags),
-            _jump(_ANY_BIT, os.O_PATH, allow - here - 3, 0),
-            _jump(_ANY_BIT, _CHANGING, report - here - 4, allow - here - 4),
+            jump(EQUAL, number, 0, 3),
+            load(ARGUMENTS_AT + 8 * flags),
+            jump(ANY_BIT, os.O_PATH, allow - here - 3, 0),
+            jump(ANY_BIT, _CHANGING, report - here - 4, allow - here - 4),
         ]
     for number in plain:
-        code.append(_jump(_EQUAL, number, report - len(code) - 1, 0))
-    code += [_return(_ALLOW), _return(_REPORT)]
+        code.append(jump(EQUAL, number, report - len(code) - 1, 0))
+    code += [answer(ALLOW), answer(REPORT)]
     return b"".join(code)
-
-
-def _load(offset: int) -> bytes:
-    return struct.pack("=HBBI", _LOAD, 0, 0, offset)
-
-
-def _jump(kind: int, value: int, when: int, otherwise: int) -> bytes:
-    return struct.pack("=HBBI", kind, when, otherwise, value)
-
-
-def _return(value: int) -> bytes:
-    return struct.pack("=HBBI", _RETURN, 0, 0, value)

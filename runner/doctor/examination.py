@@ -69,6 +69,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
         yield Check(name="settings", level=Severity.FAIL, detail=error.message, hint=error.hint)
     yield _killing()
     yield _sandbox()
+    yield _processes()
     yield _agents(settings, environ)
     root = _worktrees(paths, settings) if paths else start.resolve()
     sample = probe.sample(root, PROGRAMS)
@@ -146,6 +147,24 @@ def _sandbox() -> Check:
         level=Severity.WARN if missing else Severity.OK,
         detail="; ".join((", ".join(present), *missing)),
         hint="Linux 6.2 or newer, with user namespaces or Landlock, supports all levels." if missing else "",
+    )
+
+
+def _processes() -> Check:
+    """Show what a confined session can do to processes that are not its own, as it was tried out."""
+    from isolation.shared_tree.levels import LEVELS
+
+    supports = [level.support() for level in LEVELS.values() if level.prevents]
+    confined = [support for support in supports if support.available]
+    gap = next((support.gap for support in confined if support.gap), "")
+    if confined and not gap:
+        detail = "a session can reach and signal its own processes only"
+        return Check(name="processes", level=Severity.OK, detail=detail)
+    return Check(
+        name="processes",
+        level=Severity.WARN,
+        detail=gap or "sessions can reach every process of yours, since nothing confines them",
+        hint="Linux 6.12 or newer with Landlock keeps the processes of sessions apart.",
     )
 
 

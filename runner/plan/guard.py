@@ -20,7 +20,7 @@ UNGUARDED = "sessions can write into the main checkout and into each other's wor
 
 
 class WriteGuard(Struct, frozen=True, kw_only=True):
-    """The write guard of a run. Without `means` there is none, and `note` says why.
+    """The write guard of a run. Without `means` there is none, and `note` says why; else what it leaves open.
 
     With a `view` a session's own tree stands at the place of the main checkout; without one `in_sight` says
     why sessions can still read that.
@@ -99,9 +99,10 @@ def write_guard_of(paths: RepositoryPaths, settings: Settings, root: Path) -> Wr
         note = f"no write guard is available here, so {UNGUARDED} ({support.reason})"
         return WriteGuard(note=note, in_sight="no write guard is available here")
     if support.means is not Means.MOUNTS:
-        return WriteGuard(means=support.means, in_sight="this machine cannot mount for a session")
+        in_sight = "this machine cannot mount for a session"
+        return WriteGuard(means=support.means, note=support.gap, in_sight=in_sight)
     match view_of(paths, root, os.environ):
         case View() as view:
-            return WriteGuard(means=support.means, view=view)
+            return WriteGuard(means=support.means, note=support.gap, view=view)
         case reason:
-            return WriteGuard(means=support.means, in_sight=reason)
+            return WriteGuard(means=support.means, note=support.gap, in_sight=reason)

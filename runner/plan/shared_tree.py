@@ -116,7 +116,9 @@ def enforcement_of(repository: Repository, settings: Settings, root: Path) -> En
     supports = _supports(settings, root, repository.top)
     level = _best(settings, supports)
     why = "" if level.prevents else f" ({_why_unprevented(settings, supports)})"
-    return EnforcementPlan(level=level, means=supports[level].means, warning=f"{level.gap()}{why}")
+    support = supports[level]
+    warning = "; ".join(filter(None, (f"{level.gap()}{why}", support.gap)))
+    return EnforcementPlan(level=level, means=support.means, warning=warning)
 
 
 def require_enforcement(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,12 +9,13 @@ import pytest
 import trio
 
 from isolation.guard import guard
-from isolation.kernel import syscall_filter
+from isolation.kernel import seccomp, syscall_filter
 from isolation.kernel.syscall_effects import effects
 from isolation.kernel.witness import MOST_NAMES
 from isolation.model import Means
 from tests.isolation.guard.guard_scenes import play
 from tests.isolation.guard.test_guard import means, open_folder, user
+from tests.isolation.kernel.filters import answer_of
 
 __all__ = ["means", "open_folder", "user"]
 
@@ -227,7 +227,7 @@ def test_a_machine_without_a_table_has_no_witness() -> None:
 def test_the_filter_picks_out_what_changes_files(machine: str, *, attributes: bool) -> None:
     """The program is run by hand: every call of the table is told of, everything else passes."""
     code = syscall_filter.program(machine, attributes=attributes)
-    native = syscall_filter._AUDIT_NAME[machine]
+    native = seccomp.NATIVE[machine]
     for number, call in syscall_filter.calls(machine).items():
         told = attributes or call[0] < syscall_filter.MODE
         for flags in (0, os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC, os.O_PATH | os.O_RDWR):
@@ -240,22 +240,8 @@ def test_the_filter_picks_out_what_changes_files(machine: str, *, attributes: bo
 
 
 def _told(code: bytes, number: int, architecture: int, flags: int) -> bool:
-    """Interpret a filter as the kernel does; all arguments are the flags."""
-    words = [number, architecture, 0, 0, *[flags, 0] * 6]
-    place = loaded = 0
-    while True:
-        kind = int.from_bytes(code[place * 8 : place * 8 + 2], sys.byteorder)
-        when, otherwise = code[place * 8 + 2], code[place * 8 + 3]
-        value = int.from_bytes(code[place * 8 + 4 : place * 8 + 8], sys.byteorder)
-        place += 1
-        match kind:
-            case 0x06:
-                return value == 0x7FC00000
-            case 0x20:
-                loaded = words[value // 4]
-            case _:
-                hit = {0x15: loaded == value, 0x35: loaded >= value, 0x45: bool(loaded & value)}[kind]
-                place += when if hit else otherwise
+    """Whether a filter reports a call of which all arguments are the flags."""
+    return answer_of(code, number, architecture, [flags] * 6) == seccomp.REPORT
 
 
 def test_a_pipe_is_written_to_not_the_tree(tmp_path: Path) -> None:
