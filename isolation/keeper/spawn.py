@@ -21,6 +21,7 @@ STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM, STAGE_GUARD = "fork", "folder", "progra
 MOUNTS = b"mounts"
 CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED = b"-", b"+", b"t", b"u", b"w", b"*"
 STANDS, SOURCE = b"@", b"<"
+HIDDEN, STAND_IN, SHOWN = b"h", b"s", b"v"
 """Marks before the paths of a confinement, whose first text is the means."""
 
 Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
@@ -53,17 +54,22 @@ def confine(texts: Sequence[bytes]) -> None:
 
         restrict(paths[CLOSED], paths[OPEN])
         return
-    from isolation.kernel.landlock import forbid_new_privileges
+    from isolation.kernel.landlock import forbid_new_privileges, keep_to_own_processes
     from isolation.kernel.mounts import isolate_mounts
 
     overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
     sources = dict(zip(paths[STANDS], paths[SOURCE], strict=True))
-    isolate_mounts(paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources)
+    hidden = dict(zip(paths[HIDDEN], paths[STAND_IN], strict=True))
+    isolate_mounts(
+        paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources, (hidden, paths[SHOWN])
+    )
     forbid_new_privileges()
+    if hidden:
+        keep_to_own_processes()
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE)
+    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE, HIDDEN, STAND_IN, SHOWN)
     return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in marks}
 
 

@@ -14,7 +14,7 @@ from runner.agents.known.codex import CodexAgent
 from runner.agents.known.gemini import GeminiAgent
 from runner.agents.known.opencode import OpencodeAgent
 from runner.agents.known.qwen import QwenAgent
-from runner.agents.known_agent import KnownAgent
+from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import Agent
 from runner.agents.workers import Worker, Workers
 from runner.core.agent_settings import AgentSettings
@@ -37,6 +37,14 @@ _CLASSES: tuple[type[KnownAgent], ...] = (
 KNOWN: Mapping[str, type[KnownAgent]] = {agent.name: agent for agent in _CLASSES}
 PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent in _CLASSES)
 """How the known agents show up among the processes of a machine."""
+
+
+def sign_ins_of(agent: Agent) -> tuple[SignIn, ...]:
+    """Return where the credentials of an agent are; one of the user's own has those of agents it starts."""
+    if isinstance(agent, KnownAgent):
+        return (agent.sign_in,)
+    named = agent.programs if isinstance(agent, TemplateAgent) else ()
+    return tuple(KNOWN[name].sign_in for name in named if name in KNOWN)
 
 
 def workers_of(story: Story, settings: Settings) -> Workers:

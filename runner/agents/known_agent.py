@@ -5,14 +5,17 @@ Settings, `auto`, the doctor and the search for other sessions read these declar
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
+
+_NO = frozenset({"", "0", "false"})
 
 
 class Permissions(StrEnum):
@@ -27,10 +30,32 @@ class Permissions(StrEnum):
 
 
 class SignIn(Struct, frozen=True, kw_only=True):
-    """Where an agent's credentials may be: in variables, or in files below the home folder."""
+    """Where an agent's credentials may be: in variables, or in files below the home folder.
+
+    Its sessions see these even when they are sealed. `moved_by` is a variable that names another folder for
+    the first folder of `files`. `services` says which else it needs if a variable selects another service;
+    their names may be patterns.
+    """
 
     variables: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    moved_by: str = ""
+    services: Mapping[str, "SignIn"] = field(default_factory=dict)
+
+    def names(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the variables that may hold credentials, as patterns."""
+        return (*self.variables, *(name for more in self._more(environ) for name in more.variables))
+
+    def places(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the paths that may hold credentials."""
+        own = [f"~/{file}" for file in self.files]
+        moved = environ.get(self.moved_by, "") if self.moved_by else ""
+        if moved.startswith("/"):
+            own += [f"{moved}/{file.partition('/')[2]}" for file in self.files]
+        return (*own, *(place for more in self._more(environ) for place in more.places(environ)))
+
+    def _more(self, environ: Mapping[str, str]) -> list["SignIn"]:
+        return [more for variable, more in self.services.items() if environ.get(variable, "") not in _NO]
 
 
 class StartProblem(Struct, frozen=True, kw_only=True):

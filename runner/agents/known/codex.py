@@ -37,7 +37,9 @@ class CodexAgent(KnownAgent):
 
     name = "codex"
     package = "@openai/codex"
-    sign_in = SignIn(variables=("CODEX_API_KEY", "OPENAI_API_KEY"), files=(".codex/auth.json",))
+    sign_in = SignIn(
+        variables=("CODEX_API_KEY", "OPENAI_API_KEY"), files=(".codex/auth.json",), moved_by="CODEX_HOME"
+    )
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)
