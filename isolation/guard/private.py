@@ -175,7 +175,7 @@ STORES = (
         variables=("HISTFILE",),
     ),
     Store(
-        what="what you have told autopilot-multi",
+        what="your own settings and agreements",
         paths=("~/.local/share/autopilot-multi", "~/.config/autopilot-multi"),
     ),
 )

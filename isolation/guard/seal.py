@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from isolation.guard.private import Store, expand, find_places, homes
+from isolation.guard.private import STORES, Store, expand, find_places, homes
 from isolation.model import Confinement, Hidden
 
 _FOLDER, _FILE = "folder", "file"
@@ -65,6 +65,10 @@ class Seal(Struct, frozen=True, kw_only=True):
             hidden={place: self._hide(place, store, shown) for place, store in sorted(hidden.items())},
             shown=tuple(sorted(shown)),
         )
+
+    def private(self, environ: Mapping[str, str]) -> frozenset[Path]:
+        """Return what is private on this machine now, apart from sign-ins of agents. Blocks."""
+        return frozenset(place for store in STORES for place in find_places(store, environ))
 
     def _hide(self, place: Path, store: Store, shown: Iterable[Path]) -> Hidden:
         inside = sorted(path for path in shown if path.is_relative_to(place) and path != place)

@@ -51,8 +51,8 @@ def forbid_new_privileges() -> None:
 def keep_to_own_processes() -> None:
     """Keep this process, and all that it will start, from signals to others and a look into them.
 
-    A ruleset that covers no files: whoever has it can still mount. Before the kernel can do this (6.12), only
-    another user, or another user namespace, keeps processes apart.
+    A ruleset that covers no files: a process under it can still mount. Before the kernel can do this (6.12),
+    only another user, or another user namespace, keeps processes apart.
     """
     try:
         version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)

@@ -127,6 +127,7 @@ class Settings(WorkSettings):
             help="more files and folders that sealed sessions do not see",
             expects="a path that begins with ~ or /, or a list of such paths",
             example="~/Documents",
+            anywhere=True,
             separator="\n",
         ),
     ] = ()
@@ -137,6 +138,7 @@ class Settings(WorkSettings):
             help="private files and folders that sealed sessions see all the same",
             expects="a path that begins with ~ or /, or a list of such paths",
             example="~/.npmrc",
+            anywhere=True,
             separator="\n",
         ),
     ] = ()

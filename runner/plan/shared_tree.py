@@ -149,7 +149,7 @@ def enforcement_again(
 
 
 def _sealed_as_asked(plan: EnforcementPlan, settings: Settings) -> EnforcementPlan:
-    """Refuse a seal that was asked for by name and cannot be had."""
+    """Refuse a seal that was asked for by name and is not available."""
     if settings.seal != SECRETS or plan.write_guard.seal is not None:
         return plan
     raise SettingsError(

@@ -76,7 +76,7 @@ def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSe
             for name, known in KNOWN.items()
         ),
     ]
-    # Whoever gets a variable that names a place also gets the place.
+    # A session that gets a variable also gets the place that it names.
     named = (name for store in STORES for name in store.variables if _matches(name, passed))
     shows = [path for name in named for path in os.environ.get(name, "").split(os.pathsep) if path]
     shows += [place for way in own for place in way.places(os.environ)]
