@@ -6,6 +6,9 @@ A new agent is a new file in `known/` and one line in `_CLASSES`.
 import shutil
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import PurePath
+
+from msgspec import Struct
 
 from runner.agents.command import CommandAgent, TemplateAgent
 from runner.agents.known.aider import AiderAgent
@@ -39,12 +42,27 @@ PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent 
 """How the known agents show up among the processes of a machine."""
 
 
-def sign_ins_of(agent: Agent) -> tuple[SignIn, ...]:
-    """Return where the credentials of an agent are; one of the user's own has those of agents it starts."""
+class Credentials(Struct, frozen=True, kw_only=True):
+    """Which variables, by patterns, and which paths hold the credentials of an agent."""
+
+    names: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+
+def credentials_of(agent: Agent, environ: Mapping[str, str]) -> Credentials:
+    """Return the credentials of an agent; one of the user's own has those of agents it starts. Blocks."""
+    ways: tuple[SignIn, ...] = ()
+    arguments: tuple[str, ...] = ()
     if isinstance(agent, KnownAgent):
-        return (agent.sign_in,)
-    named = agent.programs if isinstance(agent, TemplateAgent) else ()
-    return tuple(KNOWN[name].sign_in for name in named if name in KNOWN)
+        ways, arguments = (agent.sign_in,), agent.arguments
+    elif isinstance(agent, TemplateAgent):
+        arguments = agent.arguments
+        named = (PurePath(word).name for word in arguments)
+        ways = tuple(KNOWN[name].sign_in for name in named if name in KNOWN)
+    return Credentials(
+        names=tuple(name for way in ways for name in way.names(environ, arguments)),
+        places=tuple(place for way in ways for place in way.places(environ)),
+    )
 
 
 def workers_of(story: Story, settings: Settings) -> Workers:

@@ -1,7 +1,6 @@
 """The embedded agent: a story's own `command`, and agents that a user describes by an argv template."""
 
 import re
-from pathlib import PurePath
 
 from runner.agents.json_line import at, last_line, load, number, text, whole
 from runner.agents.protocol import AgentJob, Launch, Traits
@@ -52,9 +51,9 @@ class TemplateAgent:
         return any("{model}" in part for part in (*self._settings.argv, *self._settings.args))
 
     @property
-    def programs(self) -> tuple[str, ...]:
-        """The names of the programs that its command may start, as far as its words tell."""
-        return tuple(PurePath(word).name for word in self._settings.argv)
+    def arguments(self) -> tuple[str, ...]:
+        """The words of its command, with placeholders."""
+        return (*self._settings.argv, *self._settings.args)
 
     def launch(self, job: AgentJob) -> Launch:
         """Fill in the placeholders of the template; other braces stay as they are."""

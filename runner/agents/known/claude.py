@@ -42,6 +42,7 @@ class ClaudeAgent(KnownAgent):
             "CLAUDE_CODE_USE_VERTEX",
         ),
         files=(".claude/.credentials.json",),
+        passes=("ANTHROPIC_*", "CLAUDE_*"),
         moved_by="CLAUDE_CONFIG_DIR",
         services={
             "CLAUDE_CODE_USE_BEDROCK": SignIn(variables=("AWS_*",), files=(".aws",)),

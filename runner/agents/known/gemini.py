@@ -19,6 +19,7 @@ class GeminiAgent(KnownAgent):
     sign_in = SignIn(
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         files=(".gemini/oauth_creds.json",),
+        passes=("GEMINI_*",),
         services={
             "GOOGLE_GENAI_USE_VERTEXAI": SignIn(
                 variables=("GOOGLE_APPLICATION_CREDENTIALS",), files=(".config/gcloud",)

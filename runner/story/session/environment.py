@@ -14,7 +14,7 @@ from isolation.git.repository import scrubbed
 from isolation.guard.private import STORES, Store
 from isolation.guard.seal import Seal, missed
 from isolation.model import Confinement, Workspace
-from runner.agents.catalog import KNOWN, sign_ins_of
+from runner.agents.catalog import KNOWN, Credentials, credentials_of
 from runner.agents.protocol import Agent
 from runner.core.model import RunId, Step, StorySnapshot
 from runner.core.settings import SETTINGS
@@ -62,12 +62,12 @@ class SessionSeal(Struct, frozen=True, kw_only=True):
 
 
 def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSeal | None:
-    """Return what is kept from a session of an agent, or from another program; None if nothing is."""
+    """Return what is kept from a session of an agent, or from another program; None if nothing is. Blocks."""
     seal = context.run.write_guard.seal
     if seal is None:
         return None
-    settings, passed = context.settings, _passed(context, agent)
-    own = sign_ins_of(agent) if agent else ()
+    settings, own = context.settings, _own(agent)
+    passed = (*settings.pass_env, *own.names)
     stores = [
         *STORES,
         *(Store(what="files that `seal-hides` names", paths=(path,)) for path in settings.seal_hides),
@@ -79,31 +79,28 @@ def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSe
     # A session that gets a variable also gets the place that it names.
     named = (name for store in STORES for name in store.variables if _matches(name, passed))
     shows = [path for name in named for path in os.environ.get(name, "").split(os.pathsep) if path]
-    shows += [place for way in own for place in way.places(os.environ)]
     return SessionSeal(
         seal=seal,
         stores=tuple(stores),
-        shows=tuple(shows),
+        shows=(*shows, *own.places),
         withheld=tuple(name for name in os.environ if _is_withheld(name, passed)),
     )
 
 
 def user_environment(context: StoryContext, agent: Agent | None = None) -> dict[str, str]:
-    """Return the user's environment without git's pointers, and without what a seal withholds.
+    """Return the user's environment without git's pointers, and without what a seal withholds. Blocks.
 
     What only the user may say, such as that a repository is trusted, is not handed on to a session.
     """
     kept = {name: value for name, value in scrubbed(os.environ).items() if name not in _USERS_OWN}
     if context.run.write_guard.seal is None:
         return kept
-    passed = _passed(context, agent)
+    passed = (*context.settings.pass_env, *_own(agent).names)
     return {name: value for name, value in kept.items() if not _is_withheld(name, passed)}
 
 
-def _passed(context: StoryContext, agent: Agent | None) -> tuple[str, ...]:
-    """Return which variables a session gets although they are secret, as patterns."""
-    own = sign_ins_of(agent) if agent else ()
-    return (*context.settings.pass_env, *(name for way in own for name in way.names(os.environ)))
+def _own(agent: Agent | None) -> Credentials:
+    return credentials_of(agent, os.environ) if agent else Credentials()
 
 
 def _is_withheld(name: str, passed: tuple[str, ...]) -> bool:
