@@ -192,6 +192,8 @@ def find_places(store: Store, environ: Mapping[str, str]) -> Iterator[Path]:
     ]
     for path in named:
         for found in glob.glob(path) if "*" in path else (path,):  # noqa: PTH207  of an absolute path
+            if not os.path.lexists(found):  # most do not exist, and this is the cheapest question
+                continue
             real = os.path.realpath(found)
             if os.path.lexists(real) and (not store.holds or _holds(real, store.holds)):
                 yield Path(real)

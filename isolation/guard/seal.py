@@ -52,7 +52,7 @@ class Seal(Struct, frozen=True, kw_only=True):
         kept = set(spared)
         for store in stores:
             for place in find_places(store, environ):
-                if place in spared or spared.intersection(place.parents):
+                if spared and (place in spared or spared.intersection(place.parents)):
                     continue
                 found.setdefault(place, store)
                 kept.update(Path(os.path.realpath(place / name)) for name in store.shows)
