@@ -17,7 +17,7 @@ from isolation.model import Confinement, Workspace
 from runner.agents.catalog import KNOWN, Credentials, credentials_of
 from runner.agents.protocol import Agent
 from runner.core.model import RunId, Step, StorySnapshot
-from runner.core.settings import SETTINGS
+from runner.core.settings import SETTINGS, Settings
 from runner.core.text.redaction import Redactor, is_secret
 from runner.story.context.context import StoryContext
 
@@ -83,7 +83,7 @@ def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSe
         seal=seal,
         stores=tuple(stores),
         shows=(*shows, *own.places),
-        withheld=tuple(name for name in os.environ if _is_withheld(name, passed)),
+        withheld=tuple(name for name in os.environ if _is_withheld(name, passed, settings)),
     )
 
 
@@ -96,16 +96,17 @@ def user_environment(context: StoryContext, agent: Agent | None = None) -> dict[
     if context.run.write_guard.seal is None:
         return kept
     passed = (*context.settings.pass_env, *_own(agent).names)
-    return {name: value for name, value in kept.items() if not _is_withheld(name, passed)}
+    return {name: value for name, value in kept.items() if not _is_withheld(name, passed, context.settings)}
 
 
 def _own(agent: Agent | None) -> Credentials:
     return credentials_of(agent, os.environ) if agent else Credentials()
 
 
-def _is_withheld(name: str, passed: tuple[str, ...]) -> bool:
+def _is_withheld(name: str, passed: tuple[str, ...], settings: Settings) -> bool:
     value = os.environ.get(name, "")
-    secret = name in _DOORS or is_secret(name) or _FORMS.text(value) != value
+    secret = name in _DOORS or name in settings.secret_variables or is_secret(name)
+    secret = secret or _FORMS.text(value) != value
     return secret and not _matches(name, passed)
 
 
