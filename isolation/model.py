@@ -40,14 +40,27 @@ class Overlay(Struct, frozen=True, kw_only=True):
     work: Path
 
 
+class Hidden(Struct, frozen=True, kw_only=True):
+    """Something private that a session does not see: `stand_in`, which is empty, is there instead.
+
+    `what` names it for a reader. `signs` is a pattern of what programs print when they miss it.
+    """
+
+    stand_in: Path
+    what: str
+    signs: str = ""
+
+
 class Confinement(Struct, frozen=True, kw_only=True):
-    """Where a session may not write; everything that is not named stays as it is.
+    """Where a session may not write, and what it does not see; everything else stays as it is.
 
     `read_only` describes each closed path for a reader. `writable` are the folders inside closed paths, or
     under the overlay, that stay open; the deeper path decides. All paths are real, without symbolic links.
     `sources` says which other folder or file stands at some of these paths, instead of their own content;
     `tree` is the worktree that stands at the path of the checkout in this way.
     Refused writes to the `witnessed` tree are reported at the session's end, if the machine can do that.
+    `hidden` is what the session does not see, except for the paths inside that are `shown`. What hides
+    something also keeps the session from the memory, the files and the variables of other processes.
     """
 
     level: EnforcementLevel
@@ -58,6 +71,8 @@ class Confinement(Struct, frozen=True, kw_only=True):
     sources: Mapping[Path, Path] = field(default_factory=dict)
     tree: Path | None = None
     witnessed: Path | None = None
+    hidden: Mapping[Path, Hidden] = field(default_factory=dict)
+    shown: tuple[Path, ...] = ()
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

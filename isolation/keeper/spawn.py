@@ -21,6 +21,7 @@ STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM, STAGE_GUARD = "fork", "folder", "progra
 MOUNTS = b"mounts"
 CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED = b"-", b"+", b"t", b"u", b"w", b"*"
 STANDS, SOURCE = b"@", b"<"
+HIDDEN, STAND_IN, SHOWN = b"h", b"s", b"v"
 """Marks before the paths of a confinement, whose first text is the means."""
 
 Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
@@ -56,16 +57,19 @@ def confine(texts: Sequence[bytes]) -> None:
     if texts[0] == MOUNTS:
         overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
         sources = dict(zip(paths[STANDS], paths[SOURCE], strict=True))
-        isolate_mounts(paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources)
+        hidden = dict(zip(paths[HIDDEN], paths[STAND_IN], strict=True))
+        isolate_mounts(
+            paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources, (hidden, paths[SHOWN])
+        )
         forbid_new_privileges()
     else:
         restrict(paths[CLOSED], paths[OPEN])
     drop_capabilities()
-    separate()
+    separate(sockets=bool(paths[HIDDEN]))
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE)
+    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE, HIDDEN, STAND_IN, SHOWN)
     return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in marks}
 
 

@@ -17,11 +17,14 @@ from isolation.errors import KeeperError
 from isolation.keeper.server import HEADER, TRIED
 from isolation.keeper.spawn import (
     CLOSED,
+    HIDDEN,
     OPEN,
+    SHOWN,
     SOURCE,
     STAGE_FOLDER,
     STAGE_FORK,
     STAGE_GUARD,
+    STAND_IN,
     STANDS,
     TARGET,
     UPPER,
@@ -57,6 +60,9 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
         marked += [(TARGET, overlay.target), (UPPER, overlay.upper), (WORK, overlay.work)]
     for path, source in confinement.sources.items():
         marked += [(STANDS, path), (SOURCE, source)]
+    for path, hidden in confinement.hidden.items():
+        marked += [(HIDDEN, path), (STAND_IN, hidden.stand_in)]
+    marked += [(SHOWN, path) for path in confinement.shown]
     if confinement.witnessed is not None:
         marked.append((WITNESSED, confinement.witnessed))
     return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]

@@ -27,8 +27,8 @@ _NAMES = sum(1 << bit for bit in range(4, 13))
 """Creating and removing names of every kind."""
 _REFER = 1 << 13
 _TRUNCATE = 1 << 14
-_SIGNALS = 1 << 1
-"""Keeps signals within the domain."""
+_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
+"""Keep abstract sockets, and signals, within the domain."""
 _REFER_SINCE, _TRUNCATE_SINCE, _SCOPES_SINCE = 2, 3, 6
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -59,18 +59,19 @@ def restrict(closed: Sequence[bytes], open_within: Sequence[bytes]) -> None:
     _enter(rules)
 
 
-def enter_domain() -> bool:
+def enter_domain(*, sockets: bool = False) -> bool:
     """Enter a domain of its own that closes no file; false where the kernel has none of this kind.
 
     Its members can trace and signal each other, and nothing outside. They can still mount, which they could
-    not in a domain that closes files.
+    not in a domain that closes files. With `sockets`, abstract sockets outside are closed as well.
     """
+    scopes = _SIGNALS | (_SOCKETS if sockets else 0)
     try:
         if _version() < _SCOPES_SINCE:
             return False
     except OSError:
         return False
-    _enter(_call(_CREATE_RULESET, struct.pack("=QQQ", 0, 0, _SIGNALS), ctypes.c_size_t(24), 0))
+    _enter(_call(_CREATE_RULESET, struct.pack("=QQQ", 0, 0, scopes), ctypes.c_size_t(24), 0))
     return True
 
 

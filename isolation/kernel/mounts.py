@@ -1,5 +1,7 @@
 """A private mount namespace for one session: closed paths are read-only, an overlay takes what is written.
 
+What is hidden has something empty in its place, which is read-only too.
+
 Standard library only: a keeper's child calls this between fork and exec. The namespace is the session's own,
 so no other process sees these mounts, and they vanish with its last process. Without privileges a user
 namespace is needed too, in which only the user's own id is mapped.
@@ -54,23 +56,29 @@ def isolate_mounts(
     open_within: Sequence[bytes],
     overlay: tuple[bytes, bytes, bytes] | None,
     sources: Mapping[bytes, bytes],
+    seal: tuple[Mapping[bytes, bytes], Sequence[bytes]] = ({}, ()),
 ) -> None:
     """Move this process to its own mounts; `overlay` is target, upper and work folder.
 
-    `sources` says what is mounted at a path instead of the path's own content.
+    `sources` says what is mounted at a path instead of the path's own content. `seal` is what is hidden,
+    each with what stands in for it, and the paths inside that are not.
     """
     privileged = _enter_namespaces()
     copies = []
     for paths, read_only in ((closed, True), (open_within, False)):
         named = [(path, sources.get(path, path)) for path in paths]
         copies += [(path, _copy(source, read_only=read_only)) for path, source in named if _exists(source)]
+    hidden, shown = seal
+    copies += [(path, _copy(source, read_only=True)) for path, source in hidden.items() if _exists(path)]
+    copies += [(path, _copy(path, read_only=False)) for path in shown if _exists(path)]
     if overlay is not None:
         _mount_overlay(*overlay, privileged=privileged)
     for path, copy in sorted(copies, key=lambda pair: pair[0].count(b"/")):
-        _checked(
-            _libc.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH),
-            "move a mount",
-        )
+        moved = _libc.syscall(_MOVE_MOUNT, copy, b"", _CURRENT_FOLDER, path, _FROM_EMPTY_PATH)
+        # What was just deleted needs no stand-in; its deeper paths are gone with it.
+        gone = path in hidden or path in shown
+        if not (moved < 0 and gone and ctypes.get_errno() == errno.ENOENT):
+            _checked(moved, "move a mount")
         os.close(copy)
 
 
@@ -141,5 +149,9 @@ def drop_capabilities() -> None:
     _checked(_libc.capget(header, held), "read the capabilities")
     words = list(struct.unpack("=6I", held.raw))
     lost = sum(1 << number for number in _ESCAPES)
-    words[:3] = [word & ~lost for word in words[:3]]
+    # Three words with the lower capabilities, then three with the others.
+    words = [
+        word & ~((lost >> 32 if high else lost) & 0xFFFFFFFF)
+        for high, word in zip((0, 0, 0, 1, 1, 1), words, strict=True)
+    ]
     _checked(_libc.capset(header, struct.pack("=6I", *words)), "drop capabilities")

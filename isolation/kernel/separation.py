@@ -38,13 +38,14 @@ _PRLIMIT: Mapping[str, Mapping[int, tuple[int, ...]]] = {
 _PROCESS, _NEW_LIMIT = ARGUMENTS_AT, ARGUMENTS_AT + 16
 
 
-def separate() -> None:
+def separate(*, sockets: bool = False) -> None:
     """Keep this process, and all that it will start, from the processes that are not below it.
 
+    With `sockets` also from abstract sockets of theirs, which have no file that could be hidden.
     Does as much of it as the kernel can; `guard.py` tries out how much that is. Raises OSError if what the
     kernel offers fails.
     """
-    enter_domain()
+    enter_domain(sockets=sockets)
     code = limits_filter(os.uname().machine)
     if code:
         try:

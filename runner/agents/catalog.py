@@ -6,6 +6,9 @@ A new agent is a new file in `known/` and one line in `_CLASSES`.
 import shutil
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import PurePath
+
+from msgspec import Struct
 
 from runner.agents.command import CommandAgent, TemplateAgent
 from runner.agents.known.aider import AiderAgent
@@ -14,7 +17,7 @@ from runner.agents.known.codex import CodexAgent
 from runner.agents.known.gemini import GeminiAgent
 from runner.agents.known.opencode import OpencodeAgent
 from runner.agents.known.qwen import QwenAgent
-from runner.agents.known_agent import KnownAgent
+from runner.agents.known_agent import KnownAgent, SignIn
 from runner.agents.protocol import Agent
 from runner.agents.workers import Worker, Workers
 from runner.core.agent_settings import AgentSettings
@@ -37,6 +40,29 @@ _CLASSES: tuple[type[KnownAgent], ...] = (
 KNOWN: Mapping[str, type[KnownAgent]] = {agent.name: agent for agent in _CLASSES}
 PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent in _CLASSES)
 """How the known agents show up among the processes of a machine."""
+
+
+class Credentials(Struct, frozen=True, kw_only=True):
+    """Which variables, by patterns, and which paths hold the credentials of an agent."""
+
+    names: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+
+def credentials_of(agent: Agent, environ: Mapping[str, str]) -> Credentials:
+    """Return the credentials of an agent; one of the user's own has those of agents it starts. Blocks."""
+    ways: tuple[SignIn, ...] = ()
+    arguments: tuple[str, ...] = ()
+    if isinstance(agent, KnownAgent):
+        ways, arguments = (agent.sign_in,), agent.arguments
+    elif isinstance(agent, TemplateAgent):
+        arguments = agent.arguments
+        named = (PurePath(word).name for word in arguments)
+        ways = tuple(KNOWN[name].sign_in for name in named if name in KNOWN)
+    return Credentials(
+        names=tuple(name for way in ways for name in way.names(environ, arguments)),
+        places=tuple(place for way in ways for place in way.places(environ)),
+    )
 
 
 def workers_of(story: Story, settings: Settings) -> Workers:

@@ -50,6 +50,11 @@ class TemplateAgent:
         """Whether its command names the model."""
         return any("{model}" in part for part in (*self._settings.argv, *self._settings.args))
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The words of its command, with placeholders."""
+        return (*self._settings.argv, *self._settings.args)
+
     def launch(self, job: AgentJob) -> Launch:
         """Fill in the placeholders of the template; other braces stay as they are."""
         settings = self._settings

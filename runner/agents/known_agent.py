@@ -4,15 +4,21 @@ Settings, `auto`, the doctor and the search for other sessions read these declar
 `catalog.KNOWN`; no other table names an agent.
 """
 
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
+
+_MOST_READ = 1 << 20
+_NO = frozenset({"", "0", "false"})
 
 
 class Permissions(StrEnum):
@@ -27,10 +33,54 @@ class Permissions(StrEnum):
 
 
 class SignIn(Struct, frozen=True, kw_only=True):
-    """Where an agent's credentials may be: in variables, or in files below the home folder."""
+    """Where an agent's credentials may be: in variables, or in files below the home folder.
+
+    Its sessions have these even when they are sealed. `passes` are patterns of more variables that may hold
+    something secret among its settings. A variable can also be named where the pattern `naming` matches, in
+    its arguments or in the files `named_in`. `moved_by` is a variable that names another folder for the first
+    folder of all files. `services` says what else it needs if a variable selects another service.
+    """
 
     variables: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+    naming: str = ""
+    named_in: tuple[str, ...] = ()
+    moved_by: str = ""
+    services: Mapping[str, "SignIn"] = field(default_factory=dict)
+
+    def names(self, environ: Mapping[str, str], arguments: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the variables that may hold credentials, as patterns. Blocks."""
+        named: list[str] = []
+        if self.naming:
+            home = environ.get("HOME", "")
+            files = (place.replace("~", home, 1) for place in self._moved(self.named_in, environ))
+            for text in (*arguments, *(_text(file) for file in files)):
+                named += re.findall(self.naming, text)
+        more = [name for service in self._more(environ) for name in service.names(environ)]
+        return (*self.variables, *self.passes, *named, *more)
+
+    def places(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the paths that may hold credentials."""
+        more = [place for service in self._more(environ) for place in service.places(environ)]
+        return (*self._moved(self.files, environ), *more)
+
+    def _moved(self, files: Iterable[str], environ: Mapping[str, str]) -> list[str]:
+        """Return where files are, in the home folder and where a variable says."""
+        found = [f"~/{file}" for file in files]
+        folder = environ.get(self.moved_by, "") if self.moved_by else ""
+        return found + ([f"{folder}/{file.partition('/')[2]}" for file in files] if folder[:1] == "/" else [])
+
+    def _more(self, environ: Mapping[str, str]) -> list["SignIn"]:
+        return [more for variable, more in self.services.items() if environ.get(variable, "") not in _NO]
+
+
+def _text(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_MOST_READ).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 class StartProblem(Struct, frozen=True, kw_only=True):
@@ -54,6 +104,11 @@ class KnownAgent(ABC):
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The user's own arguments for it."""
+        return self._settings.args
 
     @property
     def _bypass(self) -> bool:

@@ -41,10 +41,10 @@ class Setting(Struct, frozen=True, kw_only=True):
     `absent` is the word for a number that is not set, where it can be unset.
 
     A list with a `separator` can also be given as a single text; in an environment variable the separator
-    splits it. `inside` means paths within the repository. What a file of the repository sets is used only
-    after the user has agreed if it `asks`, and never if it is the user's `own` to say. `table` is the class
-    that declares the keys of a table where the type does not. `key` is the name in files if that is not the
-    field's, with hyphens.
+    splits it. `inside` means paths within the repository, `anywhere` paths from `~` or `/` on. What a file of
+    the repository sets is used only after the user has agreed if it `asks`, and never if it is the user's
+    `own` to say. `table` is the class that declares the keys of a table where the type does not. `key` is the
+    name in files if that is not the field's, with hyphens.
     """
 
     help: str
@@ -62,6 +62,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     required: bool = False
     separator: str = ""
     inside: bool = False
+    anywhere: bool = False
     asks: bool = False
     own: bool = False
     table: type | None = None

@@ -109,6 +109,51 @@ class Settings(WorkSettings):
             "sandbox, sudo or ssh does not work under the guard",
         ),
     ] = True
+    seal: Annotated[
+        str,
+        Setting(
+            asks=True,
+            help="what sessions cannot reach: other stories' files (writes), your keys too (secrets)",
+            details="With `secrets` sessions do not see key stores and other private files, and no variables "
+            "that look like secrets, except those of their own agent. `auto` is `secrets` where the machine "
+            "can do it, else `writes`. See [sealed sessions](../how-to/seal-sessions.md).",
+            flag="--seal LEVEL",
+            choices=("auto", "writes", "secrets"),
+        ),
+    ] = "auto"
+    seal_hides: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="more files and folders that sealed sessions do not see",
+            expects="a path that begins with ~ or /, or a list of such paths",
+            example="~/Documents",
+            anywhere=True,
+            separator="\n",
+        ),
+    ] = ()
+    seal_shows: Annotated[
+        tuple[str, ...],
+        Setting(
+            asks=True,
+            help="private files and folders that sealed sessions see all the same",
+            expects="a path that begins with ~ or /, or a list of such paths",
+            example="~/.npmrc",
+            anywhere=True,
+            separator="\n",
+        ),
+    ] = ()
+    pass_env: Annotated[
+        tuple[str, ...],
+        Setting(
+            asks=True,
+            help="variables that sealed sessions get although they look like secrets",
+            details="A name, or a pattern such as `TEST_*`. All sessions get them, verify commands and hooks "
+            "too; `[agents.NAME] env` is for one agent.",
+            expects="the name of a variable or a list of names",
+            example="NPM_TOKEN",
+            separator=",",
+        ),
+    ] = ()
     ways_out: Annotated[
         str,
         Setting(

@@ -82,6 +82,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
         if settings.bg_isolation == IsolationMode.WORKTREE:
             write_guard = write_guard_of(paths, settings, root)
             yield _guard(write_guard, settings)
+            yield _seal(write_guard)
             yield from _ways_out(start, write_guard, settings, root, environ)
         yield from _agent_conflicts(start, settings, root, environ)
         yield _journal(paths.common_dir)
@@ -178,6 +179,17 @@ def _guard(write_guard: WriteGuard, settings: Settings) -> Check:
         return Check(name="guard", level=Severity.OK, detail=detail)
     detail += f", which can read the checkout ({write_guard.in_sight})"
     return Check(name="guard", level=Severity.OK, detail=detail, hint=_CAN_READ)
+
+
+def _seal(write_guard: WriteGuard) -> Check:
+    """Show what is kept from sessions, by what was tried out for the guard."""
+    if write_guard.seal is None:
+        detail = f"writes: sessions can read your keys and other private files ({write_guard.unsealed})"
+        hint = 'mounts for sessions (root, or user namespaces) and `seal = "secrets"` hide them.'
+        return Check(name="seal", level=Severity.WARN, detail=detail, hint=hint)
+    private = count(len(write_guard.seal.private(os.environ)), "file or folder", "files and folders")
+    detail = f"secrets: {private} of yours are hidden from sessions, and variables that look like secrets"
+    return Check(name="seal", level=Severity.OK, detail=detail)
 
 
 def _ways_out(

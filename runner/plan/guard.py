@@ -6,16 +6,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from isolation.errors import IsolationError
 from isolation.git.repository import Repository
 from isolation.guard.guard import READ_ONLY, for_worktree, supported, worktree_support
+from isolation.guard.seal import Seal
 from isolation.guard.view import View, view_of
 from isolation.model import Confinement, IsolationMode, Means, Workspace
-from isolation.paths import RepositoryPaths
+from isolation.paths import RepositoryPaths, autopilot_dir, git_place
 from runner.core.settings import Settings
 
 _UV = "UV_PROJECT_ENVIRONMENT"
+WRITES, SECRETS = "writes", "secrets"
 UNGUARDED = "sessions can write into the main checkout and into each other's worktrees"
 
 
@@ -23,13 +26,21 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
     """The write guard of a run. Without `means` there is none, and `note` says why; else what it leaves open.
 
     With a `view` a session's own tree stands at the place of the main checkout; without one `in_sight` says
-    why sessions can still read that.
+    why sessions can still read that. `seal` is how sessions are kept from what is private to the user; it
+    exists for a shared tree too. Without one, `unsealed` says why.
     """
 
     means: Means | None = None
     note: str = ""
     view: View | None = None
     in_sight: str = ""
+    seal: Seal | None = None
+    unsealed: str = ""
+
+    @property
+    def sealing(self) -> str:
+        """What sessions cannot reach, for plans and reports."""
+        return WRITES if self.seal is None else SECRETS
 
     @property
     def own_path(self) -> bool:
@@ -91,6 +102,34 @@ def write_guard_of(paths: RepositoryPaths, settings: Settings, root: Path) -> Wr
     """Find out what guards a run with these settings. Blocks for a moment at the first call."""
     if settings.bg_isolation != IsolationMode.WORKTREE:
         return WriteGuard()
+    found = _without_seal(paths, settings, root)
+    return sealed(found, found.means, paths, settings, root)
+
+
+def sealed(
+    guard: WriteGuard, means: Means | None, paths: RepositoryPaths, settings: Settings, root: Path
+) -> WriteGuard:
+    """Return the guard with the seal that the settings ask for, as far as these means can do it."""
+    if settings.seal == WRITES:
+        return replace(guard, unsealed="the setting `seal` leaves them open")
+    if means is not Means.MOUNTS:
+        why = "this machine cannot mount for a session" if means else "nothing confines sessions"
+        return replace(guard, unsealed=why)
+    seal = Seal(
+        folder=autopilot_dir(paths.common_dir) / "seal",
+        needed=tuple(
+            dict.fromkeys(
+                Path(os.path.realpath(path))
+                for path in (paths.top, paths.main_checkout, paths.common_dir, root, git_place(root))
+                if path
+            )
+        ),
+        shows=settings.seal_shows,
+    )
+    return replace(guard, seal=seal)
+
+
+def _without_seal(paths: RepositoryPaths, settings: Settings, root: Path) -> WriteGuard:
     if not settings.guard:
         note = f"the write guard is switched off: {UNGUARDED}"
         return WriteGuard(note=note, in_sight="the write guard is switched off")

@@ -29,7 +29,7 @@ from runner.core.errors import SettingsError
 from runner.core.flow import STATE_NAMES, docs_folder
 from runner.core.model import RunId, Story
 from runner.core.settings import Settings
-from runner.plan.guard import WriteGuard, write_guard_of
+from runner.plan.guard import SECRETS, WriteGuard, sealed, write_guard_of
 from runner.records.deviations import STATE_FILES
 
 if TYPE_CHECKING:
@@ -100,7 +100,13 @@ class EnforcementPlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Everything that the user must know before the start, a line each."""
-        return tuple(filter(None, (self.warning, *(way.line for way in self.ways_out))))
+        return tuple(filter(None, (self.warning, self._unsealed, *(way.line for way in self.ways_out))))
+
+    @property
+    def _unsealed(self) -> str:
+        """That sessions see what is private, where they are confined and yet not sealed."""
+        why = self.write_guard.unsealed
+        return f"sessions can read your keys and other private files: {why}" if self.means and why else ""
 
     @property
     def name(self) -> str:
@@ -117,15 +123,16 @@ def enforcement_of(repository: Repository, settings: Settings, root: Path) -> En
     level = _best(settings, supports)
     why = "" if level.prevents else f" ({_why_unprevented(settings, supports)})"
     support = supports[level]
+    guard = sealed(WriteGuard(), support.means, repository.paths, settings, root)
     warning = "; ".join(filter(None, (f"{level.gap()}{why}", support.gap)))
-    return EnforcementPlan(level=level, means=support.means, warning=warning)
+    return EnforcementPlan(write_guard=guard, level=level, means=support.means, warning=warning)
 
 
 def require_enforcement(
     repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]
 ) -> EnforcementPlan:
     """Find out how these stories are kept within their paths; refuse claims that the level cannot enclose."""
-    plan = enforcement_of(repository, settings, root)
+    plan = _sealed_as_asked(enforcement_of(repository, settings, root), settings)
     if plan.level is not None:
         try:
             plan.level.require_enclosable(repository.top, {story.id: story.owns for story in stories})
@@ -138,7 +145,18 @@ def enforcement_again(
     repository: Repository, settings: Settings, root: Path, stories: Sequence[Story]
 ) -> EnforcementPlan:
     """Find out how the stories of a run that continues are kept within their paths."""
-    return _without_ways_out(enforcement_of(repository, settings, root), repository, settings, root, stories)
+    plan = _sealed_as_asked(enforcement_of(repository, settings, root), settings)
+    return _without_ways_out(plan, repository, settings, root, stories)
+
+
+def _sealed_as_asked(plan: EnforcementPlan, settings: Settings) -> EnforcementPlan:
+    """Refuse a seal that was asked for by name and is not available."""
+    if settings.seal != SECRETS or plan.write_guard.seal is not None:
+        return plan
+    raise SettingsError(
+        f"seal '{SECRETS}' is not available for this run: {plan.write_guard.unsealed}",
+        hint="`autopilot-multi doctor` shows what this machine can do; `--seal auto` seals where it can.",
+    )
 
 
 def _without_ways_out(

@@ -58,6 +58,7 @@ def view(plan: Plan, enforcement: EnforcementPlan) -> PlanView:
         tier_reason=allowed.reason,
         isolation=settings.bg_isolation,
         enforcement=enforcement.name,
+        seal=enforcement.write_guard.sealing,
         ways_out=tuple(way.document for way in enforcement.ways_out),
         base_check=tuple(each.command for each in asked),
         base_known=_known(plan, asked),

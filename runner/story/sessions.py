@@ -31,7 +31,7 @@ from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
 from runner.story.flow.brief import Brief
 from runner.story.session.context_watch import ContextOrder
-from runner.story.session.environment import environment_of, program
+from runner.story.session.environment import environment_of, program, session_seal, user_environment
 from runner.story.session.progress import ProgressLooks
 from runner.story.session.prompt import PromptFacts, render
 from runner.story.session.session import SessionOrder, SessionVerdict, TimeLimit
@@ -70,7 +70,7 @@ async def prepare_work(
         cost=allowance.cost,
     )
     launch = agent.launch(job)
-    environment = _environment(context, now, workspace, brief.step, cwd) | {
+    environment = _environment(context, now, workspace, brief.step, cwd, agent=agent) | {
         "AUTOPILOT_SESSION_ID": job.session_id,
         "AUTOPILOT_STATE_FILE": str(facts.state_file or ""),
         "AUTOPILOT_DOCS": brief.docs,
@@ -91,6 +91,7 @@ async def prepare_work(
         _order(context, name, spec, workspace),
         stall_seconds=stall_seconds,
         agent=agent,
+        seal=session_seal(context, agent),
         model=worker.model,
         conversation=launch.conversation,
         used_before=_used_in(launch.conversation, now),
@@ -279,6 +280,7 @@ def _order(context: StoryContext, name: str, spec: SessionSpec, workspace: Works
         log_cap=settings.log_cap_mb << 20,
         grace=settings.grace_seconds,
         stall_seconds=settings.stall_seconds,
+        seal=session_seal(context),
         places=(workspace.path,),
         look_seconds=settings.inactivity_timeout / 4,
     )
@@ -379,10 +381,16 @@ def _session_id(context: StoryContext, name: str) -> str:
 
 
 def _environment(
-    context: StoryContext, now: StorySnapshot, workspace: Workspace, step: Step, cwd: Path
+    context: StoryContext,
+    now: StorySnapshot,
+    workspace: Workspace,
+    step: Step,
+    cwd: Path,
+    *,
+    agent: Agent | None = None,
 ) -> dict[str, str]:
-    run = context.log.snapshot
-    return environment_of(now, workspace, run.run_id, step=step, cwd=cwd) | {
+    run, user = context.log.snapshot, user_environment(context, agent)
+    return environment_of(user, now, workspace, run.run_id, step=step, cwd=cwd) | {
         "AUTOPILOT_AGENTS_PER_WAVE": str(agents_per_wave(run.tier, context.settings)),
         "AUTOPILOT_OWNS": "\n".join(context.story.owns),
         **context.run.write_guard.variables,

@@ -269,14 +269,15 @@ def test_secrets_are_written_nowhere(actors: Actors) -> None:
     (actors.repo / "autopilot-multi.toml").write_text(
         '[agents.claude]\nenv = { MINE_TOKEN = "from-the-settings-file-1" }\n'
     )
-    ran = actors.run("-v", MY_API_KEY=KEY, DB_PASSWORD=PASSWORD)
+    passed = {"AUTOPILOT_MULTI_PASS_ENV": "MY_API_KEY,DB_PASSWORD"}
+    ran = actors.run("-v", MY_API_KEY=KEY, DB_PASSWORD=PASSWORD, **passed)
     kept = [actors.repo / ".git" / "autopilot", actors.repo / ".orchestrator"]
     texts = {str(path): path.read_bytes() for place in kept for path in place.rglob("*") if path.is_file()}
     texts |= {"stdout": ran.out.encode(), "stderr": ran.err.encode()}
     assert any(b"[redacted]" in text for text in texts.values())
     for secret in (KEY, PASSWORD, "from-the-settings-file-1"):
         assert [name for name, text in texts.items() if secret.encode() in text] == []
-    resumed = actors.run("resume", "--retry-failed", MY_API_KEY=KEY, DB_PASSWORD=PASSWORD)
+    resumed = actors.run("resume", "--retry-failed", MY_API_KEY=KEY, DB_PASSWORD=PASSWORD, **passed)
     assert "[redacted] [redacted] [redacted]" in run(actors.repo, "logs", "a").out, resumed.err
 
 

@@ -337,7 +337,7 @@ def test_plan_tells_order_waves_and_why() -> None:
     """What waits for what, and why, is told for each story."""
     assert plan_text(PLAN, look=PLAIN).splitlines() == [
         "2 stories in 2 waves, from main (0123456789)",
-        "2 of 3 slots · tier warn, 5.1 GB free · isolation worktree, enforcement none",
+        "2 of 3 slots · tier warn, 5.1 GB free · isolation worktree, enforcement none, seal writes",
         "",
         "#  WAVE  STORY  AGENT    STARTS",
         "1     1  api-3  claude   immediately",

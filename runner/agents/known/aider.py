@@ -39,7 +39,8 @@ class AiderAgent(KnownAgent):
     name = "aider"
     package = "aider"
     sign_in = SignIn(
-        variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY")
+        variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
+        passes=("AIDER_*",),
     )
     traits = Traits(
         streams=True,

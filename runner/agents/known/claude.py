@@ -42,6 +42,14 @@ class ClaudeAgent(KnownAgent):
             "CLAUDE_CODE_USE_VERTEX",
         ),
         files=(".claude/.credentials.json",),
+        passes=("ANTHROPIC_*", "CLAUDE_*"),
+        moved_by="CLAUDE_CONFIG_DIR",
+        services={
+            "CLAUDE_CODE_USE_BEDROCK": SignIn(variables=("AWS_*",), files=(".aws",)),
+            "CLAUDE_CODE_USE_VERTEX": SignIn(
+                variables=("GOOGLE_APPLICATION_CREDENTIALS",), files=(".config/gcloud",)
+            ),
+        },
     )
     traits = Traits(
         streams=True,

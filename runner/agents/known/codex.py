@@ -37,7 +37,15 @@ class CodexAgent(KnownAgent):
 
     name = "codex"
     package = "@openai/codex"
-    sign_in = SignIn(variables=("CODEX_API_KEY", "OPENAI_API_KEY"), files=(".codex/auth.json",))
+    sign_in = SignIn(
+        variables=("CODEX_API_KEY", "OPENAI_API_KEY"),
+        files=(".codex/auth.json",),
+        passes=("CODEX_*", "OPENAI_*"),
+        # A provider of the user's own has its key in a variable of any name.
+        naming=r"env_key\s*=\s*[\"'](\w+)",
+        named_in=(".codex/config.toml",),
+        moved_by="CODEX_HOME",
+    )
 
     def __init__(self, settings: AgentSettings) -> None:
         super().__init__(settings)

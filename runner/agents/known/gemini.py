@@ -16,7 +16,16 @@ class GeminiAgent(KnownAgent):
 
     name = "gemini"
     package = "@google/gemini-cli"
-    sign_in = SignIn(variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), files=(".gemini/oauth_creds.json",))
+    sign_in = SignIn(
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        files=(".gemini/oauth_creds.json",),
+        passes=("GEMINI_*",),
+        services={
+            "GOOGLE_GENAI_USE_VERTEXAI": SignIn(
+                variables=("GOOGLE_APPLICATION_CREDENTIALS",), files=(".config/gcloud",)
+            )
+        },
+    )
     traits = Traits(streams=True, says_end=True, obeys=(".gemini", ".env"))
 
     def launch(self, job: AgentJob) -> Launch:

@@ -25,6 +25,9 @@ class OpencodeAgent(KnownAgent):
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
         files=(".local/share/opencode/auth.json",),
+        passes=("OPENCODE_*",),
+        naming=r"\{env:(\w+)\}",
+        named_in=(".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
     )
     traits = Traits(
         streams=True,

@@ -19,7 +19,11 @@ class QwenAgent(KnownAgent):
 
     name = "qwen"
     package = "@qwen-code/qwen-code"
-    sign_in = SignIn(variables=("OPENAI_API_KEY", "DASHSCOPE_API_KEY"), files=(".qwen/oauth_creds.json",))
+    sign_in = SignIn(
+        variables=("OPENAI_API_KEY", "DASHSCOPE_API_KEY"),
+        files=(".qwen/oauth_creds.json",),
+        passes=("QWEN_*", "OPENAI_*"),
+    )
     traits = Traits(streams=True, says_end=True, whole_thread=True, obeys=(".qwen", ".env"))
 
     def __init__(self, settings: AgentSettings) -> None:

@@ -58,7 +58,8 @@ def _checked(declared: Declared) -> Any:  # noqa: PLR0911  one return for each f
 
 def _list(declared: Declared) -> Any:
     setting = declared.setting
-    entry: Any = Annotated[Text, AfterValidator(_inside)] if setting.inside else Text
+    check = _inside if setting.inside else _anywhere if setting.anywhere else None
+    entry: Any = Annotated[Text, AfterValidator(check)] if check else Text
     entries: Any = Annotated[list[entry], Field(min_length=1 if setting.filled else 0)]
     return Annotated[entries, BeforeValidator(_listed)] if setting.separator else entries
 
@@ -110,6 +111,12 @@ def _inside(path: str) -> str:
     parts = PurePosixPath(path).parts
     if path.startswith("/") or not parts or ".." in parts or parts[0] == ".git":
         raise ValueError("must name folders inside the repository")
+    return path
+
+
+def _anywhere(path: str) -> str:
+    if not path.startswith(("~/", "/")) or ".." in PurePosixPath(path).parts:
+        raise ValueError("must be a path that begins with ~/ or /")
     return path
 
 

@@ -65,6 +65,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     those of them that an earlier run has asked, so that they do not run.
     `possible_conflicts` are pairs of stories whose claims share a path.
     `disjoint`: the claims were proven to share no path; None when unknown or when it does not matter.
+    `seal`: what sessions cannot reach.
     The fields are keys of the JSON document, so their names stay; `fence` is the boundary of all claims.
     """
 
@@ -83,6 +84,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     base_check: tuple[str, ...] = ()
     base_known: tuple[str, ...] = ()
     possible_conflicts: tuple[Clash, ...] = ()
+    seal: str = "writes"
 
 
 def plan_document(plan: PlanView) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def plan_text(plan: PlanView, *, look: Look) -> str:
 
 def _machine(plan: PlanView) -> str:
     slots = window(plan.window, plan.max_stories, plan.tier, plan.tier_reason)
-    return f"{slots} · isolation {plan.isolation}, enforcement {plan.enforcement}"
+    return f"{slots} · isolation {plan.isolation}, enforcement {plan.enforcement}, seal {plan.seal}"
 
 
 def _claims(plan: PlanView) -> str:

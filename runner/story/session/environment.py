@@ -1,19 +1,117 @@
-"""What every program of a story finds in its environment."""
+"""What every program of a story finds in its environment, and what of the user's is kept from it."""
 
 import os
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from msgspec import Struct
+
 from isolation.git.repository import scrubbed
-from isolation.model import Workspace
+from isolation.guard.private import STORES, Store
+from isolation.guard.seal import Seal, missed
+from isolation.model import Confinement, Workspace
+from runner.agents.catalog import KNOWN, Credentials, credentials_of
+from runner.agents.protocol import Agent
 from runner.core.model import RunId, Step, StorySnapshot
-from runner.core.settings import SETTINGS
+from runner.core.settings import SETTINGS, Settings
+from runner.core.text.redaction import Redactor, is_secret
+from runner.story.context.context import StoryContext
 
 PROGRAM = "autopilot-multi"
 _USERS_OWN = frozenset(declared.variable for declared in SETTINGS.values() if declared.setting.own)
+_DOORS = frozenset(
+    (
+        "SSH_AUTH_SOCK",
+        "SSH_AGENT_PID",
+        "SSH_ASKPASS",
+        "GPG_AGENT_INFO",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "GNOME_KEYRING_CONTROL",
+        "GIT_ASKPASS",
+        "VSCODE_GIT_IPC_HANDLE",
+    )
+)
+"""Variables that lead to a program which hands out keys."""
+_FORMS = Redactor()
+
+
+class SessionSeal(Struct, frozen=True, kw_only=True):
+    """What is kept from one session: the stores that it does not see, and the variables that it lacks."""
+
+    seal: Seal
+    stores: tuple[Store, ...]
+    shows: tuple[str, ...]
+    withheld: tuple[str, ...]
+
+    def around(self, confinement: Confinement) -> Confinement:
+        """Return the confinement with everything private hidden. Blocks."""
+        return self.seal.around(confinement, self.stores, os.environ, self.shows)
+
+    def missed(self, output: str, confinement: Confinement) -> str:
+        """Describe what a failed session says it missed of all this; empty if nothing."""
+        names = [name for name in self.withheld if name in output]
+        words = [missed(output, confinement, os.environ)]
+        if names:
+            listed = ", ".join(names)
+            words.append(f"it may need {listed}, which sessions do not get: `pass-env` passes variables")
+        return "; ".join(filter(None, words))
+
+
+def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSeal | None:
+    """Return what is kept from a session of an agent, or from another program; None if nothing is. Blocks."""
+    seal = context.run.write_guard.seal
+    if seal is None:
+        return None
+    settings, own = context.settings, _own(agent)
+    passed = (*settings.pass_env, *own.names)
+    stores = [
+        *STORES,
+        *(Store(what="files that `seal-hides` names", paths=(path,)) for path in settings.seal_hides),
+        *(
+            Store(what=f"the sign-in of {name}", paths=known.sign_in.places(os.environ))
+            for name, known in KNOWN.items()
+        ),
+    ]
+    # A session that gets a variable also gets the place that it names.
+    named = (name for store in STORES for name in store.variables if _matches(name, passed))
+    shows = [path for name in named for path in os.environ.get(name, "").split(os.pathsep) if path]
+    return SessionSeal(
+        seal=seal,
+        stores=tuple(stores),
+        shows=(*shows, *own.places),
+        withheld=tuple(name for name in os.environ if _is_withheld(name, passed, settings)),
+    )
+
+
+def user_environment(context: StoryContext, agent: Agent | None = None) -> dict[str, str]:
+    """Return the user's environment without git's pointers, and without what a seal withholds. Blocks.
+
+    What only the user may say, such as that a repository is trusted, is not handed on to a session.
+    """
+    kept = {name: value for name, value in scrubbed(os.environ).items() if name not in _USERS_OWN}
+    if context.run.write_guard.seal is None:
+        return kept
+    passed = (*context.settings.pass_env, *_own(agent).names)
+    return {name: value for name, value in kept.items() if not _is_withheld(name, passed, context.settings)}
+
+
+def _own(agent: Agent | None) -> Credentials:
+    return credentials_of(agent, os.environ) if agent else Credentials()
+
+
+def _is_withheld(name: str, passed: tuple[str, ...], settings: Settings) -> bool:
+    value = os.environ.get(name, "")
+    secret = name in _DOORS or name in settings.secret_variables or is_secret(name)
+    secret = secret or _FORMS.text(value) != value
+    return secret and not _matches(name, passed)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def program(environ: Mapping[str, str]) -> str:
@@ -26,14 +124,17 @@ def program(environ: Mapping[str, str]) -> str:
 
 
 def environment_of(
-    story: StorySnapshot, workspace: Workspace, run_id: RunId, *, step: Step, cwd: Path
+    user: Mapping[str, str],
+    story: StorySnapshot,
+    workspace: Workspace,
+    run_id: RunId,
+    *,
+    step: Step,
+    cwd: Path,
 ) -> dict[str, str]:
-    """Return the user's environment without git's pointers, and the story's own variables.
-
-    What only the user may say, such as that a repository is trusted, is not handed on to a session.
-    """
-    kept = {name: value for name, value in scrubbed(os.environ).items() if name not in _USERS_OWN}
-    return kept | {
+    """Return the user's environment, as far as it is passed on, and the story's own variables."""
+    return {
+        **user,
         # Some programs trust it more than their working directory, and would work in the main checkout.
         "PWD": str(cwd),
         "AUTOPILOT_RUN_ID": run_id,

@@ -1,17 +1,16 @@
 """The user's commands around a story's sessions; they run under the keeper like any other and leave a log."""
 
-import os
 from pathlib import Path
 
 from trio import to_thread
 
-from isolation.git.repository import scrubbed
 from isolation.model import Workspace
 from isolation.worktree.aside import remember_brought, uncommitted
 from runner.core.events.events import Noted, StoryFinished
 from runner.core.model import Outcome
 from runner.story import results
 from runner.story.context.context import StoryContext
+from runner.story.session.environment import user_environment
 from runner.story.session.order import side_order
 from runner.story.session.session import SessionOrder
 from runner.story.session.shared_tree import run_watched
@@ -27,7 +26,7 @@ def side_log(name: str, context: StoryContext) -> Path:
 
 def hook_order(name: str, command: str, context: StoryContext, workspace: Workspace) -> SessionOrder:
     """Return the order for a hook, or another such command. Blocking."""
-    environment = scrubbed(os.environ) | {
+    environment = user_environment(context) | {
         "AUTOPILOT_RUN_ID": context.log.snapshot.run_id,
         "AUTOPILOT_STORY_ID": context.story.id,
         "AUTOPILOT_HOOK": name.removeprefix("hook "),

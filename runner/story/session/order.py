@@ -5,6 +5,7 @@ from pathlib import Path
 
 from isolation.model import SessionSpec, Workspace
 from runner.story.context.context import StoryContext
+from runner.story.session.environment import session_seal
 from runner.story.session.session import SessionOrder
 
 
@@ -31,6 +32,7 @@ def side_order(
             prompt=prompt,
             confinement=context.confinement(workspace, command),
         ),
+        seal=session_seal(context),
         places=(workspace.path,),
         log=log,
         log_cap=settings.log_cap_mb << 20,

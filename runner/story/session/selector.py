@@ -18,7 +18,7 @@ from runner.core.model import Outcome
 from runner.records.signals import signals
 from runner.records.telemetry import records_checkout
 from runner.story.context.context import StoryContext
-from runner.story.session.environment import environment_of
+from runner.story.session.environment import environment_of, user_environment
 from runner.story.session.log import read_tail
 from runner.story.session.order import side_order
 from runner.story.session.shared_tree import run_watched
@@ -68,6 +68,7 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
             context,
             workspace,
             env=environment_of(
+                user_environment(context),
                 story,
                 workspace,
                 context.log.snapshot.run_id,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from isolation.errors import KeeperError
 from isolation.guard.guard import refused
@@ -32,6 +33,7 @@ from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
 from runner.story.session.context_watch import ContextOrder, ContextWatch
+from runner.story.session.environment import SessionSeal
 from runner.story.session.log import SessionLog, read_tail
 from runner.story.session.progress import changed_since
 
@@ -55,9 +57,9 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
 
     `progress` returns from the time now, that of the last output and the places of its work whether the
     session is stuck. Signs of life are checked at least every `look_seconds`, and changed files in `places`,
-    else in its folder. A session of the journal has its `session_id`. `agent` parses its output;
-    `conversation` is the one that it is known to use, `used_before` what that had used already. `context` is
-    for a session whose context is watched.
+    else in its folder. `seal` is what is kept from it. A session of the journal has its `session_id`. `agent`
+    parses its output; `conversation` is the one that it is known to use, `used_before` what that had used
+    already. `context` is for a session whose context is watched.
     """
 
     story_id: StoryId
@@ -68,6 +70,7 @@ class SessionOrder(Struct, frozen=True, kw_only=True):
     stall_seconds: float
     result_file: Path | None = None
     progress: Callable[[float, float, tuple[Path, ...]], Stuck | None] | None = None
+    seal: SessionSeal | None = None
     session_id: str = ""
     places: tuple[Path, ...] = ()
     look_seconds: float = LOOK_FOR_LIFE
@@ -139,6 +142,9 @@ class _Reader(Struct, frozen=True, kw_only=True):
 
 async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
+    if order.seal and order.spec.confinement:
+        sealed = await trio.to_thread.run_sync(order.seal.around, order.spec.confinement)
+        order = replace(order, spec=replace(order.spec, confinement=sealed))
     state, events = _State(), run.log
     with SessionLog(order.log, cap=order.log_cap, redactor=events.redactor) as log:
         reader = _Reader(
@@ -312,6 +318,11 @@ def _judge(
     if outcome is Outcome.FAILED and ended and confinement:
         words = refused(output, confinement, order.spec.cwd)
         detail += f"; {words}" if words else ""
+        if order.seal and (words := order.seal.missed(output, confinement)):
+            detail += f"; {words}"
+            output = f"{output.rstrip()}\nautopilot-multi: {words}\n"
+            with SessionLog(order.log, cap=order.log_cap) as log:
+                log.write(f"autopilot-multi: {words}\n".encode())
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
     usage = listener.tally.usage

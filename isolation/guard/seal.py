@@ -1,0 +1,122 @@
+"""The seal of sessions: what is private to the user is out of their sight, by mounts of their own.
+
+Something empty and read-only stands at each private place that exists when a session starts. Invariants:
+
+- What a session needs in order to run (its tree, the git directory, the worktrees) is never hidden, not even
+  inside a folder that is.
+- Of two paths, one inside the other, the deeper decides.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from isolation.guard.private import STORES, Store, expand, find_places, homes
+from isolation.model import Confinement, Hidden
+
+_FOLDER, _FILE = "folder", "file"
+_MISSED = re.compile(
+    r"No such file|not found|does not exist|Permission denied|Read-only file system|ENOENT|EACCES|EROFS"
+    r"|cannot (?:open|read|access|stat)|no identity|Connection refused|Error connecting"
+)
+
+
+class Seal(Struct, frozen=True, kw_only=True):
+    """How the sessions of a run are sealed.
+
+    `folder` is where stand-ins are kept; sessions cannot write there. `needed` are paths without which no
+    session of the run works. `shows` are paths that the user does not want hidden.
+    """
+
+    folder: Path
+    needed: tuple[Path, ...] = ()
+    shows: tuple[str, ...] = ()
+
+    def around(
+        self,
+        confinement: Confinement,
+        stores: Iterable[Store],
+        environ: Mapping[str, str],
+        shows: Sequence[str] = (),
+    ) -> Confinement:
+        """Return the confinement with these stores hidden, except for the paths in `shows`. Blocks."""
+        spared = {
+            Path(os.path.realpath(path)) for text in (*self.shows, *shows) for path in expand(text, environ)
+        }
+        found: dict[Path, Store] = {}
+        kept = set(spared)
+        for store in stores:
+            for place in find_places(store, environ):
+                if spared and (place in spared or spared.intersection(place.parents)):
+                    continue
+                found.setdefault(place, store)
+                kept.update(Path(os.path.realpath(place / name)) for name in store.shows)
+        kept.update(self.needed)
+        ruled = kept | found.keys()
+        hidden = {place: store for place, store in found.items() if _nearest(place, ruled) not in found}
+        shown = [path for path in kept if _nearest(path, ruled) in found and os.path.lexists(path)]
+        return replace(
+            confinement,
+            hidden={place: self._hide(place, store, shown) for place, store in sorted(hidden.items())},
+            shown=tuple(sorted(shown)),
+        )
+
+    def private(self, environ: Mapping[str, str]) -> frozenset[Path]:
+        """Return what is private on this machine now, apart from sign-ins of agents. Blocks."""
+        return frozenset(place for store in STORES for place in find_places(store, environ))
+
+    def _hide(self, place: Path, store: Store, shown: Iterable[Path]) -> Hidden:
+        inside = sorted(path for path in shown if path.is_relative_to(place) and path != place)
+        stand_in = self._stand_in(place, inside)
+        return Hidden(stand_in=stand_in, what=store.what, signs=store.signs)
+
+    def _stand_in(self, place: Path, inside: Sequence[Path]) -> Path:
+        """Return what is mounted at a place: an empty file, or a folder with only the names that show."""
+        if not place.is_dir():
+            file = self.folder / _FILE
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file.touch()
+            return file
+        key = hashlib.sha256("\0".join(map(str, (place, *inside))).encode("utf-8", "surrogateescape"))
+        folder = self.folder / (key.hexdigest()[:16] if inside else _FOLDER)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in inside:
+            target = folder / path.relative_to(place)
+            if path.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+        return folder
+
+
+def missed(output: str, confinement: Confinement, environ: Mapping[str, str]) -> str:
+    """Describe the hidden things that a session's output says it missed; empty if it names none."""
+    lines = [line for line in output.splitlines() if _MISSED.search(line)]
+    found: dict[str, list[str]] = {}
+    for path, hidden in confinement.hidden.items():
+        short = _short(path, environ)
+        named = any(name in line for line in lines for name in {str(path), short})
+        if named or (hidden.signs and re.search(hidden.signs, output)):
+            found.setdefault(hidden.what, []).append(short)
+    return "; ".join(
+        f"it may have missed {what}, which sessions do not see ({', '.join(paths)}): `seal-shows` shows them"
+        for what, paths in found.items()
+    )
+
+
+def _short(path: Path, environ: Mapping[str, str]) -> str:
+    for home in homes(environ):
+        if path.is_relative_to(home):
+            return f"~/{path.relative_to(home)}"
+    return str(path)
+
+
+def _nearest(path: Path, ruled: Iterable[Path]) -> Path | None:
+    """Return the deepest of the paths that lies above a path."""
+    return next((folder for folder in path.parents if folder in ruled), None)
