@@ -109,6 +109,13 @@ def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
     return configured.expanduser().resolve() / f"{main.name}-{repository_hash(common_dir)[:8]}"
 
 
+def holds_worktrees(common_dir: Path, folder: Path) -> bool:
+    """Return whether a folder is one for this repository's story worktrees, wherever the settings put it."""
+    main = main_checkout(common_dir) or common_dir
+    names = (f"{main.name}.worktrees", f"{main.name}-{repository_hash(common_dir)[:8]}")
+    return folder.name in names and folder not in {main, common_dir}
+
+
 def git_place(root: Path) -> Path:
     """Return the empty folder at which sessions see a git directory that lies in the checkout.
 

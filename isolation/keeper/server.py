@@ -14,7 +14,8 @@ Invariants:
 - The alive lock is shared by the server and all keepers, and by no session: it is free when all of them, and
   so all that they supervised, are gone.
 
-The protocol, to the server: one byte with three descriptors (control, stdin, output). To a keeper:
+The protocol, to the server: one byte with three descriptors (control, stdin, output), or one for a
+runner of commands, see `keeper/command.py`. To a keeper:
 a `HEADER`, then cwd, argv, environment and confinement with NULs between; then lines `stop SECONDS`. From
 a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and finally `exit CODE STOPPED [PID…]`, followed by
 `tried UNNAMED [OPERATION:PATH…]` if a witness observed the session. The server writes `lost CODE` in place of
@@ -32,6 +33,7 @@ import struct
 import sys
 import time
 
+from isolation.keeper.command import COMMAND, run_commands
 from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn
 from isolation.kernel.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
@@ -160,7 +162,9 @@ class _Server:
             return False
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        if len(descriptors) == _HANDED_OVER:  # fewer at the limit of open files; the coordinator sees EOF
+        if data == COMMAND and len(descriptors) == 1:
+            self._fork_runner(descriptors[0])
+        elif len(descriptors) == _HANDED_OVER:  # fewer at the limit of open files; the coordinator sees EOF
             control, stdin, output = descriptors
             try:
                 self._fork(control, stdin, output)
@@ -188,6 +192,25 @@ class _Server:
             status = os.EX_OK
         finally:
             os._exit(status)
+
+    def _fork_runner(self, control: int) -> None:
+        """Fork a runner of commands; it may survive this process, so that no git command is cut off."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _write_line(control, f"error {error.errno} {STAGE_FORK}")
+            return
+        if pid:
+            self._tree.spared.add(pid)
+            return
+        try:
+            self._channel.close()
+            self._waiter.close()
+            for descriptor in self._keepers.values():
+                os.close(descriptor)
+            run_commands(control, self._level, _receive_request)
+        finally:
+            os._exit(os.EX_OK)
 
     def _reap(self) -> bool:
         """Reap the dead; true while there is a child that is not a keeper."""

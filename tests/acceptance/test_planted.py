@@ -1,0 +1,101 @@
+"""What a session plants for git to execute: the program's own git commands must not carry it out of the tree.
+
+In each attack the planted program writes a file into the main checkout. In the session itself that path is
+the story's own tree, so such a file can only come from a command of the coordinator.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.program import run, write_story
+from tests.conftest import git
+from tests.isolation.guard.guard_scenes import can_mount
+
+guarded = pytest.mark.skipif(not can_mount(), reason="this machine cannot mount, and Landlock not in /tmp")
+
+
+def payload(repo: Path, name: str, path: str) -> str:
+    """Return the shell command that plants a program at a path of the story's tree."""
+    lines = ("#!/bin/sh", f"echo ran >> {repo}/planted-{name}", "cat")
+    texts = " ".join(f"'{line}'" for line in lines)
+    return f"mkdir -p $(dirname {path}) && printf '%s\\n' {texts} > {path} && chmod +x {path}"
+
+
+def attributes(name: str) -> str:
+    """Return the shell command that switches a filter on."""
+    return f"echo '*.dat filter={name}' > .gitattributes && echo x > x.dat"
+
+
+def attacks(repo: Path, outside: Path) -> dict[str, str]:
+    """Return the command of each hostile story."""
+    admin = "$(git rev-parse --git-dir)"
+    evil = outside / "evil"
+    return {
+        "worktree-config": f"{payload(repo, 'worktree-config', 'p')} && {attributes('own')} && "
+        "git config --worktree filter.own.clean ./p && git config --worktree core.fsmonitor ./p",
+        "common-dir": f"{payload(repo, 'common-dir', 'p')} && {attributes('own')} && cp -r "
+        f"$(git rev-parse --git-common-dir) {evil} && git config -f {evil}/config filter.own.clean ./p && "
+        f"echo {evil} > {admin}/commondir",
+        "filter": f"{payload(repo, 'filter', 'tools/clean')} && {attributes('relative')}",
+        "hooks": " && ".join(
+            payload(repo, "hooks", f".husky/{name}")
+            for name in ("post-index-change", "reference-transaction", "pre-commit", "post-commit")
+        ),
+        "nested": "git init -q inner && cd inner && "
+        f"{payload(repo, 'nested', 'p')} && {attributes('own')} && git add -A && git commit -qm inner && "
+        "git config filter.own.clean ./p && git config core.fsmonitor ./p && echo y > x.dat && "
+        "cd .. && git add inner",
+        "later": f"{payload(repo, 'later', 'tools/smudge')} && {attributes('relative')}",
+    }
+
+
+@guarded
+def test_what_a_story_planted_for_git_stays_in_its_tree(repo: Path, tmp_path: Path) -> None:
+    """Configuration, filters, hooks and nested repositories of a session never reach the main checkout."""
+    git(repo, "config", "extensions.worktreeConfig", "true")
+    git(repo, "config", "core.hooksPath", ".husky")
+    git(repo, "config", "filter.relative.clean", "tools/clean")
+    git(repo, "config", "filter.relative.smudge", "tools/smudge")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for name, command in attacks(repo, outside).items():
+        write_story(repo, name, command=command)
+    # The files of another story's branch are checked out here.
+    write_story(repo, "after", command="echo x > x", depends_on=["later"])
+    ran = run(repo, "--json", "--max-stories=8")
+    assert sorted(path.name for path in repo.glob("planted-*")) == []
+    for name in attacks(repo, outside):
+        tree = repo.parent / f"{repo.name}.worktrees" / name
+        assert ran.story(name)["status"] == "done" or tree.is_dir(), ran.story(name)
+    # The filter has run, so that git could not have been kept from writing by not being asked.
+    assert ran.story("filter")["status"] != "no-work"
+    assert "does not lead to the repository" in ran.story("common-dir")["reason"]
+
+
+@guarded
+def test_filters_of_the_user_work_on_a_storys_tree(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter on PATH that stores files in the git directory, as git-lfs does, works at both ends."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    store = repo / ".git" / "lfs"
+    (programs / "git-lfs").write_text(
+        "#!/bin/sh\n"
+        f"mkdir -p {store} || exit 1\n"
+        f'if [ "$1" = clean ]; then cat > {store}/kept && echo pointer; else wc -c >&2; cat {store}/kept; fi\n'
+    )
+    (programs / "git-lfs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    # A file of its own: tests have no global configuration.
+    own = tmp_path / "gitconfig"
+    own.write_text('[filter "lfs"]\n\tclean = git-lfs clean\n\tsmudge = git-lfs smudge\n\trequired = true\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(own))
+    write_story(repo, "a", command="echo '*.bin filter=lfs' > .gitattributes && echo large > a.bin")
+    write_story(repo, "b", command="cat a.bin > seen", depends_on=["a"])
+    ran = run(repo, "--json")
+    assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.data["stories"]
+    assert git(repo, "show", "autopilot/a:a.bin") == "pointer\n"
+    assert git(repo, "show", "autopilot/b:seen") == "large\n"
