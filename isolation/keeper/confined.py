@@ -6,6 +6,7 @@ ends with this process. A command is never cut off: it also survives its coordin
 This module must not import trio: commands that only show something load it, too.
 """
 
+import atexit
 import os
 import select
 import socket
@@ -28,6 +29,7 @@ from isolation.model import Confinement
 
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server import main; main()"
 _NO_LOCK = os.devnull
+_EXIT_LIMIT = 5.0
 _lock = threading.Lock()
 _servers: list[tuple[int, socket.socket]] = []
 """The fork servers that this process can ask, the newest last, each with the pid of its owner: a fork of
@@ -133,7 +135,7 @@ def _put_back(key: Key, link: socket.socket, *, usable: bool) -> None:
 
 
 def _key(confinement: Confinement) -> Key:
-    """Tell confinements apart, also by which folders their paths lead to now: a mount stays where it was."""
+    """Return what distinguishes confinements: also the folders that are there now, since a mount stays."""
     places = []
     for path in (*confinement.read_only, *confinement.writable):
         try:
@@ -179,7 +181,7 @@ def _start() -> socket.socket:
     with theirs:
         number = theirs.fileno()
         arguments = [str(root), str(number), _NO_LOCK, kill_level()]
-        subprocess.Popen(  # noqa: S603  our own module
+        process = subprocess.Popen(  # noqa: S603  our own module
             [sys.executable, "-I", "-S", "-c", _BOOT, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -188,7 +190,19 @@ def _start() -> socket.socket:
             start_new_session=True,
         )
     _servers.append((os.getpid(), channel))
+    atexit.register(_end, os.getpid(), channel, process)
     return channel
+
+
+def _end(owner: int, channel: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+    """Let a fork server of our own go; it ends by itself when all its sockets are closed."""
+    if owner != os.getpid():
+        return
+    for _, link in _idle:
+        link.close()
+    channel.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_EXIT_LIMIT)
 
 
 def _ask(link: socket.socket, request: bytes) -> str:

@@ -85,7 +85,7 @@ def test_filters_of_the_user_work_on_a_storys_tree(
     (programs / "git-lfs").write_text(
         "#!/bin/sh\n"
         f"mkdir -p {store} || exit 1\n"
-        f'if [ "$1" = clean ]; then cat > {store}/kept && echo pointer; else wc -c >&2; cat {store}/kept; fi\n'
+        f'if [ "$1" = clean ]; then cat > {store}/kept && echo pointer; else cat - {store}/kept | tail -1; fi\n'
     )
     (programs / "git-lfs").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")

@@ -29,7 +29,7 @@ _MADE_BY_GIT = "../.."
 
 
 def confinement_of(paths: RepositoryPaths, where: Path, index: Path | None) -> Confinement | None:
-    """Return the confinement of a command in a tree; None in the user's checkouts, or if none can be had.
+    """Return the confinement of a command in a tree; None in the user's checkouts, or without any means.
 
     `index` is a private index that the command uses.
     """

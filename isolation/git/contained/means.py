@@ -29,7 +29,7 @@ def _available() -> Means | None:
 
 def _confines(means: Means) -> bool:
     """Have a command write where it may and where it may not, and look at what it left."""
-    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="autopilot-guard-")))
+    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="autopilot-command-")))
     try:
         (folder / "open").mkdir()
         confinement = Confinement(
