@@ -83,9 +83,8 @@ def test_filters_of_the_user_work_on_a_storys_tree(
     programs.mkdir()
     store = repo / ".git" / "lfs"
     (programs / "git-lfs").write_text(
-        "#!/bin/sh\n"
-        f"mkdir -p {store} || exit 1\n"
-        f'if [ "$1" = clean ]; then cat > {store}/kept && echo pointer; else cat - {store}/kept | tail -1; fi\n'
+        f"#!/bin/sh\ncd {store} || exit 1\n"
+        'if [ "$1" = clean ]; then cat > kept && echo pointer; else cat - kept | tail -1; fi\n'
     )
     (programs / "git-lfs").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
@@ -99,3 +98,51 @@ def test_filters_of_the_user_work_on_a_storys_tree(
     assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.data["stories"]
     assert git(repo, "show", "autopilot/a:a.bin") == "pointer\n"
     assert git(repo, "show", "autopilot/b:seen") == "large\n"
+
+
+EXCHANGED = {
+    "fifo": 'rm -f "$AUTOPILOT_RESULT_FILE"; mkfifo "$AUTOPILOT_RESULT_FILE"',
+    "device": 'ln -sf /dev/zero "$AUTOPILOT_RESULT_FILE"',
+    "link": 'ln -sf "$HOME/secret" "$AUTOPILOT_RESULT_FILE"',
+    "folder": 'mkdir "$AUTOPILOT_RESULT_FILE"',
+    "huge": 'truncate -s 3G "$AUTOPILOT_RESULT_FILE"',
+    # All folders of the worktrees, through which the next prompt would be written.
+    "exchange": 'mv .orchestrator old && ln -s "$HOME/elsewhere" .orchestrator',
+}
+
+
+@guarded
+def test_strange_files_in_the_exchange_folder_are_neither_followed_nor_waited_for(repo: Path) -> None:
+    """A link, a FIFO, a device, a folder or a huge file as the result: ignored by name, and the run ends."""
+    home = Path.home()
+    (home / "secret").write_text('{"status": "needs-decision", "decision": {"question": "secret?"}}')
+    (home / "elsewhere").mkdir()
+    prompts = repo.parent / f"{repo.name}.worktrees"
+    for name, command in EXCHANGED.items():
+        # The first attempt fails, so that another session follows in the same tree.
+        write_story(
+            repo, name, command=f"if [ -e tried ]; then echo x > x; else touch tried; {command}; exit 1; fi"
+        )
+    ran = run(repo, "--json", "--max-stories=8")
+    told = {name: ran.story(name) for name in EXCHANGED}
+    assert {name: story["status"] for name, story in told.items()} == dict.fromkeys(EXCHANGED, "done")
+    assert list((home / "elsewhere").iterdir()) == []
+    assert not prompts.exists() or not list(prompts.glob("*/.orchestrator/secret"))
+    assert "secret" not in ran.out
+
+
+@guarded
+def test_a_state_folder_that_leads_out_of_the_tree_is_not_written_to(repo: Path, memory: Path) -> None:
+    """A session swaps the folder of the state file for a link into the main checkout: nothing is written."""
+    del memory
+    (repo / "_docs").mkdir()
+    (repo / "_docs" / "README.md").write_text("mine\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "docs")
+    write_story(repo, "a", flow="greenfield", command=f"rm -rf _docs; ln -s {repo}.outside/_docs _docs")
+    outside = repo.parent / f"{repo.name}.outside" / "_docs"
+    outside.mkdir(parents=True)
+    ran = run(repo, "--json", "--max-sessions=1")
+    assert list(outside.iterdir()) == []
+    assert ran.story("a")["status"] == "failed", ran.story("a")
+    assert "leads out of its tree" in ran.story("a")["reason"]

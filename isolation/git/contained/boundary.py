@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from isolation.errors import WorkspaceError
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.contained.means import available_means
 from isolation.model import Confinement, EnforcementLevel
 from isolation.paths import RepositoryPaths, holds_worktrees, own_git_dir
@@ -59,7 +60,7 @@ def _own_git_dir(common: Path, where: Path) -> Path | None:
     if git_dir is None or git_dir.parent != common / "worktrees":
         return None
     try:
-        pointer = os.fsdecode((git_dir / "gitdir").read_bytes()).rstrip("\n")
+        pointer = os.fsdecode(read_plain(git_dir / "gitdir", LONGEST_POINTER)).rstrip("\n")
     except OSError:
         return None
     return git_dir if os.path.normpath(git_dir / pointer) == str(where / ".git") else None
@@ -89,7 +90,7 @@ def _has_lfs() -> bool:
 def _require_own_link(git_dir: Path, where: Path) -> None:
     """Refuse a worktree that was pointed at another git directory, whose configuration is not the user's."""
     try:
-        link = (git_dir / _LINK).read_bytes().strip() if not (git_dir / _LINK).is_symlink() else b""
+        link = read_plain(git_dir / _LINK, LONGEST_POINTER, follow=False).strip()
     except OSError:
         link = b""
     if link != _MADE_BY_GIT.encode():
