@@ -165,14 +165,19 @@ def story_dir(common_dir: Path, run_id: str, story_id: str) -> Path:
     return run_dir(common_dir, run_id) / require_component(story_id, "story id")
 
 
+def indexes_dir(common_dir: Path) -> Path:
+    """Return the folder of private index files, which git commands on a shared tree write to."""
+    return autopilot_dir(common_dir) / "indexes"
+
+
 def claim_index_path(common_dir: Path, branch: str) -> Path:
     """Return the index file in which the tree of a story's claim is built."""
-    return autopilot_dir(common_dir) / f"{branch.replace('/', '-')}.index"
+    return indexes_dir(common_dir) / f"{branch.replace('/', '-')}.index"
 
 
 def shared_index_path(common_dir: Path) -> Path:
     """Return the index file by which a shared tree is compared with what is committed."""
-    return autopilot_dir(common_dir) / "shared.index"
+    return indexes_dir(common_dir) / "shared.index"
 
 
 def lease_lock_path(common_dir: Path) -> Path:

@@ -75,6 +75,8 @@ _OPTIONS = (
     *("-c", "core.filesRefLockTimeout=5000"),
     *("-c", "core.packedRefsTimeout=5000"),
 )
+_UPDATES_FILES = "-u"
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 _HINTS = (
     ("No space left on device", "free disk space, then run again; what was committed is safe"),
     ("Read-only file system", "git must be able to write to the repository"),
@@ -174,11 +176,14 @@ class Repository:
             **(env or {}),
         }
         index = surroundings.get("GIT_INDEX_FILE")
-        confinement = confinement_of(self.paths, where, Path(index) if index else None)
+        confinement = confinement_of(
+            self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
+        )
         if confinement is not None:
             output = _run_confined(args, where, surroundings, confinement, stdin)
         else:
-            output = _run(args, where, surroundings, stdin)
+            hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
+            output = _run((*hookless, *args), where, surroundings, stdin)
         if check and output.returncode != 0:
             raise failure(args, output)
         return output
@@ -251,6 +256,12 @@ class Repository:
         """Return the commit that a checkout is at; None before the first commit."""
         found = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=cwd, check=False)
         return found.stdout.strip() if found.returncode == 0 else None
+
+    @cached_property
+    def _hooks_lie_in_tree(self) -> bool:
+        """Whether git looks for hooks in the files of a checkout, which stories may share; asked once."""
+        found = self.run("config", "--type=path", "--get", "core.hooksPath", check=False).stdout.strip()
+        return bool(found) and not found.startswith("/")
 
     @cached_property
     def has_identity(self) -> bool:

@@ -5,6 +5,7 @@ the story's own tree, so such a file can only come from a command of the coordin
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,50 @@ def test_a_state_folder_that_leads_out_of_the_tree_is_not_written_to(repo: Path,
     assert list(outside.iterdir()) == []
     assert ran.story("a")["status"] == "failed", ran.story("a")
     assert "leads out of its tree" in ran.story("a")["reason"]
+
+
+SHARED = ("--bg-isolation", "none", "--deconflict-paths", "packages/{id}/**")
+
+
+@guarded
+@pytest.mark.parametrize("level", ["deny", "divert"])
+def test_what_a_story_planted_in_a_shared_tree_stays_in_its_claim(repo: Path, level: str) -> None:
+    """Filters and hooks that the user keeps in a folder that a story owns cannot leave that folder."""
+    tools = repo / "packages" / "a"
+    (repo / "packages" / "b").mkdir(parents=True)
+    tools.mkdir()
+    for path in (tools / "x", repo / "packages" / "b" / "x"):
+        path.write_text("x\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "packages")
+    git(repo, "config", "core.hooksPath", "packages/a/hooks")
+    git(repo, "config", "filter.relative.clean", "packages/a/clean")
+    names = ("post-index-change", "reference-transaction")
+    planted = [payload(repo, "shared", f"packages/a/hooks/{name}") for name in names]
+    planted += [payload(repo, "shared", "packages/a/clean"), "cd packages/a", attributes("relative")]
+    write_story(repo, "a", command=" && ".join(planted))
+    write_story(repo, "b", command="echo new > packages/b/x", depends_on=["a"])
+    ran = run(repo, "--json", *SHARED, "--enforce", level)
+    assert not (repo / "planted-shared").exists()
+    assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.data["stories"]
+    assert git(repo, "show", "autopilot/a:packages/a/x.dat") == "x\n"
+
+
+@guarded
+@pytest.mark.parametrize("bit", ["--skip-worktree", "--assume-unchanged"])
+def test_a_foreign_edit_behind_a_bit_of_the_index_fails_the_story(
+    make_repository: Callable[..., Path], bit: str
+) -> None:
+    """At deny a file beside the claim is found by its looks, not by git's index; one elsewhere is refused."""
+    notes = "packages/a/notes.txt"
+    repo = make_repository(files={"packages/a/x": "a\n", notes: "mine\n"})
+    git(repo, "update-index", bit, notes, "README.md")
+    write_story(
+        repo, "a", command=f"echo y > packages/a/x; echo evil >> {notes}; echo evil >> README.md; true"
+    )
+    only_x = ("--bg-isolation", "none", "--deconflict-paths", "packages/{id}/x")
+    ran = run(repo, "--json", *only_x, "--enforce", "deny")
+    assert ran.story("a")["status"] == "failed"
+    assert f"changed outside its claim: {notes}" in ran.story("a")["reason"]
+    assert "tried to change outside its claim: README.md" in ran.story("a")["reason"]
+    assert ((repo / notes).read_text(), (repo / "README.md").read_text()) == ("mine\n", "hello\n")

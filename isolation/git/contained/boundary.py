@@ -19,8 +19,8 @@ from pathlib import Path
 from isolation.errors import WorkspaceError
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.contained.means import available_means
-from isolation.model import Confinement, EnforcementLevel
-from isolation.paths import RepositoryPaths, holds_worktrees, own_git_dir
+from isolation.model import Confinement, EnforcementLevel, Means
+from isolation.paths import RepositoryPaths, holds_worktrees, indexes_dir, own_git_dir
 
 NAMESPACE = Path("heads", "autopilot")
 """The refs that stories' commits move."""
@@ -29,12 +29,18 @@ _LINK = "commondir"
 _MADE_BY_GIT = "../.."
 
 
-def confinement_of(paths: RepositoryPaths, where: Path, index: Path | None) -> Confinement | None:
+def confinement_of(
+    paths: RepositoryPaths, where: Path, index: Path | None, *, writes: bool = False
+) -> Confinement | None:
     """Return the confinement of a command in a tree; None in the user's checkouts, or without any means.
 
-    `index` is a private index that the command uses.
+    `index` is a private index that the command uses. In a checkout that stories share, that is what shows
+    that the command is about their files; such a command may not change them unless it `writes`.
     """
     common = paths.common_dir
+    if index is not None and index.parent == indexes_dir(common):
+        means = available_means()
+        return _in_shared_tree(common, where, index, means, writes=writes) if means else None
     if where in _users(paths) or not holds_worktrees(common, where.parent):
         return None
     git_dir = _own_git_dir(common, where)
@@ -51,6 +57,17 @@ def confinement_of(paths: RepositoryPaths, where: Path, index: Path | None) -> C
         means=means,
         read_only=closed,
         writable=tuple(dict.fromkeys(path for path in opened if path.is_dir())),
+    )
+
+
+def _in_shared_tree(common: Path, where: Path, index: Path, means: Means, *, writes: bool) -> Confinement:
+    index.parent.mkdir(parents=True, exist_ok=True)
+    opened = [index.parent, common / "objects", *_for_lfs(common)]
+    return Confinement(
+        level=EnforcementLevel.DENY,
+        means=means,
+        read_only={common: "the git directory", **({} if writes else {where: "the shared tree"})},
+        writable=tuple(path for path in opened if path.is_dir()),
     )
 
 
@@ -74,12 +91,17 @@ def _users(paths: RepositoryPaths) -> tuple[Path, ...]:
 def _written_by_commits(common: Path) -> list[Path]:
     """Return the folders of the git directory that a commit on a story's branch writes to."""
     refs = [common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE]
-    if _has_lfs():
-        refs.append(common / "lfs")
     for folder in refs:
         folder.mkdir(parents=True, exist_ok=True)  # git removes it whenever it is empty
     # A reftable has all refs in one folder, so it is open or no commit can be made.
-    return [*refs, common / "objects", common / "reftable", common / "lfs"]
+    return [*refs, common / "objects", common / "reftable", *_for_lfs(common)]
+
+
+def _for_lfs(common: Path) -> list[Path]:
+    """Return the folder in which git-lfs stores files; only an existing folder can be left open."""
+    if _has_lfs():
+        (common / "lfs").mkdir(exist_ok=True)
+    return [common / "lfs"]
 
 
 @cache
