@@ -194,3 +194,31 @@ def test_a_foreign_edit_behind_a_bit_of_the_index_fails_the_story(
     assert f"changed outside its claim: {notes}" in ran.story("a")["reason"]
     assert "tried to change outside its claim: README.md" in ran.story("a")["reason"]
     assert ((repo / notes).read_text(), (repo / "README.md").read_text()) == ("mine\n", "hello\n")
+
+
+def test_versions_of_a_file_that_two_stories_wrote_are_kept_where_nothing_prevents_it(
+    make_repository: Callable[..., Path],
+) -> None:
+    """At detect both the intruder's version and the owner's can be had, and a note names file and stories."""
+    repo = make_repository(files={"packages/a/x": "a\n", "packages/b/x": "b\n"})
+    flag = "$HOME/flag"
+    wait = "until [ -e {0} ]; do sleep 0.01; done"
+    # The owner writes again when the intruder's session has ended and been compared.
+    ended = "until grep -q . $HOME/ended; do sleep 0.01; done"
+    write_story(
+        repo,
+        "b",
+        command=f"echo first > packages/b/x; touch {flag}; {ended}; echo last > packages/b/x",
+    )
+    intruder = f"{wait.format(flag)}; echo evil > packages/b/x; echo fine > packages/a/x"
+    write_story(repo, "a", command=intruder)
+    (repo / "autopilot-multi.toml").write_text(
+        '[hooks]\nafter_run = "echo $AUTOPILOT_STORY_ID >> $HOME/ended"\n'
+    )
+    ran = run(repo, "--json", *SHARED, "--enforce", "detect", "--max-stories=2")
+    assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.data["stories"]
+    assert git(repo, "show", "autopilot/b:packages/b/x") == "last\n"
+    kept = run(repo, "quarantine", "list", "--json").data["quarantines"]
+    assert {tuple(one["story_ids"]) for one in kept} == {("b", "a")}
+    assert "evil\n" in [git(repo, "show", f"{one['ref']}:files/packages/b/x") for one in kept]
+    assert "it is not known who wrote what, since a could write there, too: packages/b/x" in ran.err
