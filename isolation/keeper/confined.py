@@ -30,6 +30,8 @@ from isolation.model import Confinement
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server import main; main()"
 _NO_LOCK = os.devnull
 _EXIT_LIMIT = 5.0
+LIMIT = 1800.0
+"""How long a command may take: a session can leave what makes it wait for ever."""
 _lock = threading.Lock()
 _servers: list[tuple[int, socket.socket]] = []
 """The fork servers that this process can ask, the newest last, each with the pid of its owner: a fork of
@@ -77,8 +79,15 @@ def run_confined(
             _fill(opened[0], stdin)
         key, link = _runner(confinement)
         try:
+            link.settimeout(LIMIT)
             socket.send_fds(link, [b"+"], opened)
             answer = _ask(link, _encode((str(cwd), *argv), env, ()))
+        except TimeoutError as error:
+            link.close()  # the runner notices, and ends the command
+            raise KeeperError(
+                f"{argv[0]} did not end within {LIMIT / 60:.0f} minutes in {cwd}",
+                hint="does a filter hang there, or is a FIFO in the place of a file that git reads?",
+            ) from error
         except BaseException:
             link.close()
             raise
