@@ -1,6 +1,6 @@
 """What running stories' files held while another story was at work, too, where nothing prevents its writes.
 
-A story may then write to a file that its owner is editing, and nobody can know who wrote which version. So
+A story may then write to a file that its owner is editing, and nothing tells who wrote which version. So
 whenever a session begins or ends, the changed files of the stories that are still at work are stored. If
 such a file is different when its owner ends, the stored version is kept in quarantine, and named. A version
 that comes and goes between two of these moments is not seen.
@@ -42,7 +42,7 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class Versions:
-    """The versions of one run's files; the caller sees to it that one thread at a time uses it. Blocking."""
+    """The versions of one run's files, for one thread at a time. Blocking."""
 
     def __init__(self, repository: Repository, run_id: str, claims: Mapping[str, Claim]) -> None:
         self._repository = repository
