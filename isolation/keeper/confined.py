@@ -58,8 +58,10 @@ def offer(channel: socket.socket) -> None:
 
 
 def withdraw(channel: socket.socket) -> None:
-    """Let no more commands go through this fork server."""
+    """Let no more commands go through this fork server, and end the runners that have nothing to do."""
     with _lock:
+        while _idle:
+            _idle.pop()[1].close()
         _servers[:] = [(pid, each) for pid, each in _servers if each is not channel]
 
 

@@ -60,7 +60,8 @@ def main() -> None:
     channel.set_inheritable(False)
     try:
         # Blocking, since `wait_for_old_keepers` may hold it for the moment of its probe.
-        fcntl.flock(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.LOCK_SH)
+        alive = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(alive, fcntl.LOCK_SH)
     except OSError as error:
         channel.sendall(f"error {error.strerror}\n".encode())
         return
@@ -72,7 +73,7 @@ def main() -> None:
         adopt_orphans()
     set_name("apm-server")
     gc.disable()
-    server = _Server(channel, level)
+    server = _Server(channel, level, alive)
     channel.sendall(b"ready\n")
     # After the greeting: the coordinator can already work while this process loads the rest.
     preload()
@@ -124,8 +125,9 @@ class _Waiter:
 class _Server:
     """Forks keepers, and ends what a killed keeper left."""
 
-    def __init__(self, channel: socket.socket, level: str) -> None:
+    def __init__(self, channel: socket.socket, level: str, alive: int) -> None:
         self._channel = channel
+        self._alive = alive
         self._level = level
         self._waiter = _Waiter(channel.fileno())
         self._tree = Tree(os.getpid(), level=level)
@@ -204,6 +206,8 @@ class _Server:
             self._tree.spared.add(pid)
             return
         try:
+            # An idle runner must not make the next run wait: it is no session.
+            os.close(self._alive)
             self._channel.close()
             self._waiter.close()
             for descriptor in self._keepers.values():
