@@ -109,6 +109,13 @@ def worktree_root(common_dir: Path, configured: Path | None = None) -> Path:
     return configured.expanduser().resolve() / f"{main.name}-{repository_hash(common_dir)[:8]}"
 
 
+def holds_worktrees(common_dir: Path, folder: Path) -> bool:
+    """Return whether a folder is one for this repository's story worktrees, wherever the settings put it."""
+    main = main_checkout(common_dir) or common_dir
+    names = (f"{main.name}.worktrees", f"{main.name}-{repository_hash(common_dir)[:8]}")
+    return folder.name in names and folder not in {main, common_dir}
+
+
 def git_place(root: Path) -> Path:
     """Return the empty folder at which sessions see a git directory that lies in the checkout.
 
@@ -158,14 +165,19 @@ def story_dir(common_dir: Path, run_id: str, story_id: str) -> Path:
     return run_dir(common_dir, run_id) / require_component(story_id, "story id")
 
 
+def indexes_dir(common_dir: Path) -> Path:
+    """Return the folder of private index files, which git commands on a shared tree write to."""
+    return autopilot_dir(common_dir) / "indexes"
+
+
 def claim_index_path(common_dir: Path, branch: str) -> Path:
     """Return the index file in which the tree of a story's claim is built."""
-    return autopilot_dir(common_dir) / f"{branch.replace('/', '-')}.index"
+    return indexes_dir(common_dir) / f"{branch.replace('/', '-')}.index"
 
 
 def shared_index_path(common_dir: Path) -> Path:
     """Return the index file by which a shared tree is compared with what is committed."""
-    return autopilot_dir(common_dir) / "shared.index"
+    return indexes_dir(common_dir) / "shared.index"
 
 
 def lease_lock_path(common_dir: Path) -> Path:

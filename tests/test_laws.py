@@ -13,6 +13,7 @@ from tests.conftest import git
 
 ROOT = Path(__file__).parent.parent
 SPAWNERS = {
+    "isolation/keeper/confined.py",
     "isolation/keeper/fork_server.py",
     "isolation/keeper/client.py",
     "isolation/keeper/server.py",

@@ -38,7 +38,8 @@ class LockFile:
     def attempt(cls, path: Path, *, shared: bool = False, create: bool = True) -> Self | None:
         """Lock `path` without waiting; None if another process holds it."""
         while True:
-            flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            # Not waiting for the other end, if a session left a FIFO there.
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             descriptor = os.open(path, flags, 0o644)
             try:
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.repository import Repository
 from isolation.paths import own_git_dir
 
@@ -84,7 +85,7 @@ def admin_dir_of_missing(repository: Repository, path: Path) -> Path | None:
 def worktree_of(git_dir: Path) -> Path | None:
     """Return the checkout that a linked worktree's git directory points back to."""
     try:
-        pointer = os.fsdecode((git_dir / "gitdir").read_bytes()).rstrip("\n")
+        pointer = os.fsdecode(read_plain(git_dir / "gitdir", LONGEST_POINTER)).rstrip("\n")
     except OSError:
         return None
     # Newer versions of git can keep relative paths here.

@@ -20,6 +20,7 @@ from isolation.errors import (
     UncommittableError,
     WorkspaceError,
 )
+from isolation.files.plain import read_plain
 from isolation.git.checkout import CheckoutStatus, read_status
 from isolation.git.commit_flaws import conflict_markers, may_have_markers, reveal_hidden
 from isolation.git.forecast.merge_answers import named_in_messages
@@ -44,6 +45,7 @@ _OPERATIONS = {
 _MARKS = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
 _SERIES = ("sequencer", "rebase-merge", "rebase-apply", "MERGE_HEAD")
 _NAMED = 5
+_LONGEST_LOG = 1 << 26
 _EMBEDDED = "warning: adding embedded git repository: "
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -169,7 +171,7 @@ def _logged_on_top_of(base: str, cwd: Path) -> str | None:
     """
     git_dir = own_git_dir(cwd)
     try:
-        lines = (git_dir / "logs" / "HEAD").read_bytes().splitlines() if git_dir else []
+        lines = read_plain(git_dir / "logs" / "HEAD", _LONGEST_LOG).splitlines() if git_dir else []
     except OSError:
         return None
     words = lines[-1].decode(errors="replace").split(" ", 2) if lines else []

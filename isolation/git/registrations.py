@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.errors import RepositoryError
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import admin_dir_of_missing, worktree_of
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
@@ -126,7 +127,7 @@ def _entry(git_dir: Path, path: Path) -> Registration:
 
 def _text(path: Path) -> str | None:
     try:
-        return os.fsdecode(path.read_bytes()).strip()
+        return os.fsdecode(read_plain(path, LONGEST_POINTER)).strip()
     except OSError:
         return None
 

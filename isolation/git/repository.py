@@ -1,7 +1,7 @@
 """The only module that calls git: one way to run it, and the questions asked of it.
 
-Everything goes through GitPython's command interface. Its methods block; from trio they run through
-`offload`, in a thread that cancellation never abandons, so git is never left halfway.
+Everything goes through GitPython's command interface, except what is confined. Its methods block; from trio
+they run through `offload`, in a thread that cancellation never abandons, so git is never left halfway.
 
 Invariants:
 
@@ -9,6 +9,7 @@ Invariants:
   one is gone) and may not search above it, so that a worktree whose `.git` vanished is never mistaken for
   an enclosing repository.
 - No call takes optional locks, prompts on a terminal, starts a gc or a file system monitor.
+- A command in a story's tree runs under a confinement, see `contained/boundary.py`.
 - GitPython passes on the whole of `os.environ`; variables that point at another repository are removed by
   `env -u` in front of git, only if there are any, so the process's own environment is never changed.
 """
@@ -27,9 +28,12 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
 from msgspec import Struct
 
-from isolation.errors import GitCommandError, RepositoryError
+from isolation.errors import GitCommandError, KeeperError, RepositoryError
 from isolation.files.disk import replace_file
+from isolation.git.contained.boundary import confinement_of
 from isolation.git.metadata_lock import metadata_lock
+from isolation.keeper.confined import run_confined
+from isolation.model import Confinement
 from isolation.paths import RepositoryPaths, find_repository
 
 if TYPE_CHECKING:
@@ -71,6 +75,8 @@ _OPTIONS = (
     *("-c", "core.filesRefLockTimeout=5000"),
     *("-c", "core.packedRefsTimeout=5000"),
 )
+_UPDATES_FILES = "-u"
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 _HINTS = (
     ("No space left on device", "free disk space, then run again; what was committed is safe"),
     ("Read-only file system", "git must be able to write to the repository"),
@@ -169,25 +175,16 @@ class Repository:
             "GIT_CEILING_DIRECTORIES": _ceiling(where),
             **(env or {}),
         }
-        foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in surroundings]
-        unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
-        command = [*unset, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
-        with _as_file(stdin) as source:
-            returncode, stdout, stderr = _git_class()(where).execute(
-                command,
-                istream=source,
-                env=surroundings,
-                with_extended_output=True,
-                with_exceptions=False,
-                stdout_as_string=False,  # file names need not be UTF-8
-                strip_newline_in_stdout=False,
-            )
-        output = GitOutput(
-            returncode=returncode,
-            stdout=stdout.decode(errors="surrogateescape"),
-            stderr=stderr,
+        index = surroundings.get("GIT_INDEX_FILE")
+        confinement = confinement_of(
+            self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
         )
-        if check and returncode != 0:
+        if confinement is not None:
+            output = _run_confined(args, where, surroundings, confinement, stdin)
+        else:
+            hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
+            output = _run((*hookless, *args), where, surroundings, stdin)
+        if check and output.returncode != 0:
             raise failure(args, output)
         return output
 
@@ -261,6 +258,12 @@ class Repository:
         return found.stdout.strip() if found.returncode == 0 else None
 
     @cached_property
+    def _hooks_lie_in_tree(self) -> bool:
+        """Whether git looks for hooks in the files of a checkout, which stories may share; asked once."""
+        found = self.run("config", "--type=path", "--get", "core.hooksPath", check=False).stdout.strip()
+        return bool(found) and not found.startswith("/")
+
+    @cached_property
     def has_identity(self) -> bool:
         """Whether the user has a name and an address to commit under, not ones git made up; asked once."""
         only = ("-c", "user.useConfigOnly=true", "var")
@@ -307,6 +310,45 @@ def init_repository(path: Path) -> Repository:
     }
     repository.run("commit", "--quiet", "--allow-empty", "--message", "Begin", env=who)
     return repository
+
+
+def _run(args: tuple[str, ...], where: Path, env: Mapping[str, str], stdin: bytes | None) -> GitOutput:
+    foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in env]
+    unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
+    command = [*unset, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
+    with _as_file(stdin) as source:
+        returncode, stdout, stderr = _git_class()(where).execute(
+            command,
+            istream=source,
+            env=env,
+            with_extended_output=True,
+            with_exceptions=False,
+            stdout_as_string=False,  # file names need not be UTF-8
+            strip_newline_in_stdout=False,
+        )
+    return GitOutput(returncode=returncode, stdout=stdout.decode(errors="surrogateescape"), stderr=stderr)
+
+
+def _run_confined(
+    args: tuple[str, ...],
+    where: Path,
+    env: Mapping[str, str],
+    confinement: Confinement,
+    stdin: bytes | None,
+) -> GitOutput:
+    """Run a command on a story's tree: what a session has planted there gets no further than the session."""
+    command = [_program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
+    # GitPython sets the language, so that its messages can be read; so does this.
+    surroundings = {**scrubbed(os.environ), "LANGUAGE": "C", "LC_ALL": "C", **env}
+    try:
+        ended = run_confined(command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin)
+    except KeeperError as error:
+        raise GitCommandError(error.message, returncode=-1, stderr="", hint=error.hint) from error
+    return GitOutput(
+        returncode=ended.returncode,
+        stdout=ended.stdout.decode(errors="surrogateescape"),
+        stderr=ended.stderr.decode(errors="surrogateescape").rstrip("\n"),
+    )
 
 
 @contextmanager

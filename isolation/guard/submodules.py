@@ -18,6 +18,7 @@ from pathlib import Path
 
 from isolation.errors import GuardError
 from isolation.files.disk import replace_file
+from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository
 
@@ -112,6 +113,6 @@ def _link(folder: Path, git_dir: Path) -> None:
 
 def _first_line(path: Path) -> str:
     try:
-        return os.fsdecode(path.read_bytes()).partition("\n")[0]
+        return os.fsdecode(read_plain(path, LONGEST_POINTER)).partition("\n")[0]
     except OSError:
         return ""

@@ -18,6 +18,7 @@ import trio
 
 from isolation.errors import KeeperError
 from isolation.keeper import server as keeper_server
+from isolation.keeper.confined import offer, withdraw
 from isolation.keeper.wire import Lines, server_gone
 from isolation.kernel.process_tree import kill_level
 
@@ -77,6 +78,7 @@ class ForkServer:
                 await self.close()
                 raise
             self._greeted = True
+            offer(channel)
         return channel
 
     async def _send(self, descriptors: Sequence[int]) -> bool:
@@ -97,6 +99,7 @@ class ForkServer:
         channel, process = self._channel, self._process
         self._channel = self._process = None
         if channel is not None:
+            withdraw(channel)
             trio.lowlevel.notify_closing(channel)
             channel.close()
         if process is None:

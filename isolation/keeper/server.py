@@ -14,7 +14,8 @@ Invariants:
 - The alive lock is shared by the server and all keepers, and by no session: it is free when all of them, and
   so all that they supervised, are gone.
 
-The protocol, to the server: one byte with three descriptors (control, stdin, output). To a keeper:
+The protocol, to the server: one byte with three descriptors (control, stdin, output), or one for a
+runner of commands, see `keeper/command.py`. To a keeper:
 a `HEADER`, then cwd, argv, environment and confinement with NULs between; then lines `stop SECONDS`. From
 a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and finally `exit CODE STOPPED [PID…]`, followed by
 `tried UNNAMED [OPERATION:PATH…]` if a witness observed the session. The server writes `lost CODE` in place of
@@ -32,6 +33,7 @@ import struct
 import sys
 import time
 
+from isolation.keeper.command import COMMAND, run_commands
 from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn
 from isolation.kernel.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
@@ -58,7 +60,8 @@ def main() -> None:
     channel.set_inheritable(False)
     try:
         # Blocking, since `wait_for_old_keepers` may hold it for the moment of its probe.
-        fcntl.flock(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.LOCK_SH)
+        alive = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(alive, fcntl.LOCK_SH)
     except OSError as error:
         channel.sendall(f"error {error.strerror}\n".encode())
         return
@@ -70,7 +73,7 @@ def main() -> None:
         adopt_orphans()
     set_name("apm-server")
     gc.disable()
-    server = _Server(channel, level)
+    server = _Server(channel, level, alive)
     channel.sendall(b"ready\n")
     # After the greeting: the coordinator can already work while this process loads the rest.
     preload()
@@ -122,8 +125,9 @@ class _Waiter:
 class _Server:
     """Forks keepers, and ends what a killed keeper left."""
 
-    def __init__(self, channel: socket.socket, level: str) -> None:
+    def __init__(self, channel: socket.socket, level: str, alive: int) -> None:
         self._channel = channel
+        self._alive = alive
         self._level = level
         self._waiter = _Waiter(channel.fileno())
         self._tree = Tree(os.getpid(), level=level)
@@ -160,7 +164,9 @@ class _Server:
             return False
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        if len(descriptors) == _HANDED_OVER:  # fewer at the limit of open files; the coordinator sees EOF
+        if data == COMMAND and len(descriptors) == 1:
+            self._fork_runner(descriptors[0])
+        elif len(descriptors) == _HANDED_OVER:  # fewer at the limit of open files; the coordinator sees EOF
             control, stdin, output = descriptors
             try:
                 self._fork(control, stdin, output)
@@ -188,6 +194,27 @@ class _Server:
             status = os.EX_OK
         finally:
             os._exit(status)
+
+    def _fork_runner(self, control: int) -> None:
+        """Fork a runner of commands; it may survive this process, so that no git command is cut off."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _write_line(control, f"error {error.errno} {STAGE_FORK}")
+            return
+        if pid:
+            self._tree.spared.add(pid)
+            return
+        try:
+            # An idle runner must not make the next run wait: it is no session.
+            os.close(self._alive)
+            self._channel.close()
+            self._waiter.close()
+            for descriptor in self._keepers.values():
+                os.close(descriptor)
+            run_commands(control, self._level, _receive_request)
+        finally:
+            os._exit(os.EX_OK)
 
     def _reap(self) -> bool:
         """Reap the dead; true while there is a child that is not a keeper."""

@@ -27,16 +27,23 @@ HIDDEN, STAND_IN, SHOWN = b"h", b"s", b"v"
 Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
 """Folder, arguments, environment, and the texts of the confinement, if any."""
 
+Streams = tuple[int, int, int]
+"""The descriptors that become standard input, output and error."""
+
 
 class SpawnError(Exception):
     """The session's program did not start; holds an errno and the stage."""
 
 
-def spawn(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
-    """Start the leader; return its pid, and the witness that observes its changes of files, if any."""
+def spawn(request: Request, stdin: int, output: int, errors: int | None = None) -> tuple[int, Witness | None]:
+    """Start the leader; return its pid, and the witness that observes its changes of files, if any.
+
+    Without `errors` both of its output streams are `output`.
+    """
+    streams = (stdin, output, output if errors is None else errors)
     if request[3]:
-        return _start_confined(request, stdin, output)
-    return _start(request, stdin, output), None
+        return _start_confined(request, streams)
+    return _start(request, streams), None
 
 
 def preload() -> None:
@@ -73,7 +80,7 @@ def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
     return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in marks}
 
 
-def _start(request: Request, stdin: int, output: int) -> int:
+def _start(request: Request, streams: Streams) -> int:
     """Start it unconfined.
 
     Not by fork and exec: this call shares the keeper's memory until the program runs, which saves
@@ -84,7 +91,7 @@ def _start(request: Request, stdin: int, output: int) -> int:
         os.chdir(cwd)
     except OSError as error:
         raise SpawnError(error.errno, STAGE_FOLDER) from error
-    moves = [(os.POSIX_SPAWN_DUP2, source, to) for source, to in ((stdin, 0), (output, 1), (output, 2))]
+    moves = [(os.POSIX_SPAWN_DUP2, source, to) for to, source in enumerate(streams)]
     failure = errno.ENOENT
     for path in _candidates(argv[0], env):
         if not os.access(path, os.X_OK):  # far cheaper than an attempt
@@ -104,7 +111,7 @@ def _start(request: Request, stdin: int, output: int) -> int:
     raise SpawnError(failure, STAGE_PROGRAM)
 
 
-def _start_confined(request: Request, stdin: int, output: int) -> tuple[int, Witness | None]:
+def _start_confined(request: Request, streams: Streams) -> tuple[int, Witness | None]:
     """Fork, confine the child, and wait until it executes or reports why not."""
     parent_end, child_end = socket.socketpair()
     try:
@@ -116,7 +123,7 @@ def _start_confined(request: Request, stdin: int, output: int) -> tuple[int, Wit
     if pid == 0:
         failure = f"{errno.EIO} {STAGE_GUARD}"
         try:
-            _exec_leader(request, stdin, output, child_end)
+            _exec_leader(request, streams, child_end)
         except SpawnError as error:
             failure = "{} {}".format(*error.args)
         finally:
@@ -163,14 +170,14 @@ def _filter(texts: Sequence[bytes], child_end: socket.socket) -> None:
     os.close(listener)
 
 
-def _exec_leader(request: Request, stdin: int, output: int, child_end: socket.socket) -> None:
+def _exec_leader(request: Request, streams: Streams, child_end: socket.socket) -> None:
     """Turn this process into the session's leader; returns only by an error."""
     cwd, argv, env, confinement = request
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (*_ignored(), signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-    for source, to in ((stdin, 0), (output, 1), (output, 2)):
+    for to, source in enumerate(streams):
         os.dup2(source, to)
     stage = STAGE_GUARD
     try:

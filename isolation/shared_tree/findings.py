@@ -39,9 +39,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Watched(Struct):
-    """A watched session; `findings` are set when it is over."""
+    """A watched session; `findings` are set when it is over, and `notes`, which fail no session."""
 
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Watch(Protocol):

@@ -247,7 +247,7 @@ class Detect(Level):
 
     def open(self, tree: SharedTree) -> Enforcement:
         """Compare the whole tree after each session."""
-        return Enforcement(watch=_watch(tree, None), confine=lambda _story_id: None)
+        return Enforcement(watch=_watch(tree, None, prevented=False), confine=lambda _story_id: None)
 
 
 LEVELS: Final[Mapping[EnforcementLevel, Level]] = {
@@ -261,9 +261,16 @@ def probe(where: Path | None = None) -> tuple[Support, ...]:
     return tuple(level.support(where) for level in LEVELS.values())
 
 
-def _watch(tree: SharedTree, reach: Mapping[str, Sequence[str]] | None) -> TreeWatch:
+def _watch(
+    tree: SharedTree, reach: Mapping[str, Sequence[str]] | None, *, prevented: bool = True
+) -> TreeWatch:
     watch = TreeWatch(
-        tree.repository, run_id=tree.run_id, claims=tree.claims, open_to_all=tree.open_to_all, reach=reach
+        tree.repository,
+        run_id=tree.run_id,
+        claims=tree.claims,
+        open_to_all=tree.open_to_all,
+        reach=reach,
+        prevented=prevented,
     )
     watch.begin()
     return watch

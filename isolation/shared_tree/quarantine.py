@@ -160,7 +160,7 @@ def quarantine_changes(
     story_ids: tuple[str, ...],
     date: float,
 ) -> Quarantine:
-    """Keep changes under a new ref; `source` holds the written files.
+    """Keep changes under a new ref; `source` holds the written files, unless they are stored already.
 
     A blob that cannot be read back is an error: git refuses to build a tree with it, so no ref is made.
     """
@@ -188,7 +188,11 @@ def quarantine_changes(
 def _stored(
     repository: Repository, source: Path, changes: Sequence[ForeignChange]
 ) -> tuple[ForeignChange, ...]:
-    written = {change.path: change.after for change in changes if change.needs_content and change.after}
+    written = {
+        change.path: change.after
+        for change in changes
+        if change.needs_content and change.after and not change.blob
+    }
     blobs = store(repository, source, [path for path, fingerprint in written.items() if fingerprint.is_file])
     # Links are stored as their target: `git hash-object` would read the file that they lead to.
     targets = {
@@ -197,7 +201,7 @@ def _stored(
         if fingerprint.is_link
     }
     blobs |= store_texts(repository, {path: text for path, text in targets.items() if text is not None})
-    return tuple(replace(change, blob=blobs.get(change.path)) for change in changes)
+    return tuple(replace(change, blob=change.blob or blobs.get(change.path)) for change in changes)
 
 
 def _tree(repository: Repository, entries: Mapping[str, tuple[str, str]]) -> str:

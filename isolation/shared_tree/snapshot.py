@@ -182,7 +182,7 @@ class Contents:
             else:
                 yield path, None
         yield from read_blobs(self.repository, kept)
-        yield from read_blobs(self.repository, tracked, filtered=True)
+        yield from read_blobs(self.repository, tracked, index=self.index)
 
     def _has_room(self, fingerprint: Fingerprint) -> bool:
         count, size = self._left
@@ -194,7 +194,7 @@ class Contents:
     def _unchanged(self) -> dict[str, str]:
         """Return the blobs of tracked files that are in the tree as they were committed."""
         env = {"GIT_INDEX_FILE": str(self.index)}
-        self.index.parent.mkdir(exist_ok=True)
+        self.index.parent.mkdir(parents=True, exist_ok=True)
         self.index.with_name(f"{self.index.name}.lock").unlink(missing_ok=True)
         # Never the user's index: a private one, whose lock can only be a leftover of a killed run.
         reset = ("read-tree", "--reset", "HEAD")
@@ -242,12 +242,15 @@ def store_texts(repository: Repository, texts: Mapping[str, bytes]) -> dict[str,
 
 
 def read_blobs(
-    repository: Repository, blobs: Mapping[str, str], *, filtered: bool = False
+    repository: Repository, blobs: Mapping[str, str], *, index: Path | None = None
 ) -> Iterator[tuple[str, bytes | None]]:
     """Read the blob of each path, many with one process, and not too much at a time.
 
-    With `filtered` it is what git would check out at that path. None stands for what cannot be read.
+    With a private `index` it is what git would check out at that path, through its filters. None stands for
+    what cannot be read.
     """
+    filtered = index is not None
+    env = {"GIT_INDEX_FILE": str(index)} if index else None
     for batch in _batches(repository, blobs):
         # With filters git reports wrong sizes, so a random mark separates the contents.
         mark = uuid.uuid4().hex
@@ -255,14 +258,14 @@ def read_blobs(
         asked = "".join(f"{blob} {path}\n" if filtered else f"{blob}\n" for path, blob in together)
         reading = ("cat-file", f"--batch={mark}", *(("--filters",) if filtered else ()))
         stdin = asked.encode(errors="surrogateescape")
-        output = repository.run(*reading, cwd=repository.top, stdin=stdin, check=False)
+        output = repository.run(*reading, cwd=repository.top, env=env, stdin=stdin, check=False)
         parts = output.stdout.split(f"{mark}\n")[1:]
         if output.returncode == 0 and len(parts) == len(batch):
             for path, part in zip(batch, parts, strict=True):
                 yield path, part[:-1].encode(errors="surrogateescape")
         else:  # one of them cannot be filtered, or has a newline in its path
             for path, blob in batch.items():
-                yield path, _read_alone(repository, path, blob, filtered=filtered)
+                yield path, _read_alone(repository, path, blob, env)
 
 
 def _batches(repository: Repository, blobs: Mapping[str, str]) -> Iterator[dict[str, str]]:
@@ -281,7 +284,7 @@ def _batches(repository: Repository, blobs: Mapping[str, str]) -> Iterator[dict[
         yield batch
 
 
-def _read_alone(repository: Repository, path: str, blob: str, *, filtered: bool) -> bytes | None:
-    how = ("--filters", f"--path={path}") if filtered else ("blob",)
-    output = repository.run("cat-file", *how, blob, cwd=repository.top, check=False)
+def _read_alone(repository: Repository, path: str, blob: str, env: Mapping[str, str] | None) -> bytes | None:
+    how = ("--filters", f"--path={path}") if env else ("blob",)
+    output = repository.run("cat-file", *how, blob, cwd=repository.top, env=env, check=False)
     return output.stdout.encode(errors="surrogateescape") if output.returncode == 0 else None

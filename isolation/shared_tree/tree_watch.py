@@ -40,6 +40,7 @@ from isolation.shared_tree.snapshot import (
     fingerprint_of,
     take_snapshot,
 )
+from isolation.shared_tree.versions import Versions
 
 _GRACE = 120.0
 
@@ -89,7 +90,8 @@ class _Gate:
 class TreeWatch:
     """Watches one working tree for one run; `claims` are those of all its stories.
 
-    `reach` names the folders that the system lets each story write to; without it, everywhere.
+    `reach` names the folders that the system lets each story write to; without it, everywhere. If nothing is
+    `prevented`, versions of running stories' files are kept, see `versions.py`.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class TreeWatch:
         claims: Mapping[str, Claim],
         open_to_all: Claim,
         reach: Mapping[str, Sequence[str]] | None = None,
+        prevented: bool = True,
     ) -> None:
         self._reach = reach
         self._repository = repository
@@ -111,6 +114,7 @@ class TreeWatch:
         self._contents = Contents(
             repository=repository, top=self._top, index=shared_index_path(repository.common_dir)
         )
+        self._versions = None if prevented else Versions(repository, run_id, claims)
         self._known: Snapshot = {}
         self._head: str | None = None
         self._compared_at = 0
@@ -136,6 +140,8 @@ class TreeWatch:
             async with self._lock:
                 span = _Span(story_id=story_id, began=await offload(file_system_time, self._own))
                 self._spans.append(span)
+                if self._versions is not None and len(running := self._running()) > 1:
+                    await offload(self._versions.see, story_id, running, self._known)
             try:
                 yield watched
             finally:
@@ -144,6 +150,8 @@ class TreeWatch:
                     async with self._lock:
                         await offload(self._compare, span)
                         watched.findings = tuple(self._pending.pop(story_id, ()))
+                        if self._versions is not None:
+                            watched.notes = await offload(self._versions.settle, story_id)
                 if patience.cancelled_caught:
                     raise WorkspaceError(f"the tree could not be compared within {_GRACE:g} s")
             if alone and not watched.findings:
@@ -157,8 +165,10 @@ class TreeWatch:
         """Find what changed since the last comparison, and settle all that can be settled now."""
         # Before the snapshot, so that a change during it falls into the next comparison.
         began = span.ended = file_system_time(self._own)
+        running = self._running()
+        if self._versions is not None and running:
+            self._versions.see(span.story_id, running, self._known)
         now = self._take()
-        running = {each.story_id for each in self._spans if each.ended is None}
         explained = self._explained_by_head()
         found = self._unsettled(differences(self._known, now), now)
         owners = {each.path: self._owners.of(each.path, working=span.story_id) for each in found}
@@ -179,6 +189,9 @@ class TreeWatch:
             self._settle(suspects, changes, now)
         self._compared_at = began
         self._spans = [each for each in self._spans if each.ended is None or each.ended > began]
+
+    def _running(self) -> set[str]:
+        return {each.story_id for each in self._spans if each.ended is None}
 
     def _unsettled(self, found: Sequence[Difference], now: Snapshot) -> list[Difference]:
         """Leave out what was undone earlier and has stayed so; only its fingerprint is new."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from isolation.files.plain import read_plain
 from runner.agents.json_line import number, whole
 from runner.core.model import Usage
 
@@ -32,9 +33,9 @@ class Result(Struct, frozen=True, kw_only=True):
 def load_result(path: Path) -> Result:
     """Read a result file; `complaint` says what is wrong with it."""
     try:
-        if path.stat().st_size > MAX_RESULT_BYTES:
+        data = read_plain(path, MAX_RESULT_BYTES + 1, follow=False)
+        if len(data) > MAX_RESULT_BYTES:
             return Result(complaint=f"result file is larger than {MAX_RESULT_BYTES} bytes: ignored")
-        data = path.read_bytes()
     except FileNotFoundError:
         return Result()
     except OSError as error:

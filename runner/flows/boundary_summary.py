@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.files.plain import read_plain
 from runner.core.choose import activity
 from runner.core.flow import artifact_parts
 from runner.core.text.words import count
@@ -116,8 +117,7 @@ def _files(workspace: Path, globs: Iterable[str]) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(_ENOUGH).decode("utf-8", "replace")
+        return read_plain(path, _ENOUGH).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from isolation.claims import globs as claims
+from isolation.files.plain import read_plain
 from runner.core.flow import (
     PROJECT_DOCS,
     DetectedPosition,
@@ -117,8 +118,7 @@ def _filled(path: Path) -> bool:
 def _holds(path: Path, line: str) -> bool:
     """Return whether a file contains a line, ignoring surrounding whitespace."""
     try:
-        with path.open("rb") as file:
-            text = file.read(_ENOUGH).decode("utf-8", "replace")
+        text = read_plain(path, _ENOUGH).decode("utf-8", "replace")
     except OSError:
         return False
     return any(one.strip() == line for one in text.splitlines())

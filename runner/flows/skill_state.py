@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from isolation.files.plain import read_plain
 from runner.core.text.names import one_line, shown
 
 _MOST = 1 << 20
@@ -39,8 +40,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 def read_skill_state(path: Path) -> SkillState | None:
     """Read a skill's own state; None if it has none."""
     try:
-        with path.open("rb") as file:
-            data = json.loads(file.read(_MOST))
+        data = json.loads(read_plain(path, _MOST))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -39,7 +39,7 @@ from runner.flows.places import state_file_in
 from runner.flows.re_entry import Found, Journaled, banner, candidates
 from runner.flows.scan import is_there, scan
 from runner.flows.skill_state import SkillState, compare, kebab, read_skill_state
-from runner.flows.state.disk.files import LOCK_NAME, load_state, save_state
+from runner.flows.state.disk.files import LOCK_NAME, load_state, require_inside, save_state
 from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.model import Dialect, Phase, StateFile, StepRef, StepStatus, Tracker
 from runner.flows.state.model import Position as TextSubStep
@@ -439,8 +439,7 @@ class StoryState:
         return changed.overflow
 
     def _save(self, state: StateFile, expected: StateFile | None) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        require_inside(self.path, self._lock).parent.mkdir(parents=True, exist_ok=True)
         save_state(
             self.path,
             state,

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from isolation.files.disk import replace_file
+from isolation.files.plain import read_plain
 from runner.core import choose
 from runner.core.choose import Question
 from runner.core.errors import SettingsError, SystemFaultError
@@ -98,8 +99,7 @@ def _both(found: Mapping[Tracker, str], notes: Iterable[str]) -> Detection:
 
 def _servers(path: Path, file: str, notes: list[str]) -> list[str]:
     try:
-        with path.open("rb") as opened:
-            data: Any = json.loads(opened.read(_MOST))
+        data: Any = json.loads(read_plain(path, _MOST))
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from isolation.files.disk import replace_file
+from isolation.files.plain import read_plain
 from isolation.paths import EXCHANGE
 from runner.core.schedule.exclusivity import ActiveSession, session_type
 from runner.core.text.instants import from_iso, iso
@@ -101,8 +102,7 @@ def locked(checkouts: Iterable[Path], now: float) -> tuple[ActiveSession, ...]:
 def _load(path: Path) -> dict[str, Any] | None:
     """Read a lock; None if there is none, or something else."""
     try:
-        with path.open("rb") as file:
-            values = json.loads(file.read(_LARGEST))
+        values = json.loads(read_plain(path, _LARGEST))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(values, dict) or not all(isinstance(values.get(name), str) for name in _TEXTS):

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from trio import to_thread
 
+from isolation.files.plain import make_plain_folder, make_room, write_plain
 from isolation.guard.guard import commit_folders
 from isolation.model import Confinement, SessionSpec, Workspace
 from isolation.paths import autopilot_dir
@@ -338,7 +339,7 @@ def _prepare_disk(
     """Do all that a work session needs of the disk, in one thread."""
     shared_tree = context.run.shared_tree
     context.folder.mkdir(parents=True, exist_ok=True)
-    _write_prompt(context, files, facts)
+    _write_prompt(context, workspace, files, facts)
     plain = isinstance(agent, CommandAgent)
     # In a shared tree a session makes no commit.
     folders = () if plain or shared_tree else commit_folders(context.repository, workspace)
@@ -352,14 +353,18 @@ def _prepare_disk(
     )
 
 
-def _write_prompt(context: StoryContext, files: _Exchanged, facts: PromptFacts) -> None:
+def _write_prompt(context: StoryContext, workspace: Workspace, files: _Exchanged, facts: PromptFacts) -> None:
     """Write the prompt, and make room for the result."""
     text = prompt_text(context, facts)
-    files.prompt.parent.mkdir(parents=True, exist_ok=True)
-    files.prompt.write_text(text, encoding="utf-8", errors="surrogateescape")
+    # An earlier session may have left a link at each of these paths.
+    if context.shares_tree:
+        files.prompt.parent.mkdir(parents=True, exist_ok=True)
+    else:
+        make_plain_folder(workspace.path, files.prompt.parent)
+    write_plain(files.prompt, text.encode(errors="surrogateescape"))
     # Names repeat from run to run, and a workspace that was kept holds what the last one left.
-    files.result.unlink(missing_ok=True)
-    files.notice.unlink(missing_ok=True)
+    make_room(files.result)
+    make_room(files.notice)
 
 
 def _used_in(conversation: str, now: StorySnapshot) -> Usage:

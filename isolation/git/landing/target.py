@@ -22,7 +22,7 @@ from isolation.git.landing.present import present
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository, failure
-from isolation.paths import own_git_dir
+from isolation.paths import holds_worktrees, own_git_dir
 
 _NO_BLOB = "0" * 40
 _ABSENT = ("", "")
@@ -159,8 +159,13 @@ def _swap(repository: Repository, wanted: Move) -> bool:
     lines = [f"update refs/heads/{wanted.branch} {wanted.new} {wanted.old}"]
     lines += [f"update {ref} {value}" if value else f"delete {ref}" for ref, value in wanted.recorded.items()]
     text = "".join(f"{line}\n" for line in ("start", *lines, "prepare", "commit"))
-    # From a checkout of the branch, git also logs the move of its HEAD.
-    where = next(iter(checkouts_of(repository, wanted.branch)), None)
+    # From a checkout of the branch, git also logs the move of its HEAD; from a story's, it could not write.
+    own = [
+        each
+        for each in checkouts_of(repository, wanted.branch)
+        if not holds_worktrees(repository.common_dir, each.parent)
+    ]
+    where = next(iter(own), None)
     with metadata_lock(repository.common_dir):
         args = ("update-ref", "-m", f"autopilot-multi: {wanted.reason}", "--stdin")
         output = repository.run(*args, cwd=where, check=False, stdin=text.encode())

@@ -17,6 +17,7 @@ from runner.core.limits.context_zone import Judgment, Zone, judge
 from runner.core.limits.stuck import content_digest
 from runner.core.text.words import count
 from runner.core.work_settings import ContextSettings
+from runner.flows.state.disk.swap import read_bounded
 
 _KB = 1000
 _ORDER = tuple(Zone)
@@ -114,7 +115,7 @@ class ContextWatch:
     def _marks(self) -> tuple[str, str]:
         """Return what changes with a saved sub-step, and with a commit."""
         try:
-            state = content_digest(self._order.state_file.read_bytes())
+            state = content_digest(read_bounded(self._order.state_file))
         except OSError:
             state = ""
         workspace = self._order.workspace

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from isolation.files.plain import read_plain
 from isolation.paths import EXCHANGE, own_git_dir
 from runner.core.limits.stuck import FileWrite, ProgressWatch, Stuck, content_digest
 from runner.core.work_settings import TOOL_CACHES
@@ -182,7 +183,6 @@ def _entry(path: str, since: float) -> Iterator[tuple[str, float | None]]:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = content_digest(file.read(MOST_BYTES))
-        size = os.fstat(file.fileno()).st_size
+    digest = content_digest(read_plain(path, MOST_BYTES))
+    size = path.stat().st_size
     return f"{digest} {size}" if size > MOST_BYTES else digest

@@ -31,7 +31,7 @@ async def _run_shared(order: SessionOrder, run: RunContext, shared_tree: OpenSha
         verdict = await run_session(replace(order, spec=spec, places=places), run)
     refused = await _refused(order, verdict, shared_tree)
     witness_lost = confinement is not None and confinement.witnessed and verdict.attempts is None
-    notes = (*(finding.words for finding in watched.findings), refused.words, refused.note)
+    notes = (*(finding.words for finding in watched.findings), *watched.notes, refused.words, refused.note)
     notes += (UNSEEN,) if witness_lost and verdict.exit_code is not None else ()
     noted = [Noted(story_id=order.story_id, message=words) for words in notes if words]
     if noted:

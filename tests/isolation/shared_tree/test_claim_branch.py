@@ -11,7 +11,7 @@ from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.repository import Repository
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from tests.conftest import git
-from tests.isolation.shared_tree.trees import PACKAGES, claim, committed, entered, request
+from tests.isolation.shared_tree.trees import PACKAGES, claim, committed, entered, in_the_middle, request
 
 
 @pytest.fixture
@@ -261,8 +261,10 @@ def test_a_branch_that_moved_is_never_overwritten(shared: Repository) -> None:
     intruder = git(shared.top, "commit-tree", "-p", "main", "-m", "intruder", "main^{tree}").strip()
     # A filter runs in the middle of the commit.
     (shared.common_dir / "info" / "attributes").write_text("packages/a/x filter=meanwhile\n")
-    moving = f"git update-ref refs/heads/autopilot/a {intruder}; cat"
-    git(shared.top, "config", "filter.meanwhile.clean", moving)
-    with pytest.raises(GitCommandError, match="update-ref"):
+
+    def move() -> None:
+        git(shared.top, "update-ref", "refs/heads/autopilot/a", intruder)
+
+    with in_the_middle(shared.top, "clean", move), pytest.raises(GitCommandError, match="update-ref"):
         committed(shared, workspace)
     assert git(shared.top, "rev-parse", "autopilot/a").strip() == intruder

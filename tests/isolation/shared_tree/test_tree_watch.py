@@ -17,7 +17,7 @@ from isolation.shared_tree.restore import load_all
 from isolation.shared_tree.snapshot import file_system_time, take_snapshot
 from isolation.shared_tree.tree_watch import TreeWatch
 from tests.conftest import git
-from tests.isolation.shared_tree.trees import PACKAGES, watch
+from tests.isolation.shared_tree.trees import PACKAGES, in_the_middle, watch
 
 Act = Callable[[Path], object]
 
@@ -347,10 +347,14 @@ async def test_what_changes_again_while_it_is_put_back_is_found_by_the_next_look
     """Open case 4: another story's change of the same path, made in the middle of a look, is not lost."""
     # A filter runs while the content is compared, and while it is read to be restored.
     (tree / ".git/info/attributes").write_text("root.txt filter=meanwhile\n")
-    git(tree, "config", "filter.meanwhile.smudge", "chmod 600 notes.txt tool; cat")
     watching = watch(tree)
     before = _state(tree)
-    with trio.fail_after(60):
+
+    def change() -> None:
+        for name in ("notes.txt", "tool"):
+            (tree / name).chmod(0o600)
+
+    with in_the_middle(tree, "smudge", change), trio.fail_after(60):
         async with watching.session("b") as other:
             async with watching.session("a"):
                 (tree / "root.txt").write_text(text)

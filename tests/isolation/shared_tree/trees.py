@@ -1,6 +1,9 @@
 """What the tests of the shared tree share: a checkout of packages, claims on them, a story's place there."""
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from isolation.claims import globs as claims
@@ -10,6 +13,7 @@ from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import commit_claim, open_claim
 from isolation.shared_tree.tree_watch import TreeWatch
+from tests.conftest import git
 
 DATE = 1_700_000_000.0
 PACKAGES = {f"packages/{name}/x": f"{name}\n" for name in "abc"}
@@ -31,6 +35,31 @@ def request(
         path=repository.top,
         parents=(parent or repository.resolve("HEAD"),),
     )
+
+
+@contextmanager
+def in_the_middle(top: Path, way: str, act: Callable[[], object]) -> Iterator[str]:
+    """Act once while git runs a filter for a path; the filter itself is confined, so it waits for us.
+
+    Yields the filter's command; `way` is `clean` or `smudge`, for the filter `meanwhile`.
+    """
+    begun, done = top.parent / "filter-begun", top.parent / "filter-done"
+    command = f"touch {begun}; until [ -e {done} ]; do sleep 0.01; done; cat"
+    git(top, "config", f"filter.meanwhile.{way}", command)
+
+    def wait() -> None:
+        while not begun.exists():
+            time.sleep(0.005)
+        try:
+            act()
+        finally:
+            done.touch()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    yield command
+    done.touch()
+    thread.join(timeout=30)
 
 
 def entered(

@@ -63,7 +63,7 @@ def _read(path: Path, vocabulary: Vocabulary) -> Found:
 
 
 def _content(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         data = os.read(descriptor, _CHUNK)
         if len(data) < _CHUNK:

@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from isolation.files.disk import LockFile, replace_file
+from isolation.paths import EXCHANGE
 from runner.flows.state.combine import join_writers
 from runner.flows.state.dialects.autodev import broken_order
 from runner.flows.state.disk.swap import Changed, put, read_settled
@@ -150,7 +151,7 @@ def _write(
     replace_unreadable: bool,
 ) -> StateFile:
     # Follow a link: replacing it would leave the file that it points to behind.
-    path = Path(os.path.realpath(path))
+    path = require_inside(path, lock)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(lock):
         # `seen` is what the file should hold when it is replaced, `source` what our change is based on.
@@ -179,6 +180,21 @@ def _write(
     raise StateBusyError(
         f"{path} is being rewritten continuously", hint="find out which process writes it and run again"
     )
+
+
+def require_inside(path: Path, lock: Path) -> Path:
+    """Return where a state file really is; refuse a link that leads out of the tree in which it was expected.
+
+    The exchange folder, which holds the lock, tells which tree that is.
+    """
+    real = Path(os.path.realpath(path))
+    tree = next((folder.parent for folder in lock.parents if folder.name == EXCHANGE), None)
+    if tree is not None and path.is_relative_to(tree) and not real.is_relative_to(os.path.realpath(tree)):
+        raise StateError(
+            f"{path} leads out of its tree, to {real}",
+            hint="a session has put a link there; remove it, then run again",
+        )
+    return real
 
 
 def _put(path: Path, staging: Path, vocabulary: Vocabulary, data: bytes, seen: bytes | None) -> bytes | None:

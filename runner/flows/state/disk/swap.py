@@ -6,6 +6,7 @@ crash, see the old file or the new one, never a part and never nothing.
 """
 
 import ctypes
+import errno
 import os
 import secrets
 import sys
@@ -15,12 +16,17 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from isolation.files.plain import read_plain
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _PAUSE = 0.005
 
 SETTLING = 0.5
 """Seconds that a writer may take between emptying a file and filling it."""
+
+
+MOST_BYTES = 1 << 24
 
 
 class Changed(Exception):  # noqa: N818  a finding, not a fault
@@ -50,10 +56,18 @@ def put(
 def read_settled(path: Path, whole: Callable[[bytes], bool]) -> bytes:
     """Read a file; an incomplete one that was just written is read again until it is complete."""
     while True:
-        data = path.read_bytes()
+        data = read_bounded(path)
         if whole(data) or abs(time.time() - path.stat().st_mtime) > SETTLING:
             return data
         time.sleep(_PAUSE)
+
+
+def read_bounded(path: Path) -> bytes:
+    """Read a file that a session may have replaced; no plain file, or one far too large, is an OSError."""
+    data = read_plain(path, MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return data
 
 
 def _place(temporary: Path, path: Path, seen: bytes | None, whole: Callable[[bytes], bool]) -> bytes | None:
@@ -69,7 +83,7 @@ def _place(temporary: Path, path: Path, seen: bytes | None, whole: Callable[[byt
         return read_settled(temporary, lambda found: found == seen or whole(found))
     # Without an atomic exchange, comparing first leaves a gap of microseconds.
     try:
-        unchanged = path.read_bytes() == seen
+        unchanged = read_bounded(path) == seen
     except FileNotFoundError:
         unchanged = False
     if not unchanged:

@@ -1,0 +1,61 @@
+"""Files in folders that a session can write to: read without surprises, made without leaving the tree.
+
+A session may leave a link, a FIFO, a device or a huge file where a plain file is expected. Opening a FIFO
+waits for a writer, a device may never end, and a link leads to what only this process may write.
+"""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from isolation.files.deletion import delete_tree
+from isolation.files.disk import replace_file
+
+LONGEST_POINTER = 1 << 16
+"""Bytes of a file that holds one line, such as a path."""
+
+
+def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
+    """Read at most `most` bytes of a regular file, without waiting; anything else is an OSError.
+
+    Unless it may `follow` links, neither the file nor a folder above it may be one.
+    """
+    if not follow and Path(os.path.realpath(path.parent)) != path.parent:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path.parent))
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        parts, left = [], most
+        while left and (part := file.read(min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
+def make_plain_folder(top: Path, folder: Path) -> None:
+    """Make a folder below `top` that is this program's own; what stands there instead is removed."""
+    here = top
+    for part in folder.relative_to(top).parts:
+        here /= part
+        if here.is_symlink() or not here.is_dir():
+            here.unlink(missing_ok=True)
+            here.mkdir(exist_ok=True)
+
+
+def write_plain(path: Path, data: bytes) -> None:
+    """Write a file that is this program's own, whatever stands at its path."""
+    make_room(path)
+    replace_file(path, data, durable=False)
+
+
+def make_room(path: Path) -> None:
+    """Remove what is at a path of this program's own; a link is removed, not followed."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        with suppress(NotADirectoryError):
+            delete_tree(path)

@@ -1,0 +1,246 @@
+"""Commands under a confinement, for callers that block: what the coordinator itself runs on a story's tree.
+
+They go through the run's fork server if there is one, otherwise through one that is started on first use and
+ends with this process. A command is never cut off: it also survives its coordinator.
+
+This module must not import trio: commands that only show something load it, too.
+"""
+
+import atexit
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from isolation.errors import KeeperError
+from isolation.keeper import server as keeper_server
+from isolation.keeper.command import COMMAND
+from isolation.keeper.server import HEADER
+from isolation.keeper.spawn import CLOSED, OPEN
+from isolation.kernel.process_tree import kill_level
+from isolation.model import Confinement
+
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server import main; main()"
+_NO_LOCK = os.devnull
+_EXIT_LIMIT = 5.0
+LIMIT = 1800.0
+"""How long a command may take: a session can leave what makes it wait for ever."""
+_lock = threading.Lock()
+_servers: list[tuple[int, socket.socket]] = []
+"""The fork servers that this process can ask, the newest last, each with the pid of its owner: a fork of
+this process must not use what its parent opened."""
+_KEPT = 8
+_idle: list[tuple["Key", socket.socket]] = []
+"""Runners without a command, the last used one last."""
+
+Key = tuple[int, tuple[bytes, ...], tuple[tuple[int, int], ...]]
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """A command that has ended, with what it wrote."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def offer(channel: socket.socket) -> None:
+    """Let commands go through this fork server."""
+    with _lock:
+        _servers.append((os.getpid(), channel))
+
+
+def withdraw(channel: socket.socket) -> None:
+    """Let no more commands go through this fork server, and end the runners that have nothing to do."""
+    with _lock:
+        while _idle:
+            _idle.pop()[1].close()
+        _servers[:] = [(pid, each) for pid, each in _servers if each is not channel]
+
+
+def run_confined(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    confinement: Confinement,
+    stdin: bytes | None = None,
+) -> Ended:
+    """Run a command to its end, and end what it left running; raises KeeperError if it cannot be started."""
+    opened: list[int] = []
+    try:
+        opened += [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
+        if stdin:
+            _fill(opened[0], stdin)
+        key, link = _runner(confinement)
+        try:
+            link.settimeout(LIMIT)
+            socket.send_fds(link, [b"+"], opened)
+            answer = _ask(link, _encode((str(cwd), *argv), env, ()))
+        except TimeoutError as error:
+            link.close()  # the runner notices, and ends the command
+            raise KeeperError(
+                f"{argv[0]} did not end within {LIMIT / 60:.0f} minutes in {cwd}",
+                hint="does a filter hang there, or is a FIFO in the place of a file that git reads?",
+            ) from error
+        except BaseException:
+            link.close()
+            raise
+        _put_back(key, link, usable=bool(answer))
+        return _read_answer(answer, argv[0], opened)
+    except OSError as error:
+        raise KeeperError(
+            f"cannot start {argv[0]}: {error.strerror}", hint="check the limit on open files (ulimit -n)"
+        ) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _fill(descriptor: int, data: bytes) -> None:
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+
+
+def _encode(texts: Sequence[str], env: Mapping[str, str], confinement: Sequence[bytes]) -> bytes:
+    entries = [f"{name}={value}" for name, value in env.items()]
+    body = b"\0".join((*map(os.fsencode, (*texts, *entries)), *confinement))
+    return HEADER.pack(len(body), len(texts) - 1, len(entries)) + body
+
+
+def _runner(confinement: Confinement) -> tuple[Key, socket.socket]:
+    """Take an idle runner with this confinement, or have one forked."""
+    key = _key(confinement)
+    with _lock:
+        idle = [entry for entry in _idle if entry[0] == key]
+        if idle:
+            _idle.remove(idle[-1])
+            return idle[-1]
+    link, theirs = socket.socketpair()
+    with theirs:
+        _hand_over(theirs.fileno())
+    answer = _ask(link, _encode(("/",), {}, _marked(confinement)))
+    if answer != "ready":
+        link.close()
+        _read_answer(answer, "a confined command", [])
+    return key, link
+
+
+def _put_back(key: Key, link: socket.socket, *, usable: bool) -> None:
+    """Keep a runner for the next command; the one that was idle for longest makes room."""
+    with _lock:
+        if usable:
+            _idle.append((key, link))
+        else:
+            link.close()
+        while len(_idle) > _KEPT:
+            _idle.pop(0)[1].close()
+
+
+def _key(confinement: Confinement) -> Key:
+    """Return what distinguishes confinements: also the folders that are there now, since a mount stays."""
+    places = []
+    for path in (*confinement.read_only, *confinement.writable):
+        try:
+            found = path.lstat()
+        except OSError:
+            continue
+        places.append((found.st_dev, found.st_ino))
+    return (os.getpid(), tuple(_marked(confinement)), tuple(places))
+
+
+def _marked(confinement: Confinement) -> list[bytes]:
+    closed = (CLOSED + os.fsencode(path) for path in confinement.read_only)
+    opened = (OPEN + os.fsencode(path) for path in confinement.writable)
+    return [confinement.means.encode(), *closed, *opened]
+
+
+def _hand_over(control: int) -> None:
+    """Have a fork server fork a runner; a server that is gone is replaced."""
+    with _lock:
+        while True:
+            owned = [channel for pid, channel in _servers if pid == os.getpid()]
+            channel = owned[-1] if owned else _start()
+            with suppress(BrokenPipeError, ConnectionResetError, ValueError):
+                _send(channel, control)
+                return
+            _servers[:] = [(pid, each) for pid, each in _servers if each is not channel]
+
+
+def _send(channel: socket.socket, control: int) -> None:
+    while True:
+        try:
+            socket.send_fds(channel, [COMMAND], [control])
+        except BlockingIOError:
+            select.select([], [channel], [])
+        else:
+            return
+
+
+def _start() -> socket.socket:
+    """Start a fork server of our own; it ends when this process does."""
+    root = Path(keeper_server.__file__).parent.parent.parent
+    channel, theirs = socket.socketpair()
+    with theirs:
+        number = theirs.fileno()
+        arguments = [str(root), str(number), _NO_LOCK, kill_level()]
+        process = subprocess.Popen(  # noqa: S603  our own module
+            [sys.executable, "-I", "-S", "-c", _BOOT, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[number],
+            start_new_session=True,
+        )
+    _servers.append((os.getpid(), channel))
+    atexit.register(_end, os.getpid(), channel, process)
+    return channel
+
+
+def _end(owner: int, channel: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+    """Let a fork server of our own go; it ends by itself when all its sockets are closed."""
+    if owner != os.getpid():
+        return
+    for _, link in _idle:
+        link.close()
+    channel.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_EXIT_LIMIT)
+
+
+def _ask(link: socket.socket, request: bytes) -> str:
+    """Send a request and return the one line of the answer; empty if the runner is gone."""
+    answer = b""
+    with suppress(BrokenPipeError, ConnectionResetError):
+        link.sendall(request)
+        while not answer.endswith(b"\n") and (more := link.recv(4096)):
+            answer += more
+    return answer.decode().rstrip("\n")
+
+
+def _read_answer(answer: str, program: str, opened: list[int]) -> Ended:
+    match answer.split():
+        case ["exit", code]:
+            out, err = (_content(descriptor) for descriptor in opened[1:])
+            return Ended(returncode=int(code), stdout=out, stderr=err)
+        case ["error", number, stage]:
+            raise KeeperError(f"cannot start {program}: {stage}: {os.strerror(int(number))}")
+        case _:
+            raise KeeperError(
+                f"the process that ran {program} was killed from outside",
+                hint="is there enough memory? run again",
+            )
+
+
+def _content(descriptor: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return file.read()
