@@ -144,7 +144,10 @@ def server_gone() -> KeeperError:
 
 
 def _describe_end(code: int) -> str:
-    return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"failed (exit code {code})"
+    if code >= 0:
+        return f"failed (exit code {code})"
+    known = -code in set(signal.Signals)  # a real-time signal has no name of its own
+    return f"was killed ({signal.Signals(-code).name if known else f'signal {-code}'})"
 
 
 def _spawn_error(number: int, stage: str, spec: SessionSpec) -> KeeperError:

@@ -20,6 +20,7 @@ BRANCH_PREFIX = "autopilot/"
 _ID = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_ID - 1}}}")
 _SLUG = 40
 _SHOWN = 60
+_LARGEST = 10**300  # about where a float ends
 _MOST_SUGGESTIONS = 3
 
 
@@ -112,6 +113,8 @@ def shown(value: object) -> str:
             return f"'{shorten(neutral(value), _SHOWN)}'"
         case bool():
             return "true" if value else "false"
+        case int() if abs(value) > _LARGEST:
+            return "a number that is too large"
         case int() | float():
             return f"{value:g}"
         case list() | tuple():
