@@ -63,7 +63,8 @@ def _records(records: Iterable[Mapping[str, Any]]) -> Records:
     costs = []
     for record in filter(_is_story, records):
         took, cost, sessions = (
-            amount(record.get(name)) for name in ("duration_seconds", "total_cost_usd", "iterations_completed")
+            amount(record.get(name))
+            for name in ("duration_seconds", "total_cost_usd", "iterations_completed")
         )
         if took is not None:
             seconds[StoryId(record["story_id"])] = float(took)

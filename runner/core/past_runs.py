@@ -180,7 +180,9 @@ def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, PastStory
         id=run_id,
         started_at=_instant(record, "started_at"),
         ended_at=ended,
-        seconds=amount(elapsed_seconds(_instant(record, "started_at"), ended)) if seconds is None else seconds,
+        seconds=amount(elapsed_seconds(_instant(record, "started_at"), ended))
+        if seconds is None
+        else seconds,
         counts={name: found for name in Status if (found := whole_amount(known.get(name))) is not None},
         tokens=_whole(record, "total_tokens_used"),
         cost_usd=_number(record, "total_cost_usd"),

@@ -19,7 +19,6 @@ from runner.core.text import screen
 from runner.core.text.telling import telling_lines
 from runner.flows import boundary_summary, skill_state, tracker
 from runner.flows.overview import _RETRY
-from runner.flows.state.aggregate import state_json
 from runner.flows.state.errors import StateError, UnreadableStateError
 from runner.flows.state.merging import merge_states
 from runner.flows.state.reading import decode, find_problems, parse_state

@@ -14,7 +14,17 @@ _TOKEN = re.compile(rb"[A-Za-z0-9_.+-]+")
 _NUMBERS = (0, -1, 1, 2**31, -(2**63), 10**18, 10**400, 0.5, -0.0, 1e308, float("nan"), float("inf"), -1e308)
 PIECES = (
     *(json.dumps(number).encode() for number in _NUMBERS),
-    *(b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\r\n", b"\r", b"\t", b"\x1b[2J", b"\xe2\x80\xae", b"\xed\xa0\x80"),
+    *(
+        b"\0",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"\r\n",
+        b"\r",
+        b"\t",
+        b"\x1b[2J",
+        b"\xe2\x80\xae",
+        b"\xed\xa0\x80",
+    ),
     *(b'"\\ud800"', b"{", b"}", b"[", b"]", b"- ", b": ", b"---\n", b"```\n", b"<!--", b"-->", b"#", b"|"),
     *(b"true", b"null", b"''", b'""', b"*a", b"&a ", b"<<: ", b"!!int ", b"!!bool ", b"!!timestamp ", b"? "),
     *(b"[" * 60, b'{"a":' * 60, b" " * 300, b"9" * 5000, b"../", b"/", b"*", b"**", b"[!", b"${", b"$$"),

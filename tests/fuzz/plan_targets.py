@@ -105,5 +105,3 @@ def completion(data: bytes) -> None:
         pattern.search(text)
     candidates._FENCE.match(text[: candidates._HEAD])
     candidates._REMOTE.findall(text)
-
-

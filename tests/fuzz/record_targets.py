@@ -15,7 +15,7 @@ from isolation.paths import RepositoryPaths, current_branch, find_repository, le
 from isolation.shared_tree import quarantine
 from runner.ci.balance import load_records
 from runner.cli.shards import _from_matrix
-from runner.core.errors import UsageError
+from runner.core.errors import JournalError, UsageError
 from runner.core.events.events import decode
 from runner.core.events.story_json import from_json
 from runner.core.limits.confidence import derived_threshold
@@ -27,8 +27,8 @@ from runner.plan.settings import json_form
 from runner.records import base_answers, signals
 from runner.records.learnings import load_accuracies
 from runner.records.shards.files import branches_in_bundle
-from runner.records.shards.shard import EVENTS, MANIFEST, ShardError, changes_of, load_shard
 from runner.records.shards.results import used_in
+from runner.records.shards.shard import EVENTS, MANIFEST, ShardError, changes_of, load_shard
 from runner.records.telemetry import load_loops, load_spending
 from runner.report.terminal.history import runs_document
 from tests.fuzz.numbers import require_amounts
@@ -44,7 +44,7 @@ def journal_event(data: bytes) -> None:
     decode(text_of(kind), json.loads(values))
 
 
-@target(*_WRONG_EVENT)
+@target(*_WRONG_EVENT, JournalError)
 def journal_settings(data: bytes) -> None:
     json_form.from_json(json.loads(data))
 
