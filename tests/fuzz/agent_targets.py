@@ -1,4 +1,4 @@
-"""Targets for what sessions say: agents' lines, result files, questions, selectors, state files, documents."""
+"""Targets for what sessions say: agents' lines, results, questions, selectors, state files, documents."""
 
 import json
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import importlib
 import importlib.util
 import os
 import re
@@ -80,7 +81,7 @@ def _noting(check: Callable[[bytes], None], place: Path) -> Callable[[bytes], No
 
 
 def _with_atheris(name: str, seconds: int, place: Path) -> None:
-    import atheris  # type: ignore[import-not-found]
+    atheris: Any = importlib.import_module("atheris")
 
     with atheris.instrument_imports(include=["runner", "isolation", "yaml", "tomllib"]):
         from tests.fuzz.targets import TARGETS

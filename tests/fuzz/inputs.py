@@ -93,7 +93,7 @@ def _mutated(draw: st.DrawFn, target: Target, pieces: st.SearchStrategy[bytes]) 
     data = draw(st.sampled_from(seeds(target.name)))
     for _ in range(draw(st.integers(1, 4))):
         tokens = [found.span() for found in _TOKEN.finditer(data, 0, 20_000)]
-        if tokens and draw(st.booleans()):
+        if draw(st.booleans()) and tokens:
             start, end = draw(st.sampled_from(tokens))
         else:
             start = draw(st.integers(0, len(data)))

@@ -1,4 +1,4 @@
-"""Targets for what a repository's files and the environment say: stories, settings, flows, claims, prompts."""
+"""Targets for what a repository's files and variables say: stories, settings, flows, claims, prompts."""
 
 from isolation.claims import globs
 from isolation.claims.disjoint import Proof
