@@ -106,7 +106,7 @@ def _where(story: Story) -> str:
     return f" ({story.source})" if story.source else ""
 
 
-def shown(value: object) -> str:
+def shown(value: object) -> str:  # noqa: PLR0911  one return for each kind
     """Return a wrong value for a message: short, however large it is, and as files write it."""
     match value:
         case str():
