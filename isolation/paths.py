@@ -212,9 +212,12 @@ def _is_git_dir(path: Path) -> bool:
 def _linked_git_dir(dot_git: Path) -> Path:
     text = dot_git.read_bytes().decode(errors="surrogateescape")
     if text.startswith("gitdir:"):
-        git_dir = (dot_git.parent / text.removeprefix("gitdir:").strip()).resolve()
-        if git_dir.is_dir():
-            return git_dir
+        try:
+            git_dir = (dot_git.parent / text.removeprefix("gitdir:").strip()).resolve()
+            if git_dir.is_dir():
+                return git_dir
+        except (OSError, ValueError):
+            pass  # no folder can have such a name
     raise RepositoryError(
         f"{dot_git} does not lead to a git directory",
         hint="`git worktree repair` in the main checkout fixes moved worktrees",
@@ -239,5 +242,8 @@ def _configured_worktree(common_dir: Path) -> Path | None:
         if header := _SECTION.match(line):
             section = header[1].lower()
         elif section == "core" and (key := _WORKTREE_KEY.match(line)):
-            return (common_dir / key[1].strip('"')).resolve()
+            try:
+                return (common_dir / key[1].strip('"')).resolve()
+            except (OSError, ValueError):
+                return None  # no folder can have such a name
     return None

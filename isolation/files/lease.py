@@ -164,11 +164,11 @@ def _to_json(holder: Holder) -> bytes:
 
 def _from_json(data: bytes) -> Holder:
     """Parse a holder; anything else raises ValueError."""
-    values: Any = json.loads(data)
     try:
+        values: Any = json.loads(data)
         holder = Holder(**values)
         datetime.fromtimestamp(holder.since, UTC)
-    except (TypeError, OverflowError, OSError) as error:
+    except (TypeError, OverflowError, OSError, RecursionError) as error:
         raise ValueError(str(error)) from error
     wanted = {"boot_id": str, "pid": int, "start_ticks": int, "host": str, "run_id": str}
     if any(type(getattr(holder, name)) is not kind for name, kind in wanted.items()):

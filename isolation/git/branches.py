@@ -108,7 +108,7 @@ def head_without_git(paths: RepositoryPaths) -> str:
         ending = f" refs/heads/{branch}"
         lines = (paths.common_dir / "packed-refs").read_text(errors="surrogateescape").splitlines()
         return next((line.partition(" ")[0] for line in lines if line.endswith(ending)), "")
-    except OSError:
+    except (OSError, ValueError):  # also what is not text, and a name that no file can have
         return ""
 
 

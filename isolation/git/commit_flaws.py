@@ -82,7 +82,9 @@ def _added_lines(patch: list[str]) -> dict[str, list[str]]:
 def _added_in_hunk(lines: Iterator[str], count: int) -> Iterator[str]:
     """Yield the added among the next `count` lines: counted, because one may look like a header."""
     while count:
-        line = next(lines, "")
+        line = next(lines, None)
+        if line is None:
+            return
         if not line.startswith("\\"):  # a remark that the file does not end with a line break
             count -= 1
         if line.startswith("+"):

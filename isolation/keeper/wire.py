@@ -70,6 +70,13 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
 
 def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:
     """Return the pids of leader and keeper, from a keeper's first line (empty: it exited without one)."""
+    try:
+        return _answer(line, spec)
+    except (ValueError, OverflowError) as error:  # a line that no keeper writes
+        raise server_gone() from error
+
+
+def _answer(line: str, spec: SessionSpec) -> tuple[int, int]:
     match line.split():
         case ["pid", pid, keeper_pid]:
             return int(pid), int(keeper_pid)
@@ -83,6 +90,13 @@ def read_answer(line: str, spec: SessionSpec) -> tuple[int, int]:
 
 def read_report(line: str, pid: int) -> Exit:
     """Return how a session ended, from a keeper's last line (empty: it exited without one)."""
+    try:
+        return _report(line, pid)
+    except (ValueError, OverflowError) as error:  # a line that no keeper writes
+        raise _unknown_end(pid) from error
+
+
+def _report(line: str, pid: int) -> Exit:
     match line.split():
         case ["exit", code, stopped, *rest]:
             # Survivors come first, then what the witness saw; no pid is the word `tried`.
@@ -99,10 +113,14 @@ def read_report(line: str, pid: int) -> Exit:
                 hint="something killed it from outside (out of memory?); run the story again",
             )
         case _:
-            raise KeeperError(
-                f"the keeper of process {pid} and the fork server are gone; how it ended is unknown",
-                hint=f"find its remaining processes (ps -s {pid}), end them, then resume the run",
-            )
+            raise _unknown_end(pid)
+
+
+def _unknown_end(pid: int) -> KeeperError:
+    return KeeperError(
+        f"the keeper of process {pid} and the fork server are gone; how it ended is unknown",
+        hint=f"find its remaining processes (ps -s {pid}), end them, then resume the run",
+    )
 
 
 def read_attempts(words: Sequence[str]) -> Attempts | None:
@@ -150,7 +168,10 @@ def server_gone() -> KeeperError:
 
 
 def _describe_end(code: int) -> str:
-    return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"failed (exit code {code})"
+    if code >= 0:
+        return f"failed (exit code {code})"
+    known = -code in set(signal.Signals)  # a real-time signal has no name of its own
+    return f"was killed ({signal.Signals(-code).name if known else f'signal {-code}'})"
 
 
 def _spawn_error(number: int, stage: str, spec: SessionSpec) -> KeeperError:

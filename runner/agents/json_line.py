@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from runner.core.text.amounts import amount, whole_amount
+
 _SHOWN = 200
 
 
@@ -35,17 +37,12 @@ def text(found: Any, *keys: str) -> str:
 
 def whole(found: Any, *keys: str) -> int | None:
     """Return the count under these keys, if it is one."""
-    value = number(found, *keys)
-    return None if value is None else int(value)
+    return whole_amount(at(found, *keys))
 
 
 def number(found: Any, *keys: str) -> float | None:
     """Return the amount under these keys, if it is one."""
-    value = at(found, *keys)
-    # A bool is an int, and JSON may hold amounts that are negative or absurd.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:  # noqa: PLR2004  no real amount is larger
-        return None
-    return value
+    return amount(at(found, *keys))
 
 
 def objects(found: Any, *keys: str) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from runner.core.text.amounts import whole_amount
+
 
 class ResultDocument(BaseModel):
     """A result as an agent writes it; every field may be absent. Amounts are checked one by one later."""
@@ -24,8 +26,8 @@ class ResultDocument(BaseModel):
     def count_waves(self) -> int | None:
         """Return how many waves it reports, as a number or as a list."""
         for reported in (self.total_waves, self.waves):
-            if isinstance(reported, int) and not isinstance(reported, bool):
-                return reported
+            if isinstance(reported, int) and (count := whole_amount(reported)) is not None:
+                return count
         return len(self.waves) if isinstance(self.waves, list) else None
 
 

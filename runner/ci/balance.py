@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from isolation.git.repository import Repository
 from runner.core.errors import SystemFaultError
 from runner.core.model import StoryId
+from runner.core.text.amounts import amount
 from runner.records.shards.shard import LOOPS, Shard, load_shards
 from runner.records.telemetry import load_loops, records_checkout, upsert
 
@@ -62,12 +63,13 @@ def _records(records: Iterable[Mapping[str, Any]]) -> Records:
     costs = []
     for record in filter(_is_story, records):
         took, cost, sessions = (
-            record.get(name) for name in ("duration_seconds", "total_cost_usd", "iterations_completed")
+            amount(record.get(name))
+            for name in ("duration_seconds", "total_cost_usd", "iterations_completed")
         )
-        if isinstance(took, int | float):
+        if took is not None:
             seconds[StoryId(record["story_id"])] = float(took)
-        if isinstance(cost, int | float):
-            costs.append(cost / max(1, sessions if isinstance(sessions, int) else 1))
+        if cost is not None:
+            costs.append(cost / max(1.0, sessions or 1.0))
     return Records(seconds=seconds, session_cost=max(costs, default=None))
 
 

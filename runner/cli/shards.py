@@ -97,7 +97,7 @@ def _from_matrix(path: Path) -> Wanted:
         raise UsageError(
             f"cannot read {path}: {error.strerror}", hint="pass the output of `matrix --format json`."
         ) from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise UsageError(
             f"{path} is not the output of `matrix --format json`", hint="create it again with that command."
         ) from error

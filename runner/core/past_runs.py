@@ -5,7 +5,6 @@ type counts as missing; a record is a run if it has an id and a start, no matter
 programs know no stories: one loop of sessions is one run, and several loops have a record in common.
 """
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from runner.core.limits.budget import Amount, Kind, Spending
 from runner.core.limits.kill_switches import ORDERLY
 from runner.core.model import SessionKind, Status
+from runner.core.text.amounts import amount, whole_amount
 from runner.core.text.instants import elapsed_seconds, from_iso
 
 COORDINATOR = "multi-story-coordinator"
@@ -180,8 +180,10 @@ def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, PastStory
         id=run_id,
         started_at=_instant(record, "started_at"),
         ended_at=ended,
-        seconds=elapsed_seconds(_instant(record, "started_at"), ended) if seconds is None else seconds,
-        counts={name: known[name] for name in Status if isinstance(known.get(name), int)},
+        seconds=amount(elapsed_seconds(_instant(record, "started_at"), ended))
+        if seconds is None
+        else seconds,
+        counts={name: found for name in Status if (found := whole_amount(known.get(name))) is not None},
         tokens=_whole(record, "total_tokens_used"),
         cost_usd=_number(record, "total_cost_usd"),
         stop_reason=_text(record, "stop_reason"),
@@ -227,19 +229,12 @@ def _text(record: Mapping[str, Any], name: str) -> str | None:
 
 
 def _number(record: Mapping[str, Any], name: str) -> float | None:
-    value = record.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    found = amount(record.get(name))
+    return None if found is None else float(found)
 
 
 def _whole(record: Mapping[str, Any], name: str) -> int | None:
-    value = _number(record, name)
-    return None if value is None else int(value)
+    return whole_amount(record.get(name))
 
 
 def _instant(record: Mapping[str, Any], name: str) -> float | None:

@@ -25,14 +25,14 @@ TASKS_PER_BATCH = 4
 
 _NAMED = 5
 _ENOUGH = 1 << 20
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?![0-9])"
 _MARKS = r"[ \t*_`>|#-]*"
-_LINE, _IS = rf"(?im)^{_MARKS}", rf"[^:=|\n]*[:=|]{_MARKS}~?"
+_LINE, _IS = rf"(?im)^{_MARKS}", rf"[^:=|\n]{{0,200}}[:=|]{_MARKS}~?"
 _POINTS = re.compile(rf"{_LINE}(?:estimated )?(?:complexity|story points?|points)\b{_IS}{_NUMBER}")
-_HEADED_POINTS = re.compile(rf"(?im)^#+[ \t]*complexity[^\n]*\n\s*{_MARKS}~?{_NUMBER}")
-_TOTAL_POINTS = re.compile(rf"{_LINE}total[^:=|\n]*(?:complexity|points){_IS}{_NUMBER}")
+_HEADED_POINTS = re.compile(rf"(?im)^#+[ \t]*complexity[^\n]*\n\s*+{_MARKS}~?{_NUMBER}")
+_TOTAL_POINTS = re.compile(rf"{_LINE}total[^:=|\n]{{0,200}}(?:complexity|points){_IS}{_NUMBER}")
 _COLUMN = re.compile(r"(?i)\b(?:complexity|points)\b")
-_TOTAL_BATCHES = re.compile(rf"{_LINE}(?:estimated |total |number of )*batches\b{_IS}([0-9]+)")
+_TOTAL_BATCHES = re.compile(rf"{_LINE}(?:estimated |total |number of )*batches\b{_IS}([0-9]{{1,9}})(?![0-9])")
 _BATCH = re.compile(r"\b[Bb](?:atch|ATCH)[ \t]+#?([0-9]+|[A-Z])\b")
 
 

@@ -105,7 +105,7 @@ def _load(path: Path) -> Document:
         raise FlowError(
             f"{path} cannot be read: {error.strerror}", hint="check its name and permissions."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also bytes that are not text, and endless numbers
         problems.append(
             FlowProblem(where="", message=f"not valid TOML: {error}", hint="strings need quotes.")
         )

@@ -222,6 +222,8 @@ def blobs(output: bytes) -> Iterable[bytes | None]:
             yield None
             continue
         _, kind, size = header.rsplit(b" ", 2)
+        if not size.isdigit():
+            raise ValueError(f"git answered {header[:80]!r}")
         data = output[at : at + int(size)]
         at += int(size) + 1
         yield data if kind == b"blob" else None

@@ -16,6 +16,7 @@ from isolation.files.plain import read_plain
 from runner.core.text.names import one_line, shown
 
 _MOST = 1 << 20
+_DEEPEST = 5
 _HERE = ("current", "progress", "sub_step", "current_step", "current_phase", "step", "phase")
 _NUMBERS = ("phase", "step", "number", "current_phase", "current_step", "sub_step")
 _NAMES = ("name", "phase_name", "step_name", "current_step_name", "current_phase_name")
@@ -72,16 +73,16 @@ def compare(state: SkillState | None, sub_step: str) -> Comparison:
     )
 
 
-def _state(data: Mapping[str, Any]) -> SkillState | None:
+def _state(data: Mapping[str, Any], depth: int = 0) -> SkillState | None:
     """Find the number and name, at the top level or in a nested table."""
     number = next((text for key in _NUMBERS if (text := _scalar(data.get(key)))), "")
     name = next((text for key in _NAMES if (text := _scalar(data.get(key)))), "")
     if number or name:
         split = _split(number)
         return SkillState(number=split.number, name=name or split.name)
-    for key in _HERE:
+    for key in _HERE if depth < _DEEPEST else ():
         inner = data.get(key)
-        if isinstance(inner, dict) and (found := _state(inner)):
+        if isinstance(inner, dict) and (found := _state(inner, depth + 1)):
             return found
     return None
 

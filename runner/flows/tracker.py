@@ -27,7 +27,7 @@ SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mcp.json")
 _SERVER_KEYS = ("mcpServers", "servers")
 _MOST = 1 << 20
 _HEAD = re.compile(r"(?:\ufeff?---\r?\n(?s:.*?)\n---[ \t]*(?:\r?\n|\Z))?(?:\s*#[^\r\n]*(?:\r?\n|\Z))?")
-_MARKED = re.compile(r"(?mi)^[\s>*-]*\**tracker\**\s*:")
+_MARKED = re.compile(r"(?mi)^[ \t>*-]*tracker\**[ \t]*:")
 
 
 _TITLES: Mapping[Tracker, str] = {Tracker.JIRA: "Jira", Tracker.ADO: "Azure DevOps"}

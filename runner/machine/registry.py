@@ -21,6 +21,7 @@ from isolation.files.disk import replace_file
 from isolation.files.lease import boot_id
 from isolation.kernel.process_tree import load_stat
 from isolation.paths import repository_hash, sessions_dir
+from runner.core.text.amounts import MOST
 from runner.core.text.instants import iso
 from runner.core.text.names import one_line
 from runner.core.text.screen import shorten
@@ -255,7 +256,7 @@ def _text(values: dict[str, Any], name: str) -> str:
 
 def _number(values: dict[str, Any], name: str) -> int:
     value = values.get(name)
-    return value if type(value) is int and value > 0 else 0
+    return value if type(value) is int and 0 < value <= MOST else 0
 
 
 def _stand_in(path: Path, modified: float, error: Exception) -> SessionEntry:

@@ -17,6 +17,7 @@ from isolation.files.disk import replace_file
 from isolation.files.plain import read_plain
 from isolation.paths import EXCHANGE
 from runner.core.schedule.exclusivity import ActiveSession, session_type
+from runner.core.text.amounts import amount
 from runner.core.text.instants import from_iso, iso
 from runner.core.text.names import one_line
 from runner.core.text.screen import shorten
@@ -108,8 +109,7 @@ def _load(path: Path) -> dict[str, Any] | None:
     if not isinstance(values, dict) or not all(isinstance(values.get(name), str) for name in _TEXTS):
         return None
     numbers = [values.get(name) for name in _NUMBERS]
-    known = all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers)
-    return values if known else None
+    return values if all(amount(each) is not None for each in numbers) else None
 
 
 def _is_live(values: dict[str, Any], now: float) -> bool:

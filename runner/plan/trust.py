@@ -69,7 +69,7 @@ def load_trust(repository: Repository, environ: Mapping[str, str]) -> Trust:
         read = json.loads(_file(repository, environ).read_bytes())
         agreed = tuple((str(what), str(value)) for what, value in read["agreed"])
         return Trust(agreed=agreed, always=read["always"] is True)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return Trust()
 
 

@@ -45,7 +45,7 @@ def load_answers(common_dir: Path) -> dict[str, str]:
     """Read the answers; a file that cannot be read holds none."""
     try:
         loaded = json.loads((autopilot_dir(common_dir) / _FILE).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(loaded, dict):
         return {}

@@ -12,6 +12,7 @@ from typing import Any
 from runner.core.limits.confidence import Accuracy
 from runner.core.limits.waves import unrecovered_failures
 from runner.core.model import Outcome, RunSnapshot, SessionRecord
+from runner.core.text.amounts import amount
 from runner.core.text.instants import iso
 
 ACCURACY = "mode-selector-accuracy"
@@ -45,10 +46,8 @@ def load_accuracies(checkout: Path) -> tuple[Accuracy, ...]:
 def accuracies(learnings: Iterable[Mapping[str, Any]]) -> Iterable[Accuracy]:
     """Return what learnings say about the accuracy of selections."""
     for learning in learnings:
-        confidence, right = learning.get("confidence"), learning.get("accurate")
-        if learning.get("type") != ACCURACY or not isinstance(right, bool) or isinstance(confidence, bool):
-            continue
-        if isinstance(confidence, int | float):
+        confidence, right = amount(learning.get("confidence"), most=1), learning.get("accurate")
+        if learning.get("type") == ACCURACY and isinstance(right, bool) and confidence is not None:
             yield Accuracy(confidence=float(confidence), right=right)
 
 

@@ -4,10 +4,12 @@ Each source may be missing or damaged; then it is empty, and the selector has on
 has added since its start is included, although its records are written at its end.
 """
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from runner.core.model import RunSnapshot
+from runner.core.text.amounts import MOST
 from runner.records.learnings import learnings_file, learnings_of, load_tail
 from runner.records.session_record import session_record
 
@@ -15,7 +17,10 @@ STATE_FILES = (".claude/STATE.md", ".codex/STATE.md", ".cursor/STATE.md")
 MOST_SESSIONS = 20
 MOST_LEARNINGS = 50
 _MOST_BYTES = 256 << 10
+_MOST_ITEMS = 100
 _RULE = "---"
+_BAD_SCALARS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
+"""What YAML's own constructors raise for a scalar that is not what its tag says, such as `!!int ""`."""
 _RECOMMENDED = ("recommended-mode", "top-priorities", "carryover-ratio", "completion-rate", "rationale")
 
 
@@ -84,13 +89,21 @@ def _front_matter(path: Path) -> dict[str, Any]:
             return {}
         end = next(number for number, line in enumerate(lines[1:], 1) if line.rstrip() == _RULE)
         fields = yaml.safe_load("\n".join(lines[1:end]))
-    except (OSError, StopIteration, yaml.YAMLError, RecursionError, ValueError):
+    except (OSError, StopIteration, yaml.YAMLError, *_BAD_SCALARS):
         return {}
     return fields if isinstance(fields, dict) else {}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; YAML knows dates."""
+    """Return a value as JSON can hold it; YAML knows dates, and lists that hold themselves."""
     if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+        return [_scalar(item) for item in value[:_MOST_ITEMS]]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float):
+        return value if -MOST <= value <= MOST else None
+    return str(value) if isinstance(value, date) else None

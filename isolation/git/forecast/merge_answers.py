@@ -48,9 +48,9 @@ def named_in_messages(output: GitOutput) -> tuple[str, ...]:
     fields = messages.split("\0")
     named: list[str] = []
     at = 0
-    while at < len(fields) and fields[at].isdigit():
+    while at < len(fields) and fields[at].isascii() and fields[at].isdigit():
         kind_at = at + 1 + int(fields[at])
-        if fields[kind_at].startswith(_CONFLICT):
+        if kind_at < len(fields) and fields[kind_at].startswith(_CONFLICT):
             named += fields[at + 1 : kind_at]
         at = kind_at + 2
     return tuple(dict.fromkeys(named))

@@ -15,8 +15,14 @@ from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.limits.stall import announced_wait
 from runner.core.model import Usage
+from runner.core.text.amounts import amount, whole_amount
 
-_TOKENS = re.compile(rb"Tokens: ([\d.,]+)(k|M)? sent.*?([\d.,]+)(k|M)? received(?:.*?\$([\d.]+) message)?")
+# A number begins where none is before it: otherwise a long one would be tried from each of its digits.
+_TOKENS = re.compile(
+    rb"Tokens: ([\d.,]++)(k|M)? sent(?:.*?(?<![\d.,]))([\d.,]++)(k|M)? received"
+    rb"(?:.*?\$([\d.]++) message)?"
+)
+_LONGEST_LINE = 1000
 _SCALE = {b"k": 1e3, b"M": 1e6}
 _ERROR = re.compile(r"litellm\.(?:\w+\.)*(\w+(?:Error|Timeout)|Timeout)\b")
 _STATUS: Mapping[str, int] = {
@@ -67,13 +73,13 @@ class AiderAgent(KnownAgent):
 
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one line of text; some report what a message has used, or what went wrong."""
-        found = _TOKENS.search(line[:4096])
+        found = _TOKENS.search(line[:_LONGEST_LINE])
         if found is None:
             return _words(last_line(line[:4096].decode("utf-8", "replace")))
         usage = Usage(
             input_tokens=_count(found[1], found[2]),
             output_tokens=_count(found[3], found[4]),
-            cost_usd=_amount(found[5]) if found[5] else None,
+            cost_usd=amount(_read(found[5])) if found[5] else None,
         )
         return AgentUpdate(usage=usage, final=Final(ok=True))
 
@@ -87,11 +93,11 @@ def _words(shown: str) -> AgentUpdate | None:
     return AgentUpdate(message=shown, retry_seconds=waits) if shown else None
 
 
-def _count(digits: bytes, unit: bytes | None) -> int:
-    return int(_amount(digits) * _SCALE.get(unit or b"", 1.0))
+def _count(digits: bytes, unit: bytes | None) -> int | None:
+    return whole_amount(_read(digits) * _SCALE.get(unit or b"", 1.0))
 
 
-def _amount(digits: bytes) -> float:
+def _read(digits: bytes) -> float:
     try:
         return float(digits.replace(b",", b""))
     except ValueError:

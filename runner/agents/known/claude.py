@@ -166,7 +166,7 @@ def _system(event: dict[str, Any]) -> AgentUpdate | None:
 
 def result(event: dict[str, Any]) -> AgentUpdate:
     """Read the last event of a session; other agents print the same."""
-    words = text(event, "result") or " ".join(str(item) for item in at(event, "errors") or ())
+    words = text(event, "result") or _listed(at(event, "errors"))
     subtype = text(event, "subtype")
     if subtype == "success" and event.get("is_error") is False:
         denied = tuple(sorted({text(item, "tool_name") for item in objects(event, "permission_denials")}))
@@ -180,6 +180,10 @@ def result(event: dict[str, Any]) -> AgentUpdate:
         usage=_usage(event),
         final=final,
     )
+
+
+def _listed(errors: Any) -> str:
+    return " ".join(str(item) for item in errors) if isinstance(errors, list) else text({"": errors}, "")
 
 
 def _usage(event: dict[str, Any]) -> Usage | None:

@@ -21,7 +21,7 @@ from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
 _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search"})
-_RECONNECTING = re.compile(r"Reconnecting\.* *(\d+)/")
+_RECONNECTING = re.compile(r"Reconnecting\.* *(\d{1,9})/")
 RECONNECTING_SECONDS = 120.0
 """It does not say how long it waits before it retries."""
 QUIET = 330.0

@@ -20,6 +20,7 @@ BRANCH_PREFIX = "autopilot/"
 _ID = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_ID - 1}}}")
 _SLUG = 40
 _SHOWN = 60
+_LARGEST = 10**300  # about where a float ends
 _MOST_SUGGESTIONS = 3
 
 
@@ -105,13 +106,15 @@ def _where(story: Story) -> str:
     return f" ({story.source})" if story.source else ""
 
 
-def shown(value: object) -> str:
+def shown(value: object) -> str:  # noqa: PLR0911  one return for each kind
     """Return a wrong value for a message: short, however large it is, and as files write it."""
     match value:
         case str():
             return f"'{shorten(neutral(value), _SHOWN)}'"
         case bool():
             return "true" if value else "false"
+        case int() if abs(value) > _LARGEST:
+            return "a number that is too large"
         case int() | float():
             return f"{value:g}"
         case list() | tuple():

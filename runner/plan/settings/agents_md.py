@@ -9,6 +9,8 @@ limits.
 
 import re
 import textwrap
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from msgspec import Struct
 
 from runner.core.errors import SettingsError
 from runner.plan.settings.files import exists, obstacle
+from runner.plan.stories.files import BAD_SCALARS
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 _MAX_FILE = 4 * 1024 * 1024
@@ -82,8 +85,14 @@ def _common_lines(lines: list[str]) -> dict[str, str]:
         if line.startswith("## "):
             inside = _SECTION.fullmatch(line) is not None
         elif inside and (read := _COMMON_LINE.fullmatch(line)):
-            found[read[1]] = re.sub(r"[ \t]+#.*", "", read[2]).strip().strip("\"'")
+            found[read[1]] = _without_remark(read[2]).strip().strip("\"'")
     return found
+
+
+def _without_remark(value: str) -> str:
+    """Cut a value at the first `#` after a blank."""
+    at = min((found for mark in (" #", "\t#") if (found := value.find(mark)) >= 0), default=len(value))
+    return value[:at]
 
 
 def _load(top: Path, name: str, notes: list[str]) -> Block | None:
@@ -103,7 +112,7 @@ def _load(top: Path, name: str, notes: list[str]) -> Block | None:
     first, lines = located
     try:
         values = yaml.safe_load(textwrap.dedent("\n".join(lines).expandtabs(2)))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, *BAD_SCALARS) as error:
         mark = getattr(error, "problem_mark", None)
         line = first + (mark.line if mark else 0)
         problem = getattr(error, "problem", None) or "unreadable"
@@ -134,14 +143,14 @@ def _locate(lines: list[str]) -> tuple[int, list[str]] | None:
         if header is None:
             continue
         # The word may also appear in prose: a block has a key in its first filled line.
-        body = _indented(lines[index + 1 :], deeper_than=len(header.group(1)))
+        body = _indented(islice(lines, index + 1, None), deeper_than=len(header.group(1)))
         filled = [item for item in body if item.strip() and not item.lstrip().startswith("#")]
         if filled and _KEY.fullmatch(filled[0]):
             return index + 2, body
     return None
 
 
-def _indented(lines: list[str], *, deeper_than: int) -> list[str]:
+def _indented(lines: Iterable[str], *, deeper_than: int) -> list[str]:
     body: list[str] = []
     for line in lines:
         if line.strip() and len(line) - len(line.lstrip()) <= deeper_than:

@@ -6,6 +6,7 @@ Nothing is opened here: a named pipe would block its reader forever.
 import errno
 import re
 import stat
+from functools import lru_cache
 from pathlib import Path
 
 _OTHERS = {
@@ -39,6 +40,7 @@ def obstacle(path: Path) -> str:
     return "" if kind == stat.S_IFREG else _OTHERS.get(kind, "a device")
 
 
+@lru_cache(maxsize=256)  # each entry of a long list asks for the line of its key
 def line_of(keys: tuple[str, ...], text: str) -> int | None:
     """Return the line of a TOML text on which a key, or its table, begins; None if it is not found."""
     wanted = [_plain(key) for key in keys]

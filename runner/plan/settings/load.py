@@ -250,6 +250,6 @@ def _file(path: Path, name: str) -> _Layer:
         values = tomllib.loads(text)
     except OSError as error:
         raise _unreadable(name, error) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also bytes that are not text, and endless numbers
         raise SettingsError(f"{name}: not valid TOML: {error}", hint="strings need quotes.") from error
     return _Layer(source=Source(kind=SourceKind.FILE, file=name, text=text), values=values)

@@ -120,7 +120,7 @@ def _text(path: Path) -> str:
 def _toml(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return {}
 
 

@@ -99,7 +99,7 @@ def clamped(key: str, value: Any, source: Source) -> tuple[Any, str | None]:
         return value, None
     limit, side = (bounds.low, "below") if value < bounds.low else (bounds.high, "above")
     unit = f" {bounds.unit}" if bounds.unit else ""
-    note = f"{source.name(key)} {value:g} is {side} {limit:g}{unit}; using {limit:g}{unit}"
+    note = f"{source.name(key)} {shown(value)} is {side} {limit:g}{unit}; using {limit:g}{unit}"
     return type(value)(limit), note  # a whole number stays whole
 
 

@@ -44,7 +44,7 @@ _NOT_TEXT = frozenset(
 )
 _MAX_PRIORITY = 1_000_000
 _MAX_MINUTES = 1_000_000.0
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#*)?[ \t]*")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -234,8 +234,15 @@ def _heading(prompt: str) -> str:
         elif mark:
             fence = mark.group(1)
         elif heading := _HEADING.fullmatch(line):
-            return one_line(heading.group(1))
+            return one_line(_without_closing(heading.group(1)))
     return ""
+
+
+def _without_closing(heading: str) -> str:
+    """Remove the marks that may close a heading, as in `# Title ##`."""
+    words = heading.rstrip(" \t")
+    bare = words.rstrip("#")
+    return bare if not bare or bare.endswith((" ", "\t")) else words
 
 
 def _refuse_first(entry: Entry, error: ValidationError) -> NoReturn:

@@ -25,6 +25,8 @@ _MAX_DEPTH = 50
 
 _FENCE = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
+BAD_SCALARS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
+"""What YAML's own constructors raise for a scalar that is not what its tag says, such as `!!int ""`."""
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -167,7 +169,9 @@ _LIST_EXAMPLE = "a list file has a key 'stories' with entries of 'id' and 'promp
 def _list_entry(item: Any, file: str, number: int, root: yaml.Node | None) -> Entry:
     node = None
     if isinstance(root, yaml.MappingNode):
-        node = next(value for key, value in root.value if key.value == "stories").value[number - 1]
+        # The last one counts: a merged list comes before the file's own.
+        listed = [value for key, value in root.value if key.value == "stories"][-1]
+        node = listed.value[number - 1] if isinstance(listed, yaml.SequenceNode) else None
     if not isinstance(item, dict):
         where = file if node is None else f"{file}:{node.start_mark.line + 1}"
         raise BacklogError(f"{where}: entry {number} of 'stories' is not a table", hint=_LIST_EXAMPLE)
@@ -192,7 +196,7 @@ def _yaml(text: str, file: str, *, first_line: int) -> tuple[Any, yaml.Node | No
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + first_line}" if mark else file
         raise BacklogError(f"{where}: not valid YAML: {error.problem}", hint=_QUOTES) from error
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except (yaml.YAMLError, *BAD_SCALARS) as error:
         reason = str(error).partition("\n")[0]
         raise BacklogError(f"{file}: not valid YAML: {reason}", hint=_QUOTES) from error
 
@@ -234,7 +238,7 @@ def _refuse_repeated_keys(root: yaml.Node, file: str, first_line: int) -> None:
 def _toml(text: str, file: str) -> Any:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise BacklogError(f"{file}: not valid TOML: {error}", hint="strings need quotes.") from error
 
 

@@ -20,6 +20,7 @@ from runner.core.errors import RunnerError
 from runner.core.events.events import Event, RunEnded, RunStarted, StoryFinished, UnknownEventError, decode
 from runner.core.events.fold import fold
 from runner.core.model import RunId, StoryId
+from runner.core.text.amounts import MOST, amount
 from runner.core.text.names import branch_of, id_problem
 from runner.records.shards.files import (
     Entry,
@@ -45,6 +46,7 @@ _NOT_SEARCHED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 _RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,99}")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LATEST = 1e11  # in the year 5138
+_SPENT = frozenset({"input_tokens", "output_tokens", "cached_tokens", "cost_usd"})
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 """What reading a file of the wrong content may raise."""
 
@@ -222,7 +224,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 def _shard(path: Path, manifest: Mapping[str, Any]) -> Shard:
     files = {
-        safe_name(name): Entry(size=int(entry["size"]), sha256=str(entry["sha256"]))
+        safe_name(name): Entry(size=_size(entry["size"]), sha256=str(entry["sha256"]))
         for name, entry in manifest["files"].items()
     }
     shard = Shard(
@@ -292,11 +294,28 @@ def _backlog(shard: Shard) -> dict[StoryId, Mapping[str, Any]]:
 
 def _events(data: bytes) -> tuple[Event, ...]:
     """Read the events in one go: a list is parsed much faster than many lines."""
-    lines = data.removesuffix(b"\n").replace(b"\n", b",")
+    lines = json.loads(b"[" + data.removesuffix(b"\n").replace(b"\n", b",") + b"]")
+    _require_amounts(lines)
     return tuple(
         Event(run_id=RunId(line["run_id"]), at=float(line["at"]), body=decode(line["kind"], line["data"]))
-        for line in json.loads(b"[" + lines + b"]")
+        for line in lines
     )
+
+
+def _require_amounts(values: Any) -> None:
+    """Raise ValueError for numbers that would break a budget, a schedule or a report."""
+    pending = [values]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            for name in _SPENT & value.keys():
+                if value[name] is not None and amount(value[name]) is None:
+                    raise ValueError(f"{EVENTS}: {value[name]!r:.40} is not a possible amount of {name}")
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, int | float) and not -MOST <= value <= MOST:
+            raise ValueError(f"{EVENTS} has an impossible number")
 
 
 def _matching(form: re.Pattern[str], value: object, what: str) -> str:
@@ -305,7 +324,13 @@ def _matching(form: re.Pattern[str], value: object, what: str) -> str:
     return value
 
 
+def _size(value: object) -> int:
+    if not isinstance(value, int) or amount(value) is None:
+        raise ValueError(f"{value!r:.40} is not the size of a file")
+    return value
+
+
 def _lines(value: object) -> int | None:
-    if value is not None and not isinstance(value, int):
-        raise ValueError(f"{CHANGES}: {value!r} is not a number of lines")
+    if value is not None and (not isinstance(value, int) or amount(value) is None):
+        raise ValueError(f"{CHANGES}: {value!r:.40} is not a number of lines")
     return value
