@@ -29,13 +29,19 @@ def load(repository: Repository, ref: str) -> Quarantine:
         raise WorkspaceError(
             f"unknown quarantine {ref!r}", hint="`autopilot-multi quarantine list` shows all"
         )
-    read: dict[str, Any] = json.loads(output.stdout)
-    return Quarantine(
-        ref=full,
-        run_id=str(read["run_id"]),
-        story_ids=tuple(read["story_ids"]),
-        changes=tuple(from_json(each) for each in read["changes"]),
-    )
+    try:
+        read: dict[str, Any] = json.loads(output.stdout)
+        return Quarantine(
+            ref=full,
+            run_id=str(read["run_id"]),
+            story_ids=tuple(read["story_ids"]),
+            changes=tuple(from_json(each) for each in read["changes"]),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise WorkspaceError(
+            f"the list of what {full} holds cannot be read: {error!r}",
+            hint=f"its files are still there: `git ls-tree -r {full}`",
+        ) from error
 
 
 def export(repository: Repository, quarantine: Quarantine, into: Path) -> tuple[str, ...]:

@@ -294,3 +294,17 @@ def test_quarantine_lists_shows_and_brings_out(batch: Path, tmp_path: Path) -> N
         refused = run(batch, "quarantine", *words, "--json")
         assert refused.code == 1
         assert refused.document["error"]["hint"]
+
+
+def test_a_damaged_list_of_a_quarantine_is_an_error_with_a_way_to_its_files(repo: Path) -> None:
+    """Somebody has rewritten the commit; the command names it instead of failing with a trace."""
+    (repo / "changes.json").write_text('{"run_id": 1}\n')
+    blob = git(repo, "hash-object", "-w", "changes.json").strip()
+    (repo / "entry").write_text(f"100644 blob {blob}\tchanges.json\n")
+    with (repo / "entry").open("rb") as entry:
+        made = subprocess.run(["git", "mktree"], cwd=repo, stdin=entry, capture_output=True, check=True)
+    git(repo, "update-ref", "refs/autopilot/quarantine/run/a/1", made.stdout.decode().strip())
+    ran = run(repo, "quarantine")
+    assert ran.code != 0
+    assert "refs/autopilot/quarantine/run/a/1 holds cannot be read" in ran.err
+    assert "git ls-tree -r refs/autopilot/quarantine/run/a/1" in ran.err

@@ -13,7 +13,7 @@ from tests.fuzz.inputs import quick_inputs
 from tests.fuzz.registry import CORPUS
 from tests.fuzz.targets import TARGETS
 
-EXAMPLES = 300
+EXAMPLES = 60
 CHAOS_SECONDS = 60
 _LARGEST_SAMPLE = 64 << 10
 
