@@ -7,13 +7,29 @@ Invariants:
 
 - Our own children are never taken for orphans: they are in our login session (`setsid` only makes new ones),
   or they are named as spared, like the server, the keepers that it left, and what we had before.
+- A process closes its sockets before the kernel gives its children to another: so the dead are awaited, and
+  only then their orphans are looked for.
 - Only the pids of adopted processes are reaped here, so nobody else's exit code is lost.
 """
 
 import os
+import time
 from collections.abc import Collection
 
-from isolation.kernel.process_tree import SUBREAPER, Tree, adopt_orphans, kill_all, kill_level, load_children
+from isolation.kernel.process_tree import (
+    SUBREAPER,
+    Tree,
+    adopt_orphans,
+    kill_all,
+    kill_level,
+    load_children,
+    load_stat,
+)
+
+DYING_LIMIT = 2.0
+"""How many seconds a process may take to die whose sockets are closed already."""
+
+_POLL = 0.001
 
 
 class AdoptedOrphans:
@@ -25,10 +41,16 @@ class AdoptedOrphans:
         if self._available:
             adopt_orphans()
 
-    def end(self, spared: Collection[int]) -> list[int]:
-        """Kill every orphan but the `spared`, with all below; return what could not be killed. Blocking."""
+    def end(self, dying: Collection[int], spared: Collection[int]) -> list[int]:
+        """Kill the orphans that `dying` processes leave, with all below; return what could not be killed.
+
+        Those in `spared` are ours. Blocking.
+        """
         if not self._available:
             return []
+        deadline = time.monotonic() + DYING_LIMIT
+        while any(map(_lives, dying)) and time.monotonic() < deadline:
+            time.sleep(_POLL)
         tree = _OrphanTree(os.getpid())
         tree.spared = {*self._before, *spared}
 
@@ -47,6 +69,11 @@ class _OrphanTree(Tree):
         """Return the orphans."""
         own = os.getsid(0)
         return [pid for pid in super().children() if _login_session(pid) not in {own, None}]
+
+
+def _lives(pid: int) -> bool:
+    stat = load_stat(pid) if pid else None
+    return stat is not None and stat.alive
 
 
 def _login_session(pid: int) -> int | None:

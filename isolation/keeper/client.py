@@ -118,6 +118,7 @@ class _Link:
         self._lines = Lines(control)
         self._lock = trio.Lock()
         self.keeper_pid = 0
+        self.server_pid = 0
         self.report: str | None = None
         """The keeper's last line; empty if it exited without one."""
 
@@ -145,7 +146,7 @@ class _Link:
         """End what is left if neither the keeper nor the server could write the last line."""
         self._server.keepers.discard(self.keeper_pid)
         if not last:
-            await self._server.end_orphans()
+            await self._server.end_orphans((self.keeper_pid, self.server_pid))
 
     async def ended(self) -> str:
         """Wait for the report; any number of tasks may wait, and one of them reads."""
@@ -299,6 +300,7 @@ class Keeper:
         try:
             try:
                 await self._server.hand_over(ends)
+                link.server_pid = self._server.pid
             finally:
                 for descriptor in ends:
                     os.close(descriptor)

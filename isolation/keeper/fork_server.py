@@ -98,13 +98,17 @@ class ForkServer:
             else:
                 return True
 
-    async def end_orphans(self) -> None:
-        """End what a keeper left that was killed together with its server."""
+    @property
+    def pid(self) -> int:
+        """The process that serves now; 0 if none does."""
+        return self._process.pid if self._process else 0
+
+    async def end_orphans(self, dying: Sequence[int]) -> None:
+        """End what a keeper left that was killed together with its server; `dying` are both."""
         # The lock: no server is being started meanwhile, which would be taken for an orphan.
         with trio.CancelScope(shield=True):
             async with self._lock:
-                servers = () if self._process is None else (self._process.pid,)
-                await trio.to_thread.run_sync(self._orphans.end, {*self.keepers, *servers})
+                await trio.to_thread.run_sync(self._orphans.end, dying, {*self.keepers, self.pid})
 
     async def close(self) -> None:
         """Close the socket and wait for its exit; it ends its keepers first."""

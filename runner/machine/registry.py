@@ -136,14 +136,20 @@ class Registry:
 
         An entry is dead when its process has certainly ended; where that is unknown, when it is old.
         """
-        boot = boot_id()
-        for found in self._found(now):
+        for found in self._dead(now):
             # A session that wakes up just now loses its file, and writes it again with the next heartbeat.
-            if found.age > SWEEP_SECONDS or _gone(found.entry, boot):
-                found.path.unlink(missing_ok=True)
+            found.path.unlink(missing_ok=True)
         for path, modified in self._files(".tmp"):
             if abs(now - modified) > SWEEP_SECONDS:
                 path.unlink(missing_ok=True)
+
+    def dead(self, now: float) -> int:
+        """Count the entries that `sweep` would remove."""
+        return len(self._dead(now))
+
+    def _dead(self, now: float) -> list[_Found]:
+        boot = boot_id()
+        return [one for one in self._found(now) if one.age > SWEEP_SECONDS or _gone(one.entry, boot)]
 
     def _path(self, session_id: str) -> Path:
         return self._folder / file_name(session_id)

@@ -153,7 +153,7 @@ def test_a_session_that_kills_its_keeper_and_the_server_leaves_no_process(repo: 
     left = f"grep -l -s -a '[l]'{marker[1:]} /proc/[0-9]*/cmdline > {tmp_path}/left"
     script = tmp_path / "work.sh"
     script.write_text(f"if ! test -f {once}; then {kill}\nfi\n{left}; echo made > made.txt\n")
-    write_story(repo, "a", command=f"sh {script}", verify=["test -s made.txt"])
+    write_story(repo, "a", command=f"exec sh {script}", verify=["test -s made.txt"])
     ran = run(repo, "--json")
     assert ran.story("a")["status"] == "done", ran.err
     assert ran.story("a")["attempt"] == 2
