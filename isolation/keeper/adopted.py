@@ -9,7 +9,7 @@ Invariants:
   or they are named as spared, like the server, the keepers that it left, and what we had before.
 - A process closes its sockets before the kernel gives its children to another: so the dead are awaited, and
   only then their orphans are looked for.
-- Only the pids of adopted processes are reaped here, so nobody else's exit code is lost.
+- Only the pids of adopted processes are reaped here, so no other exit code is lost.
 """
 
 import os

@@ -101,7 +101,7 @@ def _lease(common: Path) -> Iterator[Repair]:
     if not path.exists():
         return
     who = f"run {holder.run_id} (pid {holder.pid}), which was killed" if holder else "an unreadable file"
-    # Whoever takes the lease settles what its last holder left; the caller has taken it by then.
+    # Taking the lease settles what its last holder left; the caller has taken it by then.
     yield Repair(what=f"the lease names {who}", act="take it over, and release it", apply=lambda: "released")
 
 

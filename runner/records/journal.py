@@ -140,14 +140,15 @@ class Journal:
         rows = self._select("SELECT run_id, SUM(LENGTH(data)), COUNT(*), MAX(at) FROM events GROUP BY run_id")
         return {RunId(row[0]): RunSize(size=row[1], events=row[2], newest=row[3]) for row in rows}
 
-    def forget(self, run_id: RunId) -> None:
-        """Remove a run, its events and requests, all or none."""
+    def forget(self, run_ids: Sequence[RunId]) -> None:
+        """Remove runs, their events and requests, all or none."""
         with self._transaction() as connection:
             for table in ("events", "requests"):
-                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608  constants
+                delete = f"DELETE FROM {table} WHERE run_id = ?"  # noqa: S608  constants
+                connection.executemany(delete, [(run_id,) for run_id in run_ids])
 
     def compact(self) -> None:
-        """Give the space of what was removed back to the disk; a kill leaves the file as it was."""
+        """Free the disk space of what was removed; a kill leaves the file as it was."""
         with self._lock:
             try:
                 self._connection.execute("VACUUM")

@@ -156,10 +156,9 @@ def load_newest_loops(checkout: Path, most: int) -> tuple[list[Mapping[str, Any]
             others.append(record)
     runs = newest_first(others)
     shown = dict(islice(runs.items(), most))
-    told = (record for record in others if record.get("kind") == "story")  # not in our own form
-    return [*shown.values(), *told, *(_parsed(line) for line, run_id in stories if run_id in shown)], len(
-        runs
-    )
+    foreign = (record for record in others if record.get("kind") == "story")  # not in our own form
+    own = (_parsed(line) for line, run_id in stories if run_id in shown)
+    return [*shown.values(), *foreign, *own], len(runs)
 
 
 def _loop_lines(checkout: Path) -> list[bytes]:

@@ -15,7 +15,7 @@ def _journal(repo: Path) -> Path:
 
 
 def _past(repo: Path) -> list[str]:
-    """Give a repository thirty runs of forty days ago; return them, oldest first."""
+    """Make thirty runs of forty days ago; return them, oldest first."""
     write_story(repo, "a", command="echo x > x.txt; head -c 100000 /dev/zero")
     commit_stories(repo)
     assert run(repo).code == 0
