@@ -38,10 +38,11 @@ def test_processes_that_nobody_supervises_any_more_are_ended(repo: Path, tmp_pat
         "server=$(awk '/^PPid/ {print $2}' /proc/$PPID/status)\n"
         "run=$(awk '/^PPid/ {print $2}' /proc/$server/status)\n"
         f"(setsid sh -c 'sleep 300; : {marker}' &)\n"
-        f"kill -9 $run $server $PPID; sleep 300; : {marker}\nfi\necho made > made.txt\n"
+        "kill -STOP $PPID $server; kill -9 $run $server $PPID\n"
+        f"sleep 300; : {marker}\nfi\necho made > made.txt\n"
     )
     write_story(repo, "a", command=f"exec sh {script}")
-    assert run(repo).code == -signal.SIGKILL
+    assert run(repo, "run", "--no-guard").code == -signal.SIGKILL
     left = processes_with(marker)
     assert left
     try:
