@@ -78,7 +78,7 @@ _OPTIONS = (
 _UPDATES_FILES = "-u"
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 _HINTS = (
-    ("No space left on device", "free disk space, then run again; what was committed is safe"),
+    ("No space left on device", "free disk space, then resume the run; what was committed is safe"),
     ("Read-only file system", "git must be able to write to the repository"),
     ("Permission denied", "git must be able to read the files there, and to write to the repository"),
     (

@@ -112,12 +112,20 @@ async def wait_for_old_keepers(alive_lock: Path) -> bool:
 class _Link:
     """The control socket of one keeper: the request, orders, and the one report of the end."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, server: ForkServer) -> None:
         self._control = control
+        self._server = server
         self._lines = Lines(control)
         self._lock = trio.Lock()
+        self.keeper_pid = 0
+        self.server_pid = 0
         self.report: str | None = None
         """The keeper's last line; empty if it exited without one."""
+
+    def name(self, keeper_pid: int) -> None:
+        """Say which keeper is at the other end."""
+        self.keeper_pid = keeper_pid
+        self._server.keepers.add(keeper_pid)
 
     async def begin(self, request: bytes) -> str:
         """Request the session; return the keeper's first line, empty if it exited without one."""
@@ -130,8 +138,15 @@ class _Link:
                     await trio.lowlevel.wait_writable(self._control)
         answer = await self._lines.receive() or ""
         if not answer.startswith("pid "):
+            await self._settle(answer)
             self.report = answer
         return answer
+
+    async def _settle(self, last: str) -> None:
+        """End what is left if neither the keeper nor the server could write the last line."""
+        self._server.keepers.discard(self.keeper_pid)
+        if not last:
+            await self._server.end_orphans((self.keeper_pid, self.server_pid))
 
     async def ended(self) -> str:
         """Wait for the report; any number of tasks may wait, and one of them reads."""
@@ -141,7 +156,9 @@ class _Link:
             while self.report is None:
                 line = await self._lines.receive() or ""
                 # A start that was cancelled has not read the first line.
-                self.report = None if line.startswith("pid ") else line
+                if not line.startswith("pid "):
+                    await self._settle(line)
+                    self.report = line
         return self.report
 
     def stop(self, *, grace: float) -> None:
@@ -279,14 +296,16 @@ class Keeper:
         When the block is left, also by an exception or a cancellation, its whole tree is dead.
         """
         request = encode(spec)
-        link, output, ends = _open_channels(spec.prompt)
+        link, output, ends = _open_channels(spec.prompt, self._server)
         try:
             try:
                 await self._server.hand_over(ends)
+                link.server_pid = self._server.pid
             finally:
                 for descriptor in ends:
                     os.close(descriptor)
             pid, keeper_pid = read_answer(await link.begin(request), spec)
+            link.name(keeper_pid)
             yield Session(link, output, pid=pid, keeper_pid=keeper_pid)
         finally:
             await _end(link, output)
@@ -308,7 +327,7 @@ async def _end(link: _Link, output: _Output) -> None:
         )
 
 
-def _open_channels(prompt: Path) -> tuple[_Link, _Output, tuple[int, int, int]]:
+def _open_channels(prompt: Path, server: ForkServer) -> tuple[_Link, _Output, tuple[int, int, int]]:
     """Open our ends of a session's control and output, and the three descriptors for its keeper."""
     opened: list[int] = []
     try:
@@ -325,4 +344,4 @@ def _open_channels(prompt: Path) -> tuple[_Link, _Output, tuple[int, int, int]]:
     stdin, output, output_end = opened
     os.set_blocking(output, False)
     control.setblocking(False)
-    return _Link(control), _Output(output), (control_end.detach(), stdin, output_end)
+    return _Link(control, server), _Output(output), (control_end.detach(), stdin, output_end)

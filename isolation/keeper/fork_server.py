@@ -3,8 +3,8 @@
 Invariants:
 
 - A server that died is replaced only if it was given nothing, so no session is started twice.
-- The keepers of a killed server keep running; but if one of them is killed too, its orphans have no new
-  parent.
+- The keepers of a killed server keep running; if one of them is killed too, the coordinator inherits its
+  orphans, and ends them before anybody gets the news.
 """
 
 import array
@@ -18,6 +18,7 @@ import trio
 
 from isolation.errors import KeeperError
 from isolation.keeper import server as keeper_server
+from isolation.keeper.adopted import AdoptedOrphans
 from isolation.keeper.confined import offer, withdraw
 from isolation.keeper.wire import Lines, server_gone
 from isolation.kernel.process_tree import kill_level
@@ -38,6 +39,9 @@ class ForkServer:
         self._channel: socket.socket | None = None
         self._process: trio.Process | None = None
         self._greeted = False
+        self._orphans = AdoptedOrphans()
+        self.keepers: set[int] = set()
+        """The keepers that a session was heard of, and whose end was not."""
 
     async def open(self) -> socket.socket:
         """Start it without waiting until it serves, see `ready`."""
@@ -93,6 +97,18 @@ class ForkServer:
                 return False
             else:
                 return True
+
+    @property
+    def pid(self) -> int:
+        """The process that serves now; 0 if none does."""
+        return self._process.pid if self._process else 0
+
+    async def end_orphans(self, dying: Sequence[int]) -> None:
+        """End what a keeper left that was killed together with its server; `dying` are both."""
+        # The lock: no server is being started meanwhile, which would be taken for an orphan.
+        with trio.CancelScope(shield=True):
+            async with self._lock:
+                await trio.to_thread.run_sync(self._orphans.end, dying, {*self.keepers, self.pid})
 
     async def close(self) -> None:
         """Close the socket and wait for its exit; it ends its keepers first."""

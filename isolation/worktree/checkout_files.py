@@ -130,7 +130,7 @@ def _wait_for_index_lock(git_dir: Path, path: Path) -> None:
     started = time.monotonic()
     while lock.exists():
         waited = time.monotonic() - started
-        occupied = _is_occupied(path)
+        occupied = is_occupied(path)
         if waited > (_ORPHAN_PATIENCE if occupied else _LOCK_PATIENCE):
             raise WorkspaceError(
                 f"a git command seems to be running in {path}: {lock} exists",
@@ -143,7 +143,7 @@ def _wait_for_index_lock(git_dir: Path, path: Path) -> None:
         time.sleep(0.05)
 
 
-def _is_occupied(path: Path) -> bool | None:
+def is_occupied(path: Path) -> bool | None:
     """Return whether a process has its current folder in the tree; None without procfs."""
     processes = Path("/proc")
     if not (processes / "self" / "cwd").exists():

@@ -119,8 +119,7 @@ class RunReader:
 
     def _default_run(self) -> RunId:
         holder = read_holder(self.common_dir)
-        runs = self.journal.runs()
-        if holder and holder.run_id in runs and holder_is_alive(self.common_dir):
+        if holder and holder_is_alive(self.common_dir) and holder.run_id in self.journal.runs():
             return RunId(holder.run_id)
         return self.journal.newest_run()
 

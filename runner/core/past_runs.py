@@ -84,24 +84,39 @@ class Summary(Struct, frozen=True, kw_only=True):
     kills: Mapping[str, int]
 
 
-def past_runs(records: Iterable[Mapping[str, Any]]) -> tuple[PastRun, ...]:
+def past_runs(records: Sequence[Mapping[str, Any]]) -> tuple[PastRun, ...]:
     """Return the runs in the records, newest first."""
+    stories: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for record in records:
+        parent = _text(record, "parent_run_id")
+        if record.get("kind") == "story" and parent is not None and isinstance(record.get("story_id"), str):
+            stories.setdefault(parent, {})[record["story_id"]] = record
+    return tuple(
+        _run(name, record, stories.get(name, {})) if _is_run(record) else _loop(name, record)
+        for name, record in newest_first(records).items()
+    )
+
+
+def newest_first(records: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the record of each run by its id, newest first."""
     runs: dict[str, Mapping[str, Any]] = {}
     loops: dict[str, Mapping[str, Any]] = {}
-    stories: dict[str, dict[str, PastStory]] = {}
+    begun: dict[str, float] = {}
     for record in records:
-        kind, parent = _text(record, "kind"), _text(record, "parent_run_id")
+        kind = _text(record, "kind")
         run_id = _text(record, "run_id" if kind == COORDINATOR else "autopilot_run_id")
-        if kind == "story":
-            if parent is not None and isinstance(record.get("story_id"), str):
-                stories.setdefault(parent, {})[record["story_id"]] = _story(record, parent)
-        elif run_id is not None and _instant(record, "started_at") is not None:
-            (runs if kind in {"run", COORDINATOR} else loops)[run_id] = record
+        at = None if run_id is None or kind == "story" else _instant(record, "started_at")
+        if run_id is not None and at is not None:
+            (runs if _is_run(record) else loops)[run_id] = record
+            begun[run_id] = at
     # A loop that a listed run has started is a part of that run.
     alone = {name: loop for name, loop in loops.items() if _text(loop, "parent_run_id") not in runs}
-    found = [_run(run_id, record, stories.get(run_id, {})) for run_id, record in runs.items()]
-    found += [_loop(run_id, record) for run_id, record in alone.items() if run_id not in runs]
-    return tuple(sorted(found, key=lambda run: (run.started_at or 0.0, run.id), reverse=True))
+    listed = {**alone, **runs}
+    return {name: listed[name] for name in sorted(listed, key=lambda name: (begun[name], name), reverse=True)}
+
+
+def _is_run(record: Mapping[str, Any]) -> bool:
+    return _text(record, "kind") in {"run", COORDINATOR}
 
 
 def past_spending(records: Iterable[Mapping[str, Any]]) -> list[Spending]:
@@ -169,7 +184,7 @@ def _kills(names: Iterable[str | None]) -> Counter[str]:
     return Counter(name for name in names if name is not None and name not in ORDERLY)
 
 
-def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, PastStory]) -> PastRun:
+def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, Mapping[str, Any]]) -> PastRun:
     counts = record.get("counts")
     known = counts if isinstance(counts, dict) else {}
     if record.get("kind") == COORDINATOR:
@@ -188,7 +203,7 @@ def _run(run_id: str, record: Mapping[str, Any], stories: Mapping[str, PastStory
         cost_usd=_number(record, "total_cost_usd"),
         stop_reason=_text(record, "stop_reason"),
         kill_switch=_text(record, "kill_switch"),
-        stories=tuple(stories.values()),
+        stories=tuple(_story(story, run_id) for story in stories.values()),
     )
 
 

@@ -321,6 +321,22 @@ class Settings(WorkSettings):
             bounds=Bounds(low=1, high=4096, unit="MB"),
         ),
     ] = 64
+    keep_runs_days: Annotated[
+        float,
+        Setting(
+            help="`gc --runs` removes logs and events of finished runs that are older than this many days",
+            details="Their records stay, so `history` still shows them. See "
+            "[operational limits](../how-to/recover.md#operational-limits).",
+            bounds=Bounds(low=0, high=36500, unit="days"),
+        ),
+    ] = 30.0
+    keep_runs_mb: Annotated[
+        float,
+        Setting(
+            help="`gc --runs` removes the oldest finished runs until all together take at most this many MB",
+            bounds=Bounds(low=0, high=1_000_000, unit="MB"),
+        ),
+    ] = 2000.0
     agents_per_wave: Annotated[
         int,
         Setting(

@@ -3,7 +3,7 @@
 A session in any worktree of the repository writes its own file and no other, by a rename, so that any
 number of them may write at the same time. An entry counts while its heartbeat is recent and its process,
 where that can be checked, is alive. A file that cannot be read counts by its age, so nothing blocks forever.
-Reading changes nothing; only `sweep` removes entries, and only those that are long dead.
+Reading changes nothing; only `sweep` removes entries, and only those that are dead.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ PEER_SECONDS = 15 * 60
 """An entry whose heartbeat is older no longer counts."""
 
 SWEEP_SECONDS = 60 * 60
-"""An entry that is older than this is removed."""
+"""An entry that is older than this is removed, whatever its process does."""
 
 UNKNOWN_MODE = "unknown"
 SUFFIX = ".json"
@@ -132,14 +132,24 @@ class Registry:
             path.unlink(missing_ok=True)
 
     def sweep(self, now: float) -> None:
-        """Remove what is long dead, and what a killed writer left half written."""
-        for found in self._found(now):
+        """Remove what is dead, and what a killed writer left half written.
+
+        An entry is dead when its process has certainly ended; where that is unknown, when it is old.
+        """
+        for found in self._dead(now):
             # A session that wakes up just now loses its file, and writes it again with the next heartbeat.
-            if found.age > SWEEP_SECONDS:
-                found.path.unlink(missing_ok=True)
+            found.path.unlink(missing_ok=True)
         for path, modified in self._files(".tmp"):
             if abs(now - modified) > SWEEP_SECONDS:
                 path.unlink(missing_ok=True)
+
+    def dead(self, now: float) -> int:
+        """Count the entries that `sweep` would remove."""
+        return len(self._dead(now))
+
+    def _dead(self, now: float) -> list[_Found]:
+        boot = boot_id()
+        return [one for one in self._found(now) if one.age > SWEEP_SECONDS or _gone(one.entry, boot)]
 
     def _path(self, session_id: str) -> Path:
         return self._folder / file_name(session_id)

@@ -1,5 +1,6 @@
 """Where a bug's traceback goes: a log whose path is printed, never the terminal."""
 
+import os
 import tempfile
 import time
 import traceback
@@ -7,7 +8,21 @@ from pathlib import Path
 
 
 def write_crash_log(error: BaseException, folder: Path | None = None) -> Path:
-    """Write the traceback to a new file, in `folder` or among the temporary files, and return its path."""
+    """Write the traceback to a new file, in `folder` or among the temporary files, and return its path.
+
+    With nowhere to write, that is the null device: a full disk must not turn one story's error into the
+    end of the run.
+    """
+    text = "".join(traceback.format_exception(error))
+    for place in (folder, None):
+        try:
+            return _write(text, place)
+        except OSError:
+            continue
+    return Path(os.devnull)
+
+
+def _write(text: str, folder: Path | None) -> Path:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
@@ -19,5 +34,5 @@ def write_crash_log(error: BaseException, folder: Path | None = None) -> Path:
         encoding="utf-8",
         errors="backslashreplace",
     ) as log:
-        log.write("".join(traceback.format_exception(error)))
+        log.write(text)
     return Path(log.name)

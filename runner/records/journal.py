@@ -33,6 +33,15 @@ from runner.records.journal_file import (
     require_journal,
 )
 
+_RUNS = """
+WITH RECURSIVE runs (id) AS (
+    SELECT MIN(run_id) FROM events
+    UNION ALL
+    SELECT (SELECT MIN(run_id) FROM events WHERE run_id > id) FROM runs WHERE id IS NOT NULL)
+SELECT id FROM runs WHERE id IS NOT NULL ORDER BY (SELECT MIN(seq) FROM events WHERE run_id = id) DESC
+"""
+"""Goes from run to run in the index: SQLite would read every event for `SELECT DISTINCT`."""
+
 
 class Request(Struct, frozen=True, kw_only=True):
     """What another process asks of the coordinator."""
@@ -43,6 +52,14 @@ class Request(Struct, frozen=True, kw_only=True):
     kind: str
     story_id: StoryId | None
     data: Mapping[str, Any]
+
+
+class RunSize(Struct, frozen=True, kw_only=True):
+    """What a run takes in the journal: bytes, number of events, and when the newest was written."""
+
+    size: int
+    events: int
+    newest: float
 
 
 class Journal:
@@ -116,8 +133,28 @@ class Journal:
 
     def runs(self) -> list[RunId]:
         """List all runs, the one that started last first."""
-        rows = self._select("SELECT run_id FROM events GROUP BY run_id ORDER BY MIN(seq) DESC")
-        return [RunId(row[0]) for row in rows]
+        return [RunId(row[0]) for row in self._select(_RUNS)]
+
+    def sizes(self) -> dict[RunId, RunSize]:
+        """Return what each run takes; reads every event."""
+        rows = self._select("SELECT run_id, SUM(LENGTH(data)), COUNT(*), MAX(at) FROM events GROUP BY run_id")
+        return {RunId(row[0]): RunSize(size=row[1], events=row[2], newest=row[3]) for row in rows}
+
+    def forget(self, run_ids: Sequence[RunId]) -> None:
+        """Remove runs, their events and requests, all or none."""
+        with self._transaction() as connection:
+            for table in ("events", "requests"):
+                delete = f"DELETE FROM {table} WHERE run_id = ?"  # noqa: S608  constants
+                connection.executemany(delete, [(run_id,) for run_id in run_ids])
+
+    def compact(self) -> None:
+        """Free the disk space of what was removed; a kill leaves the file as it was."""
+        with self._lock:
+            try:
+                self._connection.execute("VACUUM")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error as error:
+                raise explain(self.path, error) from error
 
     def newest_run(self) -> RunId:
         """Return the run that started last."""

@@ -9,9 +9,13 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from isolation.paths import RepositoryPaths
 from runner.core.errors import SystemFaultError
@@ -27,7 +31,7 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
 )
-from runner.core.past_runs import past_spending
+from runner.core.past_runs import newest_first, past_spending
 from runner.core.text.instants import elapsed_seconds, iso_or_none
 from runner.records.learnings import KEY as LEARNING_KEY
 from runner.records.learnings import learnings_file, learnings_of
@@ -41,6 +45,10 @@ INTERRUPTED = "interrupted"
 
 _OPTIONS = ("max_sessions", "max_hours", "confidence_threshold", "host_class", "resource_verdict_at_start")
 _LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
+_OWN_STORY = re.compile(
+    rb'\{"schema_version":\d+,"autopilot_run_id":"[^"]*","kind":"story","parent_run_id":"([\w.-]+)"'
+)
+"""The beginning of a story's line as this program writes it; it says without parsing whose story it is."""
 _TRIES = 20
 _NEWEST = 500
 """How many session records say what the next session will spend."""
@@ -131,15 +139,37 @@ def write_run(run: RunSnapshot, checkout: Path) -> None:
 
 def load_loops(checkout: Path) -> list[dict[str, Any]]:
     """Read the records of all runs and stories, oldest line first, no matter which program wrote them."""
+    return [record for record in map(_parsed, _loop_lines(checkout)) if record]
+
+
+def load_newest_loops(checkout: Path, most: int) -> tuple[list[Mapping[str, Any]], int]:
+    """Read the records of the newest runs, at `most` so many, and of their stories; count all runs.
+
+    The file keeps every run there ever was, so the stories of older runs are not even parsed.
+    """
+    stories: list[tuple[bytes, str]] = []
+    others: list[dict[str, Any]] = []
+    for line in _loop_lines(checkout):
+        if found := _OWN_STORY.match(line):
+            stories.append((line, found[1].decode()))
+        elif record := _parsed(line):
+            others.append(record)
+    runs = newest_first(others)
+    shown = dict(islice(runs.items(), most))
+    foreign = (record for record in others if record.get("kind") == "story")  # not in our own form
+    own = (_parsed(line) for line, run_id in stories if run_id in shown)
+    return [*shown.values(), *foreign, *own], len(runs)
+
+
+def _loop_lines(checkout: Path) -> list[bytes]:
     path = _metrics(checkout) / _LOOPS
     try:
-        lines = _lines(path)
+        return _lines(path)
     except OSError as error:
         raise SystemFaultError(
             f"cannot read the records in {path}: {error.strerror or error}",
             hint="check the permissions there.",
         ) from error
-    return [record for record in map(_parsed, lines) if record]
 
 
 def load_spending(checkout: Path) -> tuple[Spending, ...]:
@@ -282,9 +312,13 @@ def _lines(path: Path) -> list[bytes]:
 def _parsed(line: bytes) -> dict[str, Any]:
     """Parse a line; one that is not a record has no fields."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            # Much slower, and knows what other programs write although JSON has no such thing, as NaN.
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return {}
     return value if isinstance(value, dict) else {}
 
 

@@ -18,7 +18,7 @@ from isolation.model import Workspace
 from isolation.paths import folds_case
 from isolation.worktree.removal import thin_trash
 from runner.core.choose import Question
-from runner.core.errors import JournalError, RunnerError, system_message
+from runner.core.errors import JournalError, RunnerError
 from runner.core.events import events as ev
 from runner.core.flow import QUICK
 from runner.core.limits.budget import Amount
@@ -37,6 +37,7 @@ from runner.story.consequences import (
     verify_consequences,
 )
 from runner.story.context.context import StoryContext, apart
+from runner.story.faults import crashed, ended_by
 from runner.story.flow.steps import DONE_NUMBER, FlowSteps, open_flow
 from runner.story.kill_switches import admit, before_verify, before_work
 from runner.story.other_sessions import Others, check_others, note_deviation, session_visible
@@ -92,14 +93,11 @@ class Pipeline:
     async def _crashed(self, error: Exception) -> None:
         """Record a bug as the story's result, or as a note if it already has one."""
         report = await to_thread.run_sync(self._context.run.write_crash, error)
-        reason = f"crashed: {type(error).__name__}: {error}"
-        if isinstance(error, OSError):
-            reason = system_message(error)
+        result = crashed(error, self._story.id, self._log.snapshot.run_id, report)
         if self._now.status.final:
-            note = ev.Noted(story_id=self._story.id, message=f"{reason} (see {report})")
-            await self._log.record(note)
+            await self._note((f"{result.reason} (see {report})",))
         else:
-            await self._log.record(results.failed(self._story.id, reason, next_=f"see {report}"))
+            await self._log.record(result)
 
     async def _go_apart(self) -> None:
         """Prepare a worktree for a story that is to leave the shared tree."""
@@ -131,7 +129,7 @@ class Pipeline:
         except (IsolationError, RunnerError) as error:
             await self._slot.granted.wait()  # a story fails when it is its turn, not while it is prepared
             if not self._now.status.final:
-                await self._finish(results.failed(story_id, error.message, next_=error.hint))
+                await self._finish(ended_by(error, story_id, self._log.snapshot.run_id))
             if not context.run.shared_tree and not context.run.workspace_path(story_id).exists():
                 reason = "its folder is gone"
                 await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=True, reason=reason))

@@ -79,7 +79,7 @@ class StoryWorkspace:
             self._repository,
             request,
             claim=self._claim,
-            resumed=bool(context.now.sessions),
+            resumed=context.now.workspace.head is not None,
             symlink_directories=context.settings.symlink_directories,
             mounted=context.run.write_guard.own_path,
             interrupted=self._interrupted,
@@ -108,6 +108,10 @@ class StoryWorkspace:
                 for skipped in opened.provision.skipped
             ),
         )
+        if self._claim is not None:
+            # From here on hooks and the runner itself write into the claim. After a kill, only this record
+            # distinguishes that from what the user left there.
+            await self._context.log.record()
         self._opened_at = trio.current_time()
         return workspace
 

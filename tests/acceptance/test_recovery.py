@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import run, started, wait_until, write_story, writes
+from tests.acceptance.program import processes_with, run, started, wait_until, write_story, writes
 from tests.chaos.killing import play, prepare
 
 
@@ -140,3 +140,22 @@ def test_a_journal_that_a_kill_left_empty_is_begun_again(repo: Path) -> None:
     journal.touch()
     assert run(repo, "plan", "--json").code == 0
     assert run(repo, "--json").story("a")["status"] == "done"
+
+
+def test_a_session_that_kills_its_keeper_and_the_server_leaves_no_process(repo: Path, tmp_path: Path) -> None:
+    """Unguarded, it can; its daemon is dead before the next attempt starts, and that one succeeds."""
+    marker, once = f"left-by-{tmp_path.name}-{os.getpid()}", tmp_path / "once"
+    kill = (
+        f"touch {once}; (setsid sh -c 'sleep 300 # {marker}' &); "
+        "server=$(awk '/^PPid/ {print $2}' /proc/$PPID/status); "
+        f"kill -9 $server $PPID; sleep 300 # {marker}"
+    )
+    left = f"grep -l -s -a '[l]'{marker[1:]} /proc/[0-9]*/cmdline > {tmp_path}/left"
+    script = tmp_path / "work.sh"
+    script.write_text(f"if ! test -f {once}; then {kill}\nfi\n{left}; echo made > made.txt\n")
+    write_story(repo, "a", command=f"exec sh {script}", verify=["test -s made.txt"])
+    ran = run(repo, "run", "--no-guard", "--json")
+    assert ran.story("a")["status"] == "done", ran.err
+    assert ran.story("a")["attempt"] == 2
+    assert not processes_with(marker)
+    assert (tmp_path / "left").read_text() == ""

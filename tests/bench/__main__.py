@@ -19,6 +19,7 @@ BENCHES = (
     "bench_crossings",
     "bench_land",
     "bench_forecast",
+    "bench_many_runs",
 )
 QUICK = ("bench_start", "bench_keeper", "bench_probe")
 

@@ -312,3 +312,16 @@ def test_many_writers_at_once(registry: Registry, tmp_path: Path) -> None:
         for writer in writers:
             writer.communicate(timeout=10)
     assert _names(registry, time.time()) == [], "their processes have ended"
+
+
+def test_the_entry_of_a_killed_process_goes_with_the_next_sweep(repo: Path) -> None:
+    """At once, not after an hour; the entry of a living one stays."""
+    registry = Registry(find_repository(repo).common_dir)
+    with another_session(repo, "deep", name="living"), another_session(repo, "deep", name="dead") as dead:
+        dead.kill()
+        dead.wait()
+        registry.sweep(time.time())
+        assert [entry.session_id for entry in registry.active(time.time())] == ["living"]
+        assert [path.name for path in sessions_dir(find_repository(repo).common_dir).iterdir()] == [
+            "living.json"
+        ]

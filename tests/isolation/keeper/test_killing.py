@@ -384,3 +384,27 @@ async def _agree(tree: process_tree.Tree, token: str) -> None:
     with trio.fail_after(10):
         while sorted(living(token)) != sorted(tree.members()):  # noqa: ASYNC110  no event reports that moment
             await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize("shape", ["plain", "scrubbed", "deaf", "reforking"])
+async def test_a_keeper_and_the_server_killed_at_once_leave_nothing(
+    keeper: Keeper, tmp_path: Path, token: str, shape: str
+) -> None:
+    """The coordinator inherits the tree and ends it; a neighbor under the killed server is unharmed."""
+    if process_tree.kill_level() != process_tree.SUBREAPER:
+        pytest.skip("orphans cannot be inherited here")
+    neighbor = spec(tmp_path, "sh", "-c", f"echo ready; {UNTIL_GO}; echo unharmed")
+    async with keeper.start(neighbor) as other:
+        await ready(other)
+        async with keeper.start(shape_spec(tmp_path, shape, token)) as session:
+            await ready(session)
+            _kill_server_of(session)
+            os.kill(session._keeper_pid, signal.SIGKILL)
+            with trio.fail_after(15), pytest.raises(KeeperError):
+                await session.wait()
+            assert never_again(token)
+        async with keeper.start(spec(tmp_path, "echo", "new")) as new:
+            assert await new.receive() == b"new\n"
+        (tmp_path / "go").touch()
+        assert await other.receive() == b"unharmed\n"
+        assert (await other.wait()).returncode == 0

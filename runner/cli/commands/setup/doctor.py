@@ -2,6 +2,10 @@
 
 Also finds what stories will not see: uncommitted files, submodules, ignored programs. The exit code is 2 if
 something would prevent a run.
+
+With --repair the command explains what a crash has left (a stale lease, processes, locks of its own, torn
+state files, worktrees without a folder), says what it would do about it, and asks. Nothing is destroyed: what
+is in the way is moved aside. What another command completes, such as a killed run or landing, is named.
 """
 
 import argparse
@@ -16,7 +20,9 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
+    from isolation.git.repository import Repository
     from runner.doctor.check import Check
+    from runner.doctor.repair import Repair
     from runner.report.terminal.table import Look
 
 EXAMPLE = "autopilot-multi doctor"
@@ -28,11 +34,15 @@ _INDENT = 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `doctor`."""
+    parser.add_argument("--repair", action="store_true", help="repair what a crash left, after a question")
+    parser.add_argument("--yes", action="store_true", help="with --repair: do not ask for confirmation")
     common(parser)
 
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
-    """Run every check, and print each result right away."""
+    """Run every check, and print each result right away; or repair."""
+    if arguments.repair:
+        return _repair(arguments, output)
     from runner.doctor.check import Severity
     from runner.doctor.examination import examine
     from runner.report.terminal.table import look_for
@@ -56,3 +66,79 @@ def _lines(finding: "Check", look: "Look") -> list[str]:
     first, *rest = look.wrapped(neutral(finding.detail), _INDENT) or [" " * _INDENT]
     hint = look.wrapped(f"hint: {neutral(finding.hint)}", _INDENT) if finding.hint else []
     return [level + name + first[_INDENT:], *rest, *hint]
+
+
+def _repair(arguments: argparse.Namespace, output: Output) -> int:
+    """Show what a crash left, ask, and repair it while holding the lease."""
+    from isolation.files import lease
+    from isolation.git.repository import Repository
+    from runner.doctor.repair import find_repairs
+    from runner.plan.plan import worktree_root_of
+    from runner.plan.settings.load import load_settings
+
+    repository = Repository.open(Path(arguments.directory))
+    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    _require_quiet(repository)
+    found = [
+        *find_repairs(repository, settings, worktree_root_of(repository, settings)),
+        *_landings(repository),
+    ]
+    rows = [{"what": one.what, "act": one.act, "command": one.command, "done": ""} for one in found]
+    output.answer(_plan_text(found))
+    able = [(one.apply, row) for one, row in zip(found, rows, strict=True) if one.apply is not None]
+    if able and _confirmed(output, yes=arguments.yes):
+        with lease.acquire(repository.common_dir, "repair") as held:
+            for note in held.notes:
+                output.say(note)
+            for apply, row in able:
+                row["done"] = apply()
+                output.answer(f"{row['act']}: {row['done']}")
+    output.document({"repairs": rows})
+    return 0
+
+
+def _require_quiet(repository: "Repository") -> None:
+    """Raise while a run is active: what it uses is not left over."""
+    from isolation.files import lease
+
+    if lease.holder_is_alive(repository.common_dir):
+        lease.acquire(repository.common_dir, "repair").release()
+
+
+def _landings(repository: "Repository") -> "list[Repair]":
+    from isolation.paths import journal_path
+    from runner.core.errors import JournalError, NotFoundError
+    from runner.doctor.repair import Repair
+    from runner.land.landings import landings
+    from runner.records.journal import Journal
+
+    try:
+        with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+            known = landings(journal)
+    except (JournalError, NotFoundError):
+        return []
+    return [
+        Repair(what=f"landing {each.id} on {each.onto} was interrupted", command="autopilot-multi land")
+        for each in known
+        if each.moving or each.undoing is not None
+    ]
+
+
+def _plan_text(found: "list[Repair]") -> str:
+    if not found:
+        return "nothing to repair"
+    ways = (f"will: {one.act}" if one.apply else f"continue with: {one.command}" for one in found)
+    return "\n".join(f"- {one.what}\n  {way}" for one, way in zip(found, ways, strict=True))
+
+
+def _confirmed(output: Output, *, yes: bool) -> bool:
+    from runner.cli.commands.consent import can_ask
+
+    if yes:
+        return True
+    if not can_ask(output):
+        output.say("nothing was changed; check the plan, then add --yes")
+        return False
+    sys.stderr.write("repair this? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -30,18 +30,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, output: Output) -> int:
     """Read the records and print them."""
+    from isolation.files.lease import holder_is_alive
     from isolation.paths import find_repository
     from runner.core.past_runs import past_runs
-    from runner.records.telemetry import load_loops, records_checkout
+    from runner.records.telemetry import load_loops, load_newest_loops, records_checkout
 
     paths = find_repository(Path(arguments.directory))
-    if active := _active_run(arguments.directory):
+    if holder_is_alive(paths.common_dir) and (active := _active_run(arguments.directory)):
         output.say(f"run {active} is still active; see `autopilot-multi status`")
-    runs = past_runs(load_loops(records_checkout(paths)))
+    checkout = records_checkout(paths)
     if arguments.story is None:
-        _show_runs(runs, arguments, output)
+        records, count = load_newest_loops(checkout, arguments.limit)
+        _show_runs(past_runs(records), count, arguments, output)
     else:
-        _show_story(runs, arguments, output)
+        _show_story(past_runs(load_loops(checkout)), arguments, output)
     return 0
 
 
@@ -57,19 +59,20 @@ def _active_run(directory: str) -> str | None:
         return None
 
 
-def _show_runs(runs: "tuple[PastRun, ...]", arguments: argparse.Namespace, output: Output) -> None:
+def _show_runs(
+    shown: "tuple[PastRun, ...]", count: int, arguments: argparse.Namespace, output: Output
+) -> None:
     from runner.core.past_runs import summary
     from runner.report.terminal.history import runs_document, runs_text
     from runner.report.terminal.table import look_for
 
-    shown = runs[: arguments.limit]
     total = summary(shown)
     output.document(runs_document(shown, total))
-    if not runs:
+    if not shown:
         output.answer("no finished runs in this repository yet")
         return
     look = look_for(sys.stdout, no_color=arguments.no_color)
-    output.answer(runs_text(shown, total, left_out=len(runs) - len(shown), look=look))
+    output.answer(runs_text(shown, total, left_out=count - len(shown), look=look))
 
 
 def _show_story(runs: "tuple[PastRun, ...]", arguments: argparse.Namespace, output: Output) -> None:
