@@ -6,6 +6,7 @@ import random
 import signal
 import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,21 @@ def test_a_session_that_kills_its_keeper_and_the_server_leaves_no_process(repo: 
     assert ran.story("a")["attempt"] == 2
     assert not processes_with(marker)
     assert (tmp_path / "left").read_text() == ""
+
+
+def test_a_kill_between_a_question_and_its_park_does_not_block_the_resume(repo: Path) -> None:
+    """Acceptance 68: the journal ends with the question; `resume` parks the story, and an answer ends it."""
+    question = {"question": "Which?", "options": ["Red", "Blue"], "recommendation": "B", "reason": "calm"}
+    asks = json.dumps({"status": "needs-decision", "decision": question})
+    work = f"echo x > a.txt; grep -q Blue || echo '{asks}' > $AUTOPILOT_RESULT_FILE"
+    write_story(repo, "a", command=work)
+    assert run(repo).code == 5
+    with closing(sqlite3.connect(repo / ".git" / "autopilot" / "journal.db")) as journal:
+        asked = "(SELECT seq FROM events WHERE kind = 'DecisionAsked')"
+        journal.execute(f"DELETE FROM events WHERE seq > {asked}")  # noqa: S608  a part of the query
+        journal.commit()
+    resumed = run(repo, "resume", "--json")
+    assert resumed.code == 5, resumed.err
+    assert resumed.story("a")["status"] == "parked"
+    assert run(repo, "decide", "a", "B").code == 0
+    assert run(repo, "resume", "--json").story("a")["status"] == "done"
