@@ -303,10 +303,11 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        # Not `splitlines`: a lone carriage return in another's line is theirs to keep.
-        return path.read_bytes().removesuffix(b"\n").split(b"\n")
+        content = path.read_bytes()
     except FileNotFoundError:
         return []
+    # Not `splitlines`: a lone carriage return in another's line is theirs to keep.
+    return content.removesuffix(b"\n").split(b"\n") if content else []
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

@@ -259,6 +259,14 @@ def test_upsert_twice_is_upsert_once(tmp_path: Path) -> None:
     assert len(first.splitlines()) == 4
 
 
+def test_a_file_without_records_gets_no_empty_line(tmp_path: Path) -> None:
+    """A run that came to no session leaves an empty file; the next one writes only lines of JSON."""
+    path = tmp_path / "sessions.jsonl"
+    telemetry.upsert(path, [], SESSION_KEY)
+    telemetry.upsert(path, [{"session_id": "ours"}], SESSION_KEY)
+    assert path.read_bytes() == b'{"session_id":"ours"}\n'
+
+
 def test_upsert_replaces_a_run_that_continued(tmp_path: Path) -> None:
     """After a resume each story still has one line, the new one, in its old place."""
     path = tmp_path / "autopilot.jsonl"
