@@ -153,26 +153,44 @@ def _failed(error: Exception, output: "Output") -> int:
     if isinstance(message, str) and hasattr(error, "exit_code"):
         output.error(code=getattr(error, "code", "error"), message=message, hint=getattr(error, "hint", ""))
         return int(error.exit_code)
-    if isinstance(error, OSError):
+    bug = error
+    while isinstance(bug, ExceptionGroup):
+        bug = bug.exceptions[0]  # the group that a nursery adds means nothing to users
+    fault = error if isinstance(error, OSError) else _machine_fault(bug)
+    if fault is not None:
         from runner.core.errors import system_message
 
         output.error(
             code="system",
-            message=system_message(error),
+            message=system_message(fault),
             hint="fix this and run again; `autopilot-multi doctor` checks this machine.",
         )
         return EXIT_SYSTEM
     from runner.records.crash_log import write_crash_log
 
-    where, bug = write_crash_log(error), error
-    while isinstance(bug, ExceptionGroup):
-        bug = bug.exceptions[0]  # the group that a nursery adds means nothing to users
+    where = write_crash_log(error)
     output.error(
         code="bug",
         message=f"internal error: {type(bug).__name__}: {bug}",
         hint=f"details are in {where}; please report them. Continue a run with `autopilot-multi resume`.",
     )
     return EXIT_SYSTEM
+
+
+def _machine_fault(bug: BaseException | None) -> OSError | None:
+    """Return what the machine had no more of (space, files, processes, memory): no bug, wherever it shows."""
+    import errno
+    import os
+
+    faults = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+    faults |= {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+    while bug is not None:
+        if isinstance(bug, OSError) and bug.errno in faults:
+            return bug
+        if isinstance(bug, RuntimeError) and str(bug) == "can't start new thread":
+            return OSError(errno.EAGAIN, f"no new thread: {os.strerror(errno.EAGAIN)} (limit: ulimit -u)")
+        bug = bug.__cause__ or bug.__context__
+    return None
 
 
 def _pipe_closed() -> int:
