@@ -103,3 +103,7 @@ class KeeperError(IsolationError):
 
     code = "keeper"
     exit_code = 2
+
+
+class CommandKilledError(KeeperError):
+    """A command of ours was killed from outside; done again, it does the same."""

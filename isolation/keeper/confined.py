@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from isolation.errors import KeeperError
+from isolation.errors import CommandKilledError, KeeperError
 from isolation.keeper import server as keeper_server
 from isolation.keeper.command import COMMAND
 from isolation.keeper.server import HEADER
@@ -79,10 +79,8 @@ def run_confined(
         opened += [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
         if stdin:
             _fill(opened[0], stdin)
-        key, link = _runner(confinement)
+        key, link = _greeted(confinement, opened)
         try:
-            link.settimeout(LIMIT)
-            socket.send_fds(link, [b"+"], opened)
             answer = _ask(link, _encode((str(cwd), *argv), env, ()))
         except TimeoutError as error:
             link.close()  # the runner notices, and ends the command
@@ -132,6 +130,19 @@ def _runner(confinement: Confinement) -> tuple[Key, socket.socket]:
         link.close()
         _read_answer(answer, "a confined command", [])
     return key, link
+
+
+def _greeted(confinement: Confinement, opened: list[int]) -> tuple[Key, socket.socket]:
+    """Return a runner with the streams of its next command; one that was killed while idle is replaced."""
+    while True:
+        key, link = _runner(confinement)
+        link.settimeout(LIMIT)
+        try:
+            socket.send_fds(link, [b"+"], opened)
+        except (BrokenPipeError, ConnectionResetError):
+            link.close()
+        else:
+            return key, link
 
 
 def _put_back(key: Key, link: socket.socket, *, usable: bool) -> None:
@@ -234,9 +245,9 @@ def _read_answer(answer: str, program: str, opened: list[int]) -> Ended:
         case ["error", number, stage]:
             raise KeeperError(f"cannot start {program}: {stage}: {os.strerror(int(number))}")
         case _:
-            raise KeeperError(
+            raise CommandKilledError(
                 f"the process that ran {program} was killed from outside",
-                hint="is there enough memory? run again",
+                hint="is there enough memory? resume the run",
             )
 
 

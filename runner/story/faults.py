@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from isolation.errors import GitCommandError, IsolationError
+from isolation.errors import CommandKilledError, GitCommandError, IsolationError
 from runner.core.errors import RunnerError, system_message
 from runner.core.events.events import StoryFinished
 from runner.core.model import RunId, Status, StoryId
@@ -19,7 +19,7 @@ _HINT = "when the machine is well again, resume the run; what was committed is s
 
 
 def ended_by(error: IsolationError | RunnerError, story_id: StoryId, run_id: RunId) -> StoryFinished:
-    """Return the result: failed, or stopped by a full or broken disk; then `resume` continues the story."""
+    """Return the result: failed, or stopped by a bad disk or a kill; then `resume` continues the story."""
     if any(map(_of_the_machine, (error, error.__cause__))):
         return _stopped(story_id, run_id, f"{error.message}; {error.hint or _HINT}")
     return results.failed(story_id, error.message, next_=error.hint)
@@ -44,5 +44,5 @@ def _of_the_machine(error: BaseException | None) -> bool:
     if isinstance(error, OSError):
         return error.errno in _MACHINE
     if not isinstance(error, GitCommandError):
-        return False
+        return isinstance(error, CommandKilledError)
     return _NO_OBJECT in error.stderr or any(os.strerror(number) in error.stderr for number in _MACHINE)
