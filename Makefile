@@ -57,8 +57,8 @@ lock: ## pin what pyproject.toml asks for, with hashes; needs uv
 bench: $(READY) ## ratios against named peers, in one run
 	@$(BIN)/python -m tests.bench
 
-chaos: $(READY) ## kills, faults and many repetitions
-	@$(BIN)/python -m pytest -q -n 2 -m chaos
+chaos: $(READY) ## kills, faults and many repetitions, with figures
+	@$(BIN)/python -m pytest -q -n 2 -m chaos -rP
 
 agents: $(READY) ## real agent programs
 	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5

@@ -1,0 +1,310 @@
+"""Decides what a killed or troubled run has left, from the outside.
+
+It uses none of the program's own code: the journal is read as a SQLite file, records as lines of JSON, git by
+plain commands, processes from /proc. The other witness is the ledger, which the sessions themselves keep
+outside of the repository (`scripted_session.py`). It returns findings as sentences; none is the good case.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import subprocess
+from collections import Counter
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COST = 0.25
+"""What each session of the ledger says it has cost; a power of two, so that sums are exact."""
+
+# A killed `git worktree add` leaves files of its worktree empty; the next run removes or completes them.
+_EXCUSED = re.compile(
+    r"error: worktrees/\S+/(HEAD|index): (detached HEAD points at nothing|index file.*)"
+    r"|error: invalid worktrees/\S+/HEAD"
+    r"|fatal: failed to read \S*worktrees/\S+/commondir: .*"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the ledger."""
+
+    word: str
+    story: str
+    step: str
+    attempt: str
+    session: str
+    path: str
+    token: str
+
+    @property
+    def work(self) -> tuple[str, str, str]:
+        """What the session was for."""
+        return self.story, self.step, self.attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """What is the user's alone in the main checkout."""
+
+    head: str
+    branch: str
+    main: str
+    staged: str
+    files: dict[str, bytes]
+
+
+def users(repo: Path, names: tuple[str, ...]) -> Users:
+    """Read what is the user's."""
+    return Users(
+        head=git(repo, "rev-parse", "HEAD"),
+        branch=git(repo, "symbolic-ref", "HEAD"),
+        main=git(repo, "rev-parse", "refs/heads/main"),
+        staged=git(repo, "diff", "--cached", "--raw"),
+        files={name: (repo / name).read_bytes() for name in names},
+    )
+
+
+class Checker:
+    """Looks at one repository and its ledger.
+
+    `mark` is in the environment or the arguments of each process that a run starts, `before` is what the
+    user had, `expected` how each story ends when nobody kills anything.
+    """
+
+    def __init__(
+        self, repo: Path, ledger: Path, *, mark: str, before: Users, expected: dict[str, str]
+    ) -> None:
+        self._repo = repo
+        self._ledger = ledger
+        self._mark = mark
+        self.before = before
+        self._expected = expected
+
+    def at_rest(self, *, last: bool = False) -> list[str]:
+        """Find what is wrong at a moment when no run is active; all has been done when it is the `last`."""
+        rows, ledger = self.rows(), self.ledger()
+        findings = [f"process {pid} is left: {line}" for pid, line in self.processes()]
+        findings += self._user() + self._fsck(strict=last)
+        findings += self._sessions(rows, ledger) + self._work(rows, ledger, everything=last)
+        if last:
+            findings += self._ends(rows) + self._records(rows)
+        return findings
+
+    def rows(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Read the journal: run, kind and data of each event, in their order."""
+        journal = self._repo / ".git" / "autopilot" / "journal.db"
+        if not journal.exists():
+            return []
+        with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchall():
+                return []  # killed before the first table was there
+            rows = connection.execute("SELECT run_id, kind, data FROM events ORDER BY seq").fetchall()
+        return [(run, kind, json.loads(data)) for run, kind, data in rows]
+
+    def ledger(self) -> list[Entry]:
+        """Read what the sessions have written."""
+        if not self._ledger.exists():
+            return []
+        names = ("word", "story", "step", "attempt", "session", "path", "token")
+        lines = self._ledger.read_text().splitlines()
+        return [Entry(**dict(zip(names, line.split(), strict=True))) for line in lines]
+
+    def processes(self) -> list[tuple[int, str]]:
+        """Find living processes that a run of this repository has started."""
+        mark, found = self._mark.encode(), []
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdigit() or int(folder.name) == os.getpid():
+                continue
+            with suppress(OSError):
+                line = (folder / "cmdline").read_bytes()
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                if state != "Z" and (mark in line or mark in (folder / "environ").read_bytes()):
+                    found.append((int(folder.name), line.replace(b"\0", b" ").decode(errors="replace")))
+        return found
+
+    def verdicts(self) -> dict[str, str]:
+        """Return the last result of each story."""
+        results = [data for _, kind, data in self.rows() if kind == "StoryFinished"]
+        return {data["story_id"]: data["verdict"] for data in results}
+
+    def kept(self, sessions: set[str]) -> list[str]:
+        """Find work of these sessions that is neither on a branch nor in a tree."""
+        rows = [("", "SessionEnded", {"session_id": one, "outcome": "ok"}) for one in sessions]
+        return self._work(rows, self.ledger(), everything=False)
+
+    def _user(self) -> list[str]:
+        now = users(self._repo, tuple(self.before.files))
+        findings = [
+            f"the user's {name} was {old!r} and is {new!r}"
+            for name, old, new in (
+                ("HEAD", self.before.head, now.head),
+                ("branch", self.before.branch, now.branch),
+                ("main", self.before.main, now.main),
+                ("staged changes", self.before.staged, now.staged),
+            )
+            if old != new
+        ]
+        return findings + [
+            f"the user's file {name} changed"
+            for name, content in self.before.files.items()
+            if now.files[name] != content
+        ]
+
+    def _fsck(self, *, strict: bool) -> list[str]:
+        done = subprocess.run(
+            ["git", "fsck", "--full", "--strict", "--no-dangling", "--no-progress"],
+            cwd=self._repo,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        lines = [line for line in done.stderr.splitlines() if strict or not _EXCUSED.fullmatch(line)]
+        return [f"git fsck: {line}" for line in lines]
+
+    def _sessions(self, rows: list[tuple[str, str, dict[str, Any]]], ledger: list[Entry]) -> list[str]:
+        """Nothing that was acknowledged runs again, and the journal speaks only of what happened."""
+        findings = []
+        names: dict[str, tuple[str, str, str, str]] = {}
+        settled: set[tuple[str, str, str, str]] = set()
+        for run, kind, data in rows:
+            if kind == "SessionStarted" and data["kind"] == "work":
+                work = (run, data["story_id"], data["step_number"], str(data["attempt"]))
+                if work in settled:
+                    findings.append(f"{work} was acknowledged and started again")
+                names[data["session_id"]] = work
+            elif kind == "SessionEnded" and data["session_id"] in names and data["outcome"] == "ok":
+                settled.add(names[data["session_id"]])
+            elif kind == "DecisionApplied" and data.get("retry"):
+                settled = {work for work in settled if work[1] != data["story_id"]}
+        begun = Counter(_key(one.session) for one in ledger if one.word == "begun")
+        findings += [f"session {name} began {count} times" for name, count in begun.items() if count > 1]
+        ended = {_key(one.session) for one in ledger if one.word == "ended"}
+        for _, kind, data in rows:
+            name = data.get("session_id", "")
+            if kind == "SessionEnded" and name in names and data["outcome"] in {"ok", "asks"}:
+                if _key(name) not in ended:
+                    findings.append(f"the journal says that {name} ended well, the ledger does not")
+                if data["cost_usd"] != COST:
+                    findings.append(f"session {name} cost {COST}, and the journal says {data['cost_usd']}")
+        return findings
+
+    def _work(
+        self, rows: list[tuple[str, str, dict[str, Any]]], ledger: list[Entry], *, everything: bool
+    ) -> list[str]:
+        """Each finished session's file is on a branch or in a tree that was kept, byte for byte."""
+        known = {
+            _key(data["session_id"])
+            for _, kind, data in rows
+            if kind == "SessionEnded" and data["outcome"] in {"ok", "asks"}
+        }
+        wanted = [one for one in ledger if one.word == "ended" and (everything or _key(one.session) in known)]
+        blobs, files = self._kept_blobs(), self._kept_files()
+        return [
+            f"the work of session {one.session} is lost: {one.path}"
+            for one in wanted
+            if (one.path, _blob(f"{one.token}\n".encode())) not in blobs
+            and f"{one.token}\n".encode() not in files.get(Path(one.path).name, ())
+        ]
+
+    def _kept_blobs(self) -> set[tuple[str, str]]:
+        refs = git(
+            self._repo, "for-each-ref", "--format=%(refname)", "refs/heads/autopilot", "refs/autopilot"
+        )
+        found = set()
+        for ref in refs.split():
+            for row in git(self._repo, "ls-tree", "-r", "-z", ref).split("\0"):
+                entry, _, path = row.partition("\t")
+                if path:
+                    found.add((path, entry.split()[2]))
+        return found
+
+    def _kept_files(self) -> dict[str, list[bytes]]:
+        roots = [self._repo.with_name(f"{self._repo.name}{kind}") for kind in (".worktrees", ".layers")]
+        found: dict[str, list[bytes]] = {}
+        for root in (*roots, self._repo / "packages"):
+            for folder, _, names in os.walk(root):
+                for name in names:
+                    with suppress(OSError):
+                        found.setdefault(name, []).append(Path(folder, name).read_bytes())
+        return found
+
+    def _ends(self, rows: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
+        started = sum(kind == "RunStarted" for _, kind, _ in rows)
+        findings = [] if started == 1 else [f"{started} runs were started, not one"]
+        verdicts = self.verdicts()
+        findings += [
+            f"story {story} would have been {expected}, and is {verdicts.get(story)}: {self._reason(story)}"
+            for story, expected in self._expected.items()
+            if verdicts.get(story) != expected
+        ]
+        last = {data["story_id"]: data for _, kind, data in rows if kind == "StoryFinished"}
+        for story, data in last.items():
+            tip = git(self._repo, "for-each-ref", "--format=%(objectname)", f"refs/heads/autopilot/{story}")
+            if data["verdict"] == "done" and data["commit"] != tip:
+                findings.append(f"story {story} says {data['commit']}, its branch is at {tip or 'nothing'}")
+        for name in ("index.lock", "HEAD.lock", "packed-refs.lock"):
+            if (self._repo / ".git" / name).exists():
+                findings.append(f"a lock is left: .git/{name}")
+        return findings
+
+    def _reason(self, story: str) -> str:
+        found = [
+            d["reason"] for _, kind, d in self.rows() if kind == "StoryFinished" and d["story_id"] == story
+        ]
+        return found[-1] if found else "it never ended"
+
+    def _records(self, rows: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
+        folder = self._repo / ".orchestrator" / "metrics"
+        lines = _json_lines(folder / "autopilot.jsonl")
+        stories = {line["story_id"]: line for line in lines if line["kind"] == "story"}
+        wholes = [line for line in lines if line["kind"] == "run"]
+        if len(wholes) != 1 or len(stories) != len(lines) - 1:
+            return [f"autopilot.jsonl has {len(wholes)} runs and {len(lines) - len(wholes)} stories"]
+        findings = []
+        counted = Counter(line["verdict"] for line in stories.values())
+        counts = {name: count for name, count in wholes[0]["counts"].items() if count}
+        if counts != dict(counted) or wholes[0]["story_count"] != len(self._expected):
+            findings.append(f"the run counts {counts}, its stories {dict(counted)}")
+        if {story: line["verdict"] for story, line in stories.items()} != self.verdicts():
+            findings.append("records and journal have other results")
+        sessions = Counter(line["session_id"] for line in _json_lines(folder / "sessions.jsonl"))
+        for story, line in stories.items():
+            started = [
+                d["session_id"] for _, k, d in rows if k == "SessionStarted" and d["story_id"] == story
+            ]
+            ended = [d for _, k, d in rows if k == "SessionEnded" and d["story_id"] == story]
+            cost = sum(data["cost_usd"] or 0 for data in ended)
+            if sorted(map(_key, line["sessions"])) != sorted(map(_key, started)):
+                findings.append(f"the record of {story} has {line['sessions']}, the journal {started}")
+            if (line["total_cost_usd"] or 0) != cost:
+                findings.append(f"the record of {story} costs {line['total_cost_usd']}, its sessions {cost}")
+            own = sum(count for name, count in sessions.items() if name.split("/")[1] == story)
+            if own != len(started):
+                findings.append(f"sessions.jsonl has {own} sessions of {story}, the journal {len(started)}")
+        total = sum(line["total_cost_usd"] or 0 for line in stories.values())
+        if (wholes[0]["total_cost_usd"] or 0) != total:
+            findings.append(f"the run costs {wholes[0]['total_cost_usd']}, its stories {total}")
+        return findings
+
+
+def git(repo: Path, *args: str) -> str:
+    """Run git and return what it printed."""
+    done = subprocess.run(["git", *args], cwd=repo, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _key(session: str) -> str:
+    """Return the part of a session's name that is the same in journal, records and environment."""
+    return "/".join(session.split("/")[-2:])
+
+
+def _blob(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
