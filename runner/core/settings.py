@@ -15,7 +15,7 @@ from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
 from runner.core.tier_settings import TierSettings
-from runner.core.work_settings import ContextSettings, WorkSettings
+from runner.core.work_settings import ContextSettings, HookSettings, WorkSettings
 
 SHARED_WRITABLE = tuple(
     f"**/{name}/**"
@@ -32,45 +32,8 @@ SHARED_WRITABLE = tuple(
 """Folders that tools fill for all stories, which no story owns and every story may write to."""
 
 
-_COMMAND = "a shell command"
 # The levels are declared in `isolation`; a new one is a choice here without further work.
 _LEVELS = ("auto", *(level.value for level in EnforcementLevel))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookSettings:
-    """Shell commands around a workspace; the first two abort the story on failure."""
-
-    after_create: Annotated[
-        str,
-        Setting(
-            key="after_create",
-            help="once, before the story's first session",
-            details="the story fails",
-            expects=_COMMAND,
-        ),
-    ] = ""
-    before_run: Annotated[
-        str,
-        Setting(
-            key="before_run", help="before each work session", details="the story fails", expects=_COMMAND
-        ),
-    ] = ""
-    after_run: Annotated[
-        str,
-        Setting(
-            key="after_run", help="after each work session", details="a note in the report", expects=_COMMAND
-        ),
-    ] = ""
-    before_remove: Annotated[
-        str,
-        Setting(
-            key="before_remove",
-            help="before the worktree of a finished story is removed",
-            details="a note in the report",
-            expects=_COMMAND,
-        ),
-    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

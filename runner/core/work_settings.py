@@ -30,6 +30,9 @@ VERIFY_KEEPS = tuple(f"**/{name}/**" for name in TOOL_CACHES)
 _COUNT = Bounds(low=0, clamped=False)
 
 
+_COMMAND = "a shell command"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSettings:
     """From which counts on the context of a session is filling up, and full; 0 leaves a sign out."""
@@ -72,6 +75,42 @@ class ContextSettings:
             bounds=_COUNT,
         ),
     ] = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """Shell commands around a workspace; the first two abort the story on failure."""
+
+    after_create: Annotated[
+        str,
+        Setting(
+            key="after_create",
+            help="once, before the story's first session",
+            details="the story fails",
+            expects=_COMMAND,
+        ),
+    ] = ""
+    before_run: Annotated[
+        str,
+        Setting(
+            key="before_run", help="before each work session", details="the story fails", expects=_COMMAND
+        ),
+    ] = ""
+    after_run: Annotated[
+        str,
+        Setting(
+            key="after_run", help="after each work session", details="a note in the report", expects=_COMMAND
+        ),
+    ] = ""
+    before_remove: Annotated[
+        str,
+        Setting(
+            key="before_remove",
+            help="before the worktree of a finished story is removed",
+            details="a note in the report",
+            expects=_COMMAND,
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,10 @@ def test_help_shows_defaults_and_bounds() -> None:
     assert "(default: off)" in text
 
 
-_UNFLAGGED = {"log-cap-mb", "agents-per-wave", "memory-per-story-gb", "peer-abort"}
+_UNFLAGGED = {"log-cap-mb", "agents-per-wave", "memory-per-story-gb", "peer-abort"} | {
+    "keep-runs-days",
+    "keep-runs-mb",
+}
 
 
 def test_every_flag_is_a_setting() -> None:

@@ -11,7 +11,8 @@ import pytest
 from isolation.git.repository import Repository
 from runner.core.errors import RunnerError
 from runner.core.model import Story, StoryId
-from runner.core.settings import HookSettings, Settings
+from runner.core.settings import Settings
+from runner.core.work_settings import HookSettings
 from runner.plan.shared_tree import require_enforcement
 from runner.plan.ways_out.search import find_ways_out
 from runner.plan.ways_out.way_out import WayOut
