@@ -1,4 +1,4 @@
-"""Kills at random moments in every mode: a sample in worktrees in each run of the suite, many in `make chaos`."""
+"""Kills at random moments in every mode: a sample in worktrees with each run, many in `make chaos`."""
 
 import os
 import random
