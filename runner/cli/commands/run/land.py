@@ -225,13 +225,9 @@ def _restacks(ended: "Ended") -> list[dict[str, Any]]:
 
 
 def _restack_lines(ended: "Ended") -> list[str]:
-    """Say which branches follow what has landed as other commits, and which do not, with the reason."""
-    return [
-        f"not restacked: {each.story}: {_plain(each.reason)}"
-        if each.reason
-        else f"restacked {each.story} onto {ended.plan.onto}; its old tip is {each.kept}"
-        for each in ended.restacked
-    ]
+    from runner.land.restack import restack_line
+
+    return [restack_line(each, ended.plan.onto) for each in ended.restacked]
 
 
 def _plan_text(plan: "Plan") -> str:
