@@ -65,10 +65,12 @@ class Request(Struct, frozen=True, kw_only=True):
     """What the user asks to land; without `onto`, on the branch of the main checkout.
 
     `asked` means that the user has named the stories. `resolve` gives conflicts to agents. Without a `style`
-    it is that of the settings.
+    it is that of the settings. A landing at the end of a run has the settings of the run; without them those
+    of now count.
     """
 
     directory: Path
+    settings: Settings | None = None
     names: Sequence[str] = ()
     asked: bool = True
     resolve: bool = False
@@ -137,7 +139,9 @@ async def _recover_landings(repository: Repository, say: Callable[[str], None]) 
 
 def _opened(request: Request) -> tuple[Repository, Settings]:
     repository = Repository.open(request.directory)
-    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    settings = request.settings
+    if settings is None:
+        settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
     # Whatever the stories worked in, the train is verified in a worktree.
     return repository, replace(settings, bg_isolation="worktree")
 
