@@ -32,7 +32,8 @@ def verified_trees(repo: Path) -> set[str]:
 def backlog(repo: Path, count: int) -> list[str]:
     """Run stories that each make two files, and one that is red with any other; the user changes a file."""
     names = [f"s{number:03}" for number in range(count)]
-    settings = ["max-stories = 8", 'window = "fixed"', 'verify = ["test -e README.md"]']
+    # Other sessions on the machine would stop stories.
+    settings = ["max-stories = 8", "peer-abort = 1000", 'window = "fixed"', 'verify = ["test -e README.md"]']
     (repo / "autopilot-multi.toml").write_text("\n".join(settings))
     (repo / "mine.txt").write_text("committed\n")
     for name in (*names, RED):
