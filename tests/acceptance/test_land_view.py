@@ -54,7 +54,7 @@ def verifying(repo: Path, count: int = 1) -> bool:
     """Whether the journal says that the commands have begun, on so many sequences."""
     with closing(sqlite3.connect(journal_path(repo / ".git"))) as journal:
         query = "SELECT COUNT(*) FROM events WHERE kind = 'LandingBatchStarted'"
-        return journal.execute(query).fetchone()[0] >= count
+        return bool(journal.execute(query).fetchone()[0] >= count)
 
 
 def test_a_landing_in_progress_is_seen_from_everywhere(repo: Path) -> None:
