@@ -149,6 +149,9 @@ def test_a_killed_restack_is_finished_by_the_next_command(repo: Path, tmp_path: 
     hook.unlink()
     assert (repo / "draft.txt").exists(), "the parent has landed"
     assert (tip_of(repo, "autopilot/child") == old) == (state == "prepared")
+    if state == "prepared":
+        assert "restacked child onto main" in run(repo, "resume").err
+        assert "restacked" not in run(repo, "resume").err
     landed = run(repo, "land", "child", "--json")
     assert landed.data["landed"] == ["child"], landed.err
     assert tip_of(repo, "refs/autopilot/old/child/1") == old

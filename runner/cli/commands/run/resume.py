@@ -52,11 +52,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     repository = Repository.open(Path(arguments.directory))
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
         run_id = journal.find_run(arguments.run) if arguments.run else journal.newest_run()
-        landing = any(not each.state.final for each in journal.landings())
+        known = journal.landings()
+        landing = any(not each.state.final for each in known)
         started = [event.body for event in journal.events(run_id) if isinstance(event.body, RunStarted)]
     stories = [from_json(entry) for body in started for entry in body.stories]
     _require_consent(repository, stories, output, trust_of(arguments))
-    if landing:
+    # After any other landing than by merges, it may have been killed before it had restacked everything.
+    if landing or any(each.style != "merge" for each in known):
         from runner.land.session import recover_landings
 
         recover_landings(repository, output.say)
