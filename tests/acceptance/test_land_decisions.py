@@ -237,7 +237,8 @@ def test_a_run_lands_at_its_end(project: Callable[..., Project]) -> None:
 def test_a_run_lands_in_its_style_with_several_slots(repo: Path, style: str) -> None:
     """The settings of the run count, flags included: style, slots and verify commands."""
     settings = (
-        f'window = "fixed"\nland-style = "{style}"\nland-verify = ["test ! -e b.txt || test ! -e d.txt"]\n'
+        f'max-stories = 1\nwindow = "fixed"\nland-style = "{style}"\n'
+        'land-verify = ["test ! -e b.txt || test ! -e d.txt"]\n'
     )
     (repo / "autopilot-multi.toml").write_text(settings)
     for name in ("a", "b", "c", "d"):
