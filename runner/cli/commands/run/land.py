@@ -282,8 +282,6 @@ def _text(result: "Result") -> str:
     count = len(result.landed)
     if result.after:
         runs = f"{result.verify_runs} run{'s' * (result.verify_runs != 1)}"
-        ahead = result.unused_runs + result.canceled_runs
-        runs += f" ({ahead} more, made ahead, were not needed)" if ahead else ""
         checked = f"verified as tree {result.tree[:10]} in {runs}" if plan.verified else "not verified"
         stories = f"{count} {'story' if count == 1 else 'stories'}"
         lines.append(f"landed {stories} on {plan.onto}: {', '.join(result.landed)}")
