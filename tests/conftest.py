@@ -54,7 +54,11 @@ def _enter_environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 
 def git(cwd: Path, *args: str) -> str:
     """Run git for a test's own looks and preparations."""
-    done = subprocess.run(["git", *args], cwd=cwd, check=True, capture_output=True, text=True)
+    try:
+        done = subprocess.run(["git", *args], cwd=cwd, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stderr)
+        raise
     return done.stdout
 
 

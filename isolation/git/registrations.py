@@ -90,7 +90,7 @@ def clear_missing(repository: Repository, path: Path) -> None:
     entry = admin_dir_of_missing(repository, path)
     if entry is None:
         return
-    trash = autopilot_dir(repository.common_dir) / "trash"
+    trash = removed_entries(repository)
     aside = trash / f"{entry.name}-{secrets.token_hex(6)}"
     try:
         trash.mkdir(parents=True, exist_ok=True)
@@ -104,6 +104,11 @@ def clear_missing(repository: Repository, path: Path) -> None:
     for folder in (trash, entry.parent):
         with suppress(OSError):
             folder.rmdir()
+
+
+def removed_entries(repository: Repository) -> Path:
+    """Return the folder of entries that are on no list any more; a crash may leave some there."""
+    return autopilot_dir(repository.common_dir) / "trash"
 
 
 def clear_begun(repository: Repository, names: re.Pattern[str]) -> None:

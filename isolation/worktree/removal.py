@@ -16,7 +16,7 @@ from isolation.files.deletion import delete_tree
 from isolation.git.checkout import CheckoutStatus, admin_dir, read_status
 from isolation.git.commits import named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.registrations import clear_missing
+from isolation.git.registrations import clear_missing, removed_entries
 from isolation.git.repository import Repository, offload
 from isolation.guard.submodules import remove_links
 from isolation.model import Closing, Workspace
@@ -109,6 +109,14 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
             remove_links(git_place(root))
             git_place(root).rmdir()
         root.rmdir()
+
+
+def waiting_trash(repository: Repository, root: Path) -> tuple[Path, ...]:
+    """Return the trees below a worktree root, and entries of git's list, that wait for their deletion."""
+    with metadata_lock(repository.common_dir):  # outside it, one may still have to be moved back
+        trees = tuple((root / TRASH).iterdir()) if has_trash(root) else ()
+        entries = removed_entries(repository)
+        return (*trees, *(entries.iterdir() if entries.is_dir() else ()))
 
 
 def thin_trash(root: Path, *, most: int) -> None:

@@ -69,6 +69,16 @@ def add_plan_flags(parser: argparse.ArgumentParser) -> None:
     _add_choices(parser)
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that agrees to what the files of the repository ask for."""
+    _add_setting(parser, SETTINGS["trust"])
+
+
+def trust_of(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
+    """Return that flag as a setting."""
+    return {"trust": arguments.trust} if arguments.trust else {}
+
+
 def flags_of(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
     """Return the settings that were given as flags, by their keys."""
     flags: dict[str, str | tuple[str, ...]] = {}
@@ -83,7 +93,7 @@ def _flagged() -> list[Declared]:
     return [declared for declared in SETTINGS.values() if declared.option]
 
 
-def _add_setting(group: argparse._ArgumentGroup, declared: Declared) -> None:
+def _add_setting(group: "argparse.ArgumentParser | argparse._ArgumentGroup", declared: Declared) -> None:
     help_text = declared.setting.flag_help or declared.setting.help
     if declared.is_switch or declared.setting.flag_value:
         # A switch's flag says the opposite of the default.

@@ -217,7 +217,7 @@ class Settings(WorkSettings):
             "[trust a repository](../how-to/trust-a-repository.md).",
             flag="--trust",
             flag_value="always",
-            flag_help="run what the files of the repository ask for in this run, without asking you",
+            flag_help="run what the files of the repository ask for this time, without asking you",
             choices=("ask", "always"),
         ),
     ] = "ask"

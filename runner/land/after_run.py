@@ -43,7 +43,7 @@ def land_after(directory: Path, settings: Settings, ended: Ended, view: session.
         return AfterRun(ended=ended, code=ended.exit_code, why_not="no story is done")
     try:
         onto = _target(Repository.open(directory), settings)
-        request = session.Request(directory=directory, names=names, asked=False, onto=onto)
+        request = session.Request(directory=directory, settings=settings, names=names, asked=False, onto=onto)
         landing = session.land(request, view, confirmed=lambda plan: plan.verified)
     except (IsolationError, RunnerError) as error:
         why = f"{error.message} ({error.hint})" if error.hint else error.message

@@ -284,6 +284,7 @@ class Landing:
             begin=partial(search, order, candidates.needs, rejected=tuple(self._rejected)),
             known=partial(self._known, train),
             verify=partial(self._verify, train),
+            conflict=self._steps.conflict,
             slots=self._slots,
         )
         end = await answers.end()
@@ -293,10 +294,6 @@ class Landing:
         }
         for story_id, company in found.red.items():
             self._rejected[story_id] = self._red(story_id, company)
-        for story_id in found.left:
-            together = (*found.landed, story_id)
-            if not (await to_thread.run_sync(train.build, together)).commit:
-                await self._steps.conflict(together)
         return found
 
     def _slots(self) -> int:

@@ -26,6 +26,7 @@ from runner.core.events import landing as ld
 from runner.core.events.events import Event
 from runner.core.landing.order import landing_order
 from runner.core.model import RunId, Status, StoryId
+from runner.core.text.screen import neutral
 from runner.land.known import Known, landed_in, load_known
 from runner.land.landings import LandingLog
 from runner.records.journal import Journal
@@ -48,6 +49,13 @@ class Restack(Struct, frozen=True, kw_only=True):
 
 class _LeftError(Exception):
     """The branch must stay as it is, with the reason."""
+
+
+def restack_line(each: Restack, onto: str) -> str:
+    """Say that a branch follows what has landed as other commits, or why it does not."""
+    if each.reason:
+        return f"not restacked: {each.story}: {neutral(each.reason)}"
+    return f"restacked {each.story} onto {onto}; its old tip is {each.kept}"
 
 
 def restack(repository: Repository, log: LandingLog, onto: str) -> tuple[Restack, ...]:

@@ -17,25 +17,25 @@ from trio import to_thread
 from isolation.errors import IsolationError
 from isolation.git.repository import Repository
 from isolation.paths import current_branch, journal_path
-from isolation.worktree.removal import discard
+from isolation.worktree.throwaway import clear_leftovers
 from runner.core.errors import RunnerError, UsageError
 from runner.core.events.events import Event
 from runner.core.model import RunId
 from runner.core.progress.landing import LEASE
 from runner.core.settings import Settings
 from runner.land.landing import Landing, Plan, Result, make_plan, require_free_checkouts
-from runner.land.landings import LandingLog
+from runner.land.landings import LandingLog, landings
 from runner.land.left_out.resolver import Resolver
 from runner.land.left_out.resolving import Resolving
 from runner.land.recovery import give_up, recover
-from runner.land.restack import Restack, restack
+from runner.land.restack import Restack, restack, restack_line
 from runner.land.train import Style
-from runner.land.verification.verifier import TRAIN, StoppedError, open_verifier
+from runner.land.verification.verifier import PLACES, StoppedError, open_verifier
 from runner.plan.plan import worktree_root_of
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.settings.load import load_settings
 from runner.records.journal import Journal
-from runner.run.cleanup import sweep
+from runner.run.cleanup import sweep_briefly
 from runner.run.coordinator import acquired
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.error_groups import unwrapped
@@ -65,10 +65,12 @@ class Request(Struct, frozen=True, kw_only=True):
     """What the user asks to land; without `onto`, on the branch of the main checkout.
 
     `asked` means that the user has named the stories. `resolve` gives conflicts to agents. Without a `style`
-    it is that of the settings.
+    it is that of the settings. A landing at the end of a run has the settings of the run; without them those
+    of now count.
     """
 
     directory: Path
+    settings: Settings | None = None
     names: Sequence[str] = ()
     asked: bool = True
     resolve: bool = False
@@ -118,7 +120,7 @@ def land(request: Request, view: View, *, confirmed: Callable[[Plan], bool]) -> 
 
 
 def recover_landings(repository: Repository, say: Callable[[str], None]) -> None:
-    """Bring landings to their end that a killed process has left, and remove its worktrees."""
+    """Bring landings to their end that a killed process has left, with all that follows from them."""
     trio.run(_recover_landings, repository, say)
 
 
@@ -127,15 +129,19 @@ async def _recover_landings(repository: Repository, say: Callable[[str], None]) 
     async with acquired(repository, RunId(f"{LEASE}{new_landing_id()}")) as journal:
         log = LandingLog(journal, redactor_for(settings, os.environ))
         await to_thread.run_sync(recover, repository, log, say)
+        for onto in sorted({each.onto for each in await to_thread.run_sync(landings, journal)}):
+            for each in await to_thread.run_sync(restack, repository, log, onto):
+                say(restack_line(each, onto))
         root = worktree_root_of(repository, replace(settings, bg_isolation="worktree"))
-        for path in sorted(root.glob(f"{TRAIN}*")):
-            await to_thread.run_sync(partial(discard, repository, path, sweep=False))
-        await sweep(root, say)
+        await to_thread.run_sync(clear_leftovers, repository, root, PLACES)
+        await sweep_briefly(repository, root)
 
 
 def _opened(request: Request) -> tuple[Repository, Settings]:
     repository = Repository.open(request.directory)
-    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    settings = request.settings
+    if settings is None:
+        settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
     # Whatever the stories worked in, the train is verified in a worktree.
     return repository, replace(settings, bg_isolation="worktree")
 

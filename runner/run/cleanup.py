@@ -1,17 +1,22 @@
 """What a killed run left behind: finished worktrees that were not closed, and trash."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import trio
 from trio import to_thread
 
-from isolation.worktree.removal import close_path, has_trash, sweep_trash
+from isolation.files.deletion import delete_tree
+from isolation.git.repository import Repository
+from isolation.worktree.removal import close_path, has_trash, sweep_trash, waiting_trash
 from runner.core.events.events import WorkspaceClosed
 from runner.core.model import Status
 from runner.story.context.context import RunContext
 
 PATIENCE_SECONDS = 2.0
+PAUSE_SECONDS = 1.0
+BRIEF_SECONDS = 5.0
 
 
 async def sweep(root: Path, say: Callable[[str], None]) -> None:
@@ -27,6 +32,30 @@ async def sweep(root: Path, say: Callable[[str], None]) -> None:
         nursery.start_soon(explain)
         await to_thread.run_sync(sweep_trash, root)
         nursery.cancel_scope.cancel()
+
+
+async def keep_sweeping(repository: Repository, root: Path) -> None:
+    """Delete trash a tree at a time until cancelled, also what killed processes have left."""
+    while True:
+        await _empty(repository, root)
+        await trio.sleep(PAUSE_SECONDS)
+
+
+async def sweep_briefly(repository: Repository, root: Path) -> None:
+    """Empty the trash as far as a short time allows; the next command that sweeps deletes the rest."""
+    with trio.move_on_after(BRIEF_SECONDS):
+        await _empty(repository, root)
+        await to_thread.run_sync(sweep_trash, root)
+
+
+async def _empty(repository: Repository, root: Path) -> None:
+    for tree in await to_thread.run_sync(waiting_trash, repository, root):
+        await to_thread.run_sync(_delete, tree)
+
+
+def _delete(tree: Path) -> None:
+    with suppress(OSError):  # another process deletes it, too
+        delete_tree(tree)
 
 
 async def tidy(context: RunContext, say: Callable[[str], None]) -> None:

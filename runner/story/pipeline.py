@@ -463,9 +463,7 @@ class Pipeline:
         else:
             reason = results.without_change(commits, proof, fine=self._story.allow_no_change)
             return results.no_work(now.id, commit=commit, reason=reason)
-        if self._story_workspace.branch_name and not context.run.shared_tree:
-            return self._done(workspace, commit, commits, reason)
-        return await to_thread.run_sync(self._done, workspace, commit, commits, reason)
+        return results.done(now.id, commit=commit, commits=commits, reason=reason)
 
     async def _squashed(self, workspace: Workspace, commit: str, commits: int) -> str | None:
         """Return the one commit that the story's commits have become; None if they stay as they are."""
@@ -476,17 +474,6 @@ class Pipeline:
             message = "its commits were not squashed, since its branch contains merges or has moved"
             await self._log.record(ev.Noted(story_id=self._story.id, message=message))
         return made
-
-    def _done(self, workspace: Workspace, commit: str, commits: int, reason: str) -> ev.StoryFinished:
-        shared_tree, repository = self._context.run.shared_tree, self._context.repository
-        return results.done(
-            self._story.id,
-            branch=self._story_workspace.branch_name or repository.name_of_branch(workspace.branch),
-            commit=commit,
-            commits=commits,
-            reason=reason,
-            owned=self._story_workspace.touched(workspace, commit) if shared_tree else (),
-        )
 
     def _asked_to_stop(self, ended: SessionVerdict) -> KillSwitch:
         """Return what ended a session: the story's time limit, or what the user did."""

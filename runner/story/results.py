@@ -1,6 +1,5 @@
 """A story's result, as it is recorded: the verdict, the reason, and the next command to type."""
 
-import shlex
 from collections.abc import Sequence
 
 from msgspec import structs
@@ -11,34 +10,16 @@ from runner.core.model import KillSwitch, RunId, Status, StoryId
 from runner.core.schedule.offers import LAND
 
 
-def done(
-    story_id: StoryId, *, branch: str, commit: str, commits: int, reason: str, owned: Sequence[str] = ()
-) -> StoryFinished:
-    """Return the result of a story whose work is committed; in a shared tree with what the story owns.
-
-    `branch` is a name that git resolves to its branch. Each of the globs in `owned` must match something, or
-    git refuses the command.
-    """
-    take = _taking(branch, owned) if owned else LAND
+def done(story_id: StoryId, *, commit: str, commits: int, reason: str) -> StoryFinished:
+    """Return the result of a story whose work is committed on its branch."""
     return StoryFinished(
         story_id=story_id,
         verdict=Status.DONE,
         reason=reason,
-        next=take if commits else "",
+        next=LAND if commits else "",
         commit=commit,
         commits=commits,
     )
-
-
-def _taking(branch: str, owned: Sequence[str]) -> str:
-    """Return the command that commits what is in a shared tree already; a merge would refuse to touch it."""
-    excluded = [glob.startswith("!") for glob in owned]
-    if excluded != sorted(excluded):
-        return f"git log -p {branch}"  # for git, the globs of a command have no order
-    magic = {False: ":(top,glob)", True: ":(top,exclude,glob)"}
-    globs = [magic[glob.startswith("!")] + glob.removeprefix("!") for glob in owned]
-    paths = shlex.join(f"{glob}**" if glob.endswith("/") else glob for glob in globs)
-    return f"git add -- {paths} && git commit -C {branch} -- {paths}"
 
 
 def with_commits(commits: int, proof: str, *, squashed: bool) -> str:

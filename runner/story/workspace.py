@@ -1,7 +1,6 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -23,14 +22,8 @@ from runner.core.events import events as ev
 from runner.core.left_out.evidence import Retry
 from runner.core.model import RunId, Status, Story, StoryId
 from runner.core.text.names import branch_of
-from runner.plan.claims import EVERYTHING
 from runner.story.context.context import RunContext, StoryContext
 from runner.story.session.verify_place import bring_back
-
-MOST_NAMED = 20
-"""Up to how many files are named one by one, where a story owns the whole tree."""
-
-_WILDCARD = re.compile(r"[*?\[]")
 
 JUST_OPENED = 0.05
 """For how many seconds a workspace that was just opened need not be checked again."""
@@ -58,7 +51,6 @@ class StoryWorkspace:
         shared_tree = context.run.shared_tree
         self._claim = shared_tree.claims[context.story.id] if shared_tree else None
         self._opened_at = -math.inf
-        self.branch_name = ""
         """What git resolves to the story's branch; known with its first commit here."""
 
     async def open(self) -> AbstractAsyncContextManager[OpenWorkspace]:
@@ -148,7 +140,6 @@ class StoryWorkspace:
     def commit(self, workspace: Workspace, since: str, at: float) -> Checkpoint:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""
         repository, message = self._repository, self._message()
-        self.branch_name = repository.name_of_branch(workspace.branch)
         if self._claim is not None:
             return commit_claim(repository, workspace, self._claim, message, at, since=since)
         require_there(repository, workspace.path)
@@ -203,26 +194,6 @@ class StoryWorkspace:
             return made
         commits = self._repository.count_commits(workspace.base, tip)
         return replace(made, tip=tip, commits=commits)
-
-    def touched(self, workspace: Workspace, commit: str) -> tuple[str, ...]:
-        """Return the globs of the claim in which something changed, with its exclusions; else all of it.
-
-        Of the whole tree, the files themselves if they are few: the rest may be the work of other stories.
-        Blocking.
-        """
-        repository, owns = self._repository, self._context.story.owns
-        changed = repository.changed_paths(workspace.base, commit)
-        if EVERYTHING in owns and 0 < len(changed) <= MOST_NAMED:
-            return tuple(_WILDCARD.sub(r"[\g<0>]", path) for path in changed)
-        folding = folds_case(repository.top)
-        idle = {
-            glob
-            for glob in owns
-            if not glob.startswith("!")
-            and not any(map(claims.compile((glob,), folding=folding).owns, changed))
-        }
-        kept = tuple(glob for glob in owns if glob not in idle)
-        return kept if any(not glob.startswith("!") for glob in kept) else owns
 
     @property
     def _base(self) -> str:

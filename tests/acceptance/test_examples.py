@@ -200,6 +200,7 @@ class TestOneTree:
             )
             assert ran.returncode == 0, ran.stdout + ran.stderr
             assert "40 done in" in ran.stdout
+            assert ("landed 40 stories on main" in ran.stdout) == (text is blocks[0])
 
 
 class TestLanding:

@@ -154,6 +154,36 @@ def test_resolve_gives_a_conflict_to_the_agent(project: Callable[..., Project]) 
     assert [path.name for path in (repo.parent).glob("*_resolve*")] == []
 
 
+@pytest.mark.parametrize("style", ["squash", "rebase"])
+def test_a_resolved_conflict_lands_in_every_style(project: Callable[..., Project], style: str) -> None:
+    """As one commit of the story, with its trailers, in a straight line; a killed one leaves nothing."""
+    made = project("a-search", "b-mail")
+    repo, before = made.repo, made.tip()
+    assert run(repo, "--json", env=made.env()).code == 0
+    with started(repo, "land", "--resolve", "--style", style, env=made.env(LANDING_AGENT="hang")) as killed:
+        wait_until((made.memory / "hangs").exists, what="the agent resolves")
+        killed.send(signal.SIGKILL)
+        killed.finish()
+    assert run(repo, "resume", env=made.env()).code == 0
+    assert git(repo, "worktree", "list").count("\n") == 1, "the worktree of the resolution is gone"
+    landed = run(repo, "land", "--resolve", "--style", style, "--json", env=made.env())
+    assert landed.code == 0, landed.err
+    assert (landed.data["landed"], landed.data["resolved"]) == (["a-search", "b-mail"], ["b-mail"])
+    assert (repo / "CHANGELOG.md").read_text().splitlines()[-2:] == ["- search", "- mail"]
+    assert git(repo, "rev-list", "--merges", f"{before}..main") == ""
+    assert git(
+        repo, "log", "--format=%(trailers:key=Autopilot-Story,valueonly)", f"{before}..main"
+    ).split() == [
+        "b-mail",
+        "a-search",
+    ]
+    status = run(repo, "status", "--json")
+    assert [status.story(name)["merged"] for name in ("a-search", "b-mail")] == ["main", "main"]
+    assert run(repo, "decide").out == "no open decisions\n"
+    assert run(repo, "undo", "--yes").code == 0
+    assert made.tip() == before
+
+
 def test_a_skipped_story_is_left_alone_until_something_changes(project: Callable[..., Project]) -> None:
     """`land` says so; a new commit or its name brings it back, and a merge by hand closes the question."""
     made = project("a-search", "b-mail", "c-sms")
@@ -176,6 +206,11 @@ def test_a_skipped_story_is_left_alone_until_something_changes(project: Callable
     git(repo, "merge", "-q", "-X", "ours", "-m", "by hand", "autopilot/c-sms")
     assert "decision: c-sms" not in run(repo, "status").out
     assert [each["story_id"] for each in run(repo, "decide", "--json").data["decisions"]] == ["b-mail"]
+    git(repo, "reset", "-q", "--hard", git(repo, "merge-base", "main", "autopilot/b-mail").strip())
+    git(repo, "commit", "-q", "--allow-empty", "-m", "something else")
+    git(repo, "cherry-pick", "autopilot/b-mail")
+    assert "decision: b-mail" not in run(repo, "status").out, "known by its patch id"
+    assert "b-mail" not in [each["story_id"] for each in run(repo, "decide", "--json").data["decisions"]]
 
 
 def test_a_run_lands_at_its_end(project: Callable[..., Project]) -> None:
@@ -196,6 +231,28 @@ def test_a_run_lands_at_its_end(project: Callable[..., Project]) -> None:
     assert "landed 1 story on main: b-mail" in resumed.out
     assert "git merge" not in resumed.out
     assert (repo / "CHANGELOG.md").read_text().splitlines()[-2:] == ["- search", "- mail"]
+
+
+@pytest.mark.parametrize("style", ["squash", "rebase"])
+def test_a_run_lands_in_its_style_with_several_slots(repo: Path, style: str) -> None:
+    """The settings of the run count, flags included: style, slots and verify commands."""
+    settings = (
+        f'max-stories = 1\nwindow = "fixed"\nland-style = "{style}"\n'
+        'land-verify = ["test ! -e b.txt || test ! -e d.txt"]\n'
+    )
+    (repo / "autopilot-multi.toml").write_text(settings)
+    for name in ("a", "b", "c", "d"):
+        write_story(repo, name, command=writes(f"{name}.txt"))
+    commit_stories(repo)
+    before = git(repo, "rev-parse", "main").strip()
+    ran = run(repo, "--land", "--max-stories=4", "--verify=sleep 0.2", "--json")
+    assert ran.code == 4, ran.err
+    landing = ran.data["landing"]
+    assert (landing["style"], landing["landed"]) == (style, ["a", "b", "c"])
+    assert landing["not_landed"][0]["with"] == ["b"]
+    assert landing["unused_runs"] + landing["canceled_runs"] > 0
+    assert git(repo, "log", "--reverse", "--format=%s", f"{before}..main").split() == ["a", "b", "c"]
+    assert [ran.story(name)["merged"] for name in "abcd"] == ["main", "main", "main", None]
 
 
 def test_what_a_run_does_not_land(repo: Path, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def test_stories_of_a_shared_tree_land_in_one_go(repo: Path) -> None:
     commit_stories(repo)
     ran = run(repo, "--json")
     assert ran.code == 0, ran.err
+    assert ran.data["next"] == ran.story("p00")["next"] == "autopilot-multi land"
     (repo / "mine.txt").write_text("dirty\n")
     (repo / "p03" / "kept.txt").write_text("changed by the user\n")
     refused = run(repo, "land")

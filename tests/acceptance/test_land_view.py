@@ -30,7 +30,7 @@ WAITS = "until test -e $(git rev-parse --git-common-dir)/go; do sleep 0.05; done
 
 def done_stories(repo: Path, *names: str, land_verify: str = "true") -> Ran:
     """Run stories that each make a file of their own; landing them is verified by a command of its own."""
-    settings = {"verify": ["true"], "land-verify": [land_verify]}
+    settings = {"max-stories": 4, "window": "fixed", "verify": ["true"], "land-verify": [land_verify]}
     lines = (f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     (repo / "autopilot-multi.toml").write_text("".join(lines))
     for name in names:
@@ -50,56 +50,64 @@ def landing_of(repo: Path) -> dict[str, object]:
     return landing
 
 
-def verifying(repo: Path) -> bool:
-    """Whether the journal says that the commands have begun."""
+def verifying(repo: Path, count: int = 1) -> bool:
+    """Whether the journal says that the commands have begun, on so many sequences."""
     with closing(sqlite3.connect(journal_path(repo / ".git"))) as journal:
         query = "SELECT COUNT(*) FROM events WHERE kind = 'LandingBatchStarted'"
-        return bool(journal.execute(query).fetchone()[0])
+        return bool(journal.execute(query).fetchone()[0] >= count)
 
 
 def test_a_landing_in_progress_is_seen_from_everywhere(repo: Path) -> None:
     """Its events as JSON lines, the train in status and its JSON, then the result in every report."""
+    write_story(repo, "clash", command=writes("a.txt", "other"))
     ran = done_stories(repo, "a", "b", land_verify=WAITS)
     assert ran.data["next"] == "autopilot-multi land"
-    alone = {"AUTOPILOT_MULTI_MAX_STORIES": "1"}
-    with started(repo, "land", "--events", env=alone) as landing:
-        wait_until(lambda: verifying(repo), what="the train is verified")
+    with started(repo, "land", "a", "b", "clash", "--events") as landing:
+        wait_until(lambda: verifying(repo, 3), what="several sequences are verified")
         seen = landing_of(repo)
         assert (seen["state"], seen["onto"]) == ("verifying", "main")
-        assert seen["verifying"] == [["a", "b"]]
+        assert seen["verifying"][0] == ["b", "a"]  # type: ignore[index]  # a list
+        assert len(seen["verifying"]) >= 3  # type: ignore[arg-type]  # a list
         assert [(each["id"], each["state"]) for each in seen["train"]] == [  # type: ignore[attr-defined]  # a list
-            ("a", "verifying"),
             ("b", "verifying"),
+            ("a", "verifying"),
+            ("clash", "conflict"),
         ]
         shown = run(repo, "status").out
         assert f"landing {seen['landing_id']} on main: verifying for" in shown
-        assert "  verifying now: 2 stories (a … b)" in shown
+        assert "  verifying now: 2 stories (b … a)\n" in shown
+        assert "  verifying now: b\n" in shown
+        assert "  conflict: clash\n" in shown
         assert "next:" not in shown, "what lands already is not offered"
         assert "verifying" in run(repo, "report", "--format", "html").out
         (repo / ".git" / "go").touch()
         ended = landing.finish()
-    assert ended.code == 0, ended.err
+    assert ended.code == 4, ended.err
     lines = [json.loads(line) for line in ended.out.splitlines()]
-    assert [line["kind"] for line in lines] == [
-        "LandingPlanned",
-        "LandingBatchStarted",
-        "LandingBatchEnded",
+    kinds = [line["kind"] for line in lines]
+    assert kinds[:3] == ["LandingPlanned", "LandingMergeConflicted", "LandingBatchStarted"]
+    assert kinds.count("LandingBatchStarted") == kinds.count("LandingBatchEnded")
+    assert [kind for kind in kinds[3:] if "Batch" not in kind] == [
         "LandingVerified",
         "Landed",
+        "StoryNotLanded",
+        "DecisionAsked",
         "LandingEnded",
     ]
-    assert lines[0]["train"] == lines[1]["stories"] == lines[-1]["landed"] == ["a", "b"]
-    assert {line["landing_id"] for line in lines} == {seen["landing_id"]}
-    assert lines[2]["outcome"] == "green"
+    assert lines[1]["story"] == "clash"
+    assert lines[2]["stories"] == lines[-1]["landed"] == ["b", "a"]
+    assert {line["landing_id"] for line in lines if "landing_id" in line} == {seen["landing_id"]}
+    outcomes = {tuple(line["stories"]): line["outcome"] for line in lines if "outcome" in line}
+    assert outcomes.pop(("b", "a")) == "green"
+    assert set(outcomes.values()) <= {"green", "stopped"}
     after = landing_of(repo)
-    assert (after["state"], after["verify_runs"]) == ("landed", 1)
+    assert (after["state"], after["verify_runs"], after["verifying"]) == ("landed", 1, [])
+    assert [each["state"] for each in after["train"]] == ["landed", "landed", "not landed"]  # type: ignore[attr-defined]  # a list
     shown = run(repo, "status").out
     assert "2 stories landed at " in shown
-    assert "next:" not in shown
     page = run(repo, "report", "--format", "html").out
     assert "<h2>Landings</h2>" in page
     assert "Landed on <code>main</code>" in page
-    assert "multi land" not in page
     assert "### Landings" in run(repo, "report", "--format", "markdown").out
 
 

@@ -56,13 +56,14 @@ def test_every_verdict_says_what_can_be_typed(make_repository: Callable[..., Pat
     assert "multi land" not in shown.out
 
 
-def test_a_claim_that_was_not_used_up_can_be_committed(repo: Path) -> None:
-    """In a shared tree git refuses a glob that nothing matches, so that only the others are named."""
+def test_the_work_in_a_shared_tree_lands(repo: Path) -> None:
+    """With odd names, a glob that nothing matches and one that is excluded, the same command is offered."""
     owns = ["it's/**", "never/**", "!it's/left/**"]
     write_story(repo, "two", command='mkdir -p "it\'s"; echo made > "it\'s/made"', owns=owns)
     commit_stories(repo)
     git(repo, "tag", "autopilot/two")
     ran = run(repo, "--json", "--bg-isolation=none", "--max-stories=1")
-    assert "never" not in next_of(ran, "two")
-    typed(repo, next_of(ran, "two"))
+    assert next_of(ran, "two") == ran.data["next"] == "autopilot-multi land"
+    typed(repo, f"{next_of(ran, 'two')} --yes --style squash")
     assert git(repo, "show", "--format=%s", "--name-only").split("\n")[:3] == ["two", "", "it's/made"]
+    assert git(repo, "status", "--porcelain") == ""

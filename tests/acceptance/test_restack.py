@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.program import Ran, commit_stories, run, started, wait_until, write_story
+from tests.acceptance.test_land_kills import HOOK
 from tests.conftest import git
 
 SETTINGS = 'verify = ["true"]\n'
@@ -148,6 +149,9 @@ def test_a_killed_restack_is_finished_by_the_next_command(repo: Path, tmp_path: 
     hook.unlink()
     assert (repo / "draft.txt").exists(), "the parent has landed"
     assert (tip_of(repo, "autopilot/child") == old) == (state == "prepared")
+    if state == "prepared":
+        assert "restacked child onto main" in run(repo, "resume").err
+        assert "restacked" not in run(repo, "resume").err
     landed = run(repo, "land", "child", "--json")
     assert landed.data["landed"] == ["child"], landed.err
     assert tip_of(repo, "refs/autopilot/old/child/1") == old
@@ -155,4 +159,42 @@ def test_a_killed_restack_is_finished_by_the_next_command(repo: Path, tmp_path: 
         "refs/autopilot/old/child/1"
     ]
     assert git(tree, "status", "--porcelain") == ""
+    assert files_in(repo, "main") == {"kept.txt", "final.txt"}
+
+
+def test_resume_restacks_after_a_landing_that_was_killed(repo: Path) -> None:
+    """Killed when the branch had just moved: the landing is complete, and the child follows."""
+    family(repo)
+    old = tip_of(repo, "autopilot/child")
+    hook, flag = repo / ".git" / "hooks" / "reference-transaction", repo / ".git" / "kill-at"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK)
+    hook.chmod(0o755)
+    flag.write_text("committed")
+    assert run(repo, "land", "parent", "--style", "squash").code == -signal.SIGKILL
+    flag.unlink()
+    assert tip_of(repo, "autopilot/child") == old
+    resumed = run(repo, "resume")
+    assert resumed.code == 0, resumed.err
+    assert "it is complete now" in resumed.err
+    assert "restacked child onto main; its old tip is refs/autopilot/old/child/1" in resumed.err
+    assert tip_of(repo, "autopilot/child~1") == tip_of(repo)
+    assert tip_of(repo, "refs/autopilot/old/child/1") == old
+    assert files_in(repo, "autopilot/child") == {"kept.txt", "final.txt"}
+
+
+@pytest.mark.parametrize("style", ["squash", "rebase"])
+def test_undo_of_a_landing_on_which_a_restacked_story_stands(repo: Path, style: str) -> None:
+    """It is reverted by a commit; both stories can land again, and the deleted file stays deleted."""
+    family(repo)
+    assert run(repo, "land", "parent", "--style", style).code == 0
+    restacked = tip_of(repo, "autopilot/child")
+    undone = run(repo, "undo", "--yes", "--json")
+    assert undone.data["how"] == "revert", undone.err
+    assert files_in(repo, "main") == set()
+    assert tip_of(repo, "autopilot/child") == restacked
+    status = run(repo, "status", "--json")
+    assert [status.story(name)["merged"] for name in ("parent", "child")] == [None, None]
+    again = run(repo, "land", "--style", style, "--json")
+    assert again.data["landed"] == ["parent", "child"], again.data["not_landed"]
     assert files_in(repo, "main") == {"kept.txt", "final.txt"}

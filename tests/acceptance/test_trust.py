@@ -224,6 +224,8 @@ def test_landing_and_resuming_ask_about_what_is_new(clone: Path) -> None:
     assert run(clone, "a", "--json").story("a")["status"] == "done"
     edit(TOML, "[hooks]", 'land-verify = ["id"]\n[hooks]')(clone)
     assert refused(run(clone, "land", "--json"))
+    assert run(clone, "land", "--trust", "--json").data["landed"] == ["a"]
+    assert refused(run(clone, "land", "--json")), "the flag was for one landing"
     git(clone, "checkout", "-q", "--", TOML)
     edit("flows/own.toml", 'echo built > built.txt"', 'exit 1"')(clone)
     git(clone, "commit", "-qam", "fails")
@@ -232,6 +234,7 @@ def test_landing_and_resuming_ask_about_what_is_new(clone: Path) -> None:
     assert failed.code in {3, 5}, failed.err
     edit("flows/own.toml", "exit 1", "touch /nowhere")(clone)
     assert refused(run(clone, "resume", "--json"))
+    assert "has nothing left to do" in run(clone, "resume", "--trust", "--json").err
 
 
 def test_at_a_terminal_the_question_shows_everything_first(clone: Path) -> None:

@@ -16,8 +16,6 @@ from runner.core.errors import SettingsError
 from runner.core.model import RunId, Story, StoryId
 from runner.core.settings import Settings
 from runner.plan import shared_tree
-from runner.story import results as verdicts
-from tests.conftest import git
 
 ONE_TREE = Settings(bg_isolation="none", max_stories=3)
 
@@ -138,31 +136,3 @@ async def test_the_files_of_others_are_no_sign_of_a_storys_life(repo: Path, tmp_
             )
             assert shared.activity_paths(repo, "b") == (repo, layer / "b/upper")
     assert not layer.parent.exists()
-
-
-@pytest.mark.parametrize(
-    ("owned", "command"),
-    [
-        (("a/**",), "git add -- ':(top,glob)a/**' && git commit -C autopilot/s -- ':(top,glob)a/**'"),
-        (("a/",), "git add -- ':(top,glob)a/**' && git commit -C autopilot/s -- ':(top,glob)a/**'"),
-        (("!a/x", "a/**"), "git log -p autopilot/s"),
-        ((), "autopilot-multi land"),
-    ],
-)
-def test_the_next_command_fits_the_place(owned: tuple[str, ...], command: str) -> None:
-    """In a shared tree the work is committed where it lies; what git cannot express is only shown."""
-    result = verdicts.done(StoryId("s"), branch="autopilot/s", commit="c", commits=1, reason="", owned=owned)
-    assert result.next == command
-
-
-def test_the_next_command_leaves_out_what_was_taken_back(repo: Path) -> None:
-    """A negated glob is kept out of the commit."""
-    git(repo, "branch", "autopilot/s")
-    for name in ("a/keep", "a/out/x"):
-        (repo / name).parent.mkdir(parents=True, exist_ok=True)
-        (repo / name).write_text("x")
-    result = verdicts.done(
-        StoryId("s"), branch="autopilot/s", commit="c", commits=1, reason="", owned=("a/**", "!a/out/**")
-    )
-    git(repo, "-c", f"alias.next=!{result.next}", "next")
-    assert git(repo, "show", "--format=", "--name-only").split() == ["a/keep"]

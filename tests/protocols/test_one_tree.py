@@ -1,6 +1,5 @@
 """One story at a time in the main tree: it needs no claim, and owns what it finds."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -28,21 +27,23 @@ def test_one_story_at_a_time_works_in_the_main_tree_without_a_claim(repo: Path) 
     assert (repo / "README.md").read_text() == "hello\na\nb\n"
     assert git(repo, "diff", "--name-only", "main", "autopilot/a").split() == ["README.md", "new-a"]
     assert git(repo, "diff", "--name-only", "autopilot/a", "autopilot/b").split() == ["README.md", "new-b"]
-    # Each is taken with the files that it changed, not with all that lies in the tree.
-    assert "new-a" in ran.story("a")["next"]
-    assert "new-b" not in ran.story("a")["next"]
+    assert ran.data["next"] == "autopilot-multi land"
+    landed = run(repo, "land", "--yes", "--json")
+    assert landed.data["landed"] == ["a", "b"], landed.err
+    assert git(repo, "status", "--porcelain") == ""
+    assert (repo / "README.md").read_text() == "hello\na\nb\n"
 
 
 @pytest.mark.protocol("004.52")
 @pytest.mark.parametrize("level", ["auto", "detect"])
 def test_a_single_story_owns_all_of_the_tree(repo: Path, level: str) -> None:
-    """At any level; its next command commits what it did, and verify commands see it."""
+    """At any level; its next command lands what it did, and verify commands see it."""
     command = "mkdir -p deep/er; echo x > deep/er/file; rm README.md"
     write_story(repo, "a", command=command, verify=["test -f deep/er/file -a ! -e README.md"])
     commit_stories(repo)
     ran = run(repo, *ALONE, "--enforce", level, "--json")
     assert ran.code == 0, ran.out
-    subprocess.run(ran.story("a")["next"], cwd=repo, shell=True, check=True)  # noqa: S602  as a user would
+    assert run(repo, *ran.story("a")["next"].split()[1:]).code == 0
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "diff", "main", "autopilot/a") == ""
     assert (repo / "deep" / "er" / "file").read_text() == "x\n"

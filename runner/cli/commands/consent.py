@@ -29,7 +29,7 @@ def require_consent(
         more = f"; and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
         raise TrustError(
             f"files of this repository ask for something that you have not agreed to: {first}{more}",
-            hint="`autopilot-multi trust` shows everything and asks; --trust agrees for one run.",
+            hint="`autopilot-multi trust` shows everything and asks; --trust agrees for this time.",
         )
     sys.stderr.write(listing(repository, asked, demands) + "\n")
     if not asks_to_agree(repository, asked):

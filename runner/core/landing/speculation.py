@@ -9,9 +9,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from runner.core.landing.search import Answer, Found, Question, Search, Verify
+from runner.core.landing.search import Answer, Found, Question, Search, Stories, Verify
 
 Known: TypeAlias = Callable[[Question], Answer | None]
 """What is known without a verify run; None if a run has to show it, or if it is not worth finding out."""
@@ -21,11 +21,23 @@ GREEN_SHARE = 0.5
 
 
 class Ahead(Struct, frozen=True, kw_only=True):
-    """The end of a search with all that it had asked; or its question, then others, likely ones first."""
+    """The end of a search with all that it had asked; or its question, then others, likely ones first.
+
+    `conflicts` are sequences that it has met on the way, of which the last story does not merge.
+    """
 
     found: Found | None = None
     asked: tuple[Verify, ...] = ()
     questions: tuple[Verify, ...] = ()
+    conflicts: tuple[Stories, ...] = ()
+
+
+class _Path(Struct, kw_only=True):
+    """How far a search could be answered: its end or its question, and what it has met."""
+
+    end: Found | Question | None = None
+    asked: list[Verify] = field(default_factory=list)
+    conflicts: list[Stories] = field(default_factory=list)
 
 
 def look_ahead(begin: Callable[[], Search], known: Known, most: int) -> Ahead:
@@ -33,37 +45,41 @@ def look_ahead(begin: Callable[[], Search], known: Known, most: int) -> Ahead:
     order = count()
     paths: list[tuple[float, int, dict[Verify, Answer]]] = [(-1.0, next(order), {})]
     questions: dict[Verify, None] = {}
+    conflicts: tuple[Stories, ...] = ()
     # Paths may end, or meet a question twice, so their number is limited, too.
     for _ in range(2 * most):
         if not paths or len(questions) == most:
             break
         share, _, assumed = heappop(paths)
-        end, asked = _answered(begin(), known, assumed)
-        if isinstance(end, Found) and not assumed:
-            return Ahead(found=end, asked=asked)
-        if not isinstance(end, Verify):
+        path = _answered(begin(), known, assumed)
+        if not assumed:
+            conflicts = tuple(path.conflicts)
+            if isinstance(path.end, Found):
+                return Ahead(found=path.end, asked=tuple(path.asked), conflicts=conflicts)
+        if not isinstance(path.end, Verify):
             continue
-        questions.setdefault(end)
+        questions.setdefault(path.end)
         for answer, part in ((Answer.GREEN, GREEN_SHARE), (Answer.RED, 1 - GREEN_SHARE)):
-            heappush(paths, (share * part, next(order), {**assumed, end: answer}))
-    return Ahead(questions=tuple(questions))
+            heappush(paths, (share * part, next(order), {**assumed, path.end: answer}))
+    return Ahead(questions=tuple(questions), conflicts=conflicts)
 
 
-def _answered(
-    search: Search, known: Known, assumed: Mapping[Verify, Answer]
-) -> tuple[Found | Question, tuple[Verify, ...]]:
-    """Answer a search as far as that is possible; return its end or its question, and what it had asked."""
-    asked: list[Verify] = []
+def _answered(search: Search, known: Known, assumed: Mapping[Verify, Answer]) -> _Path:
+    """Answer a search as far as that is possible."""
+    path = _Path()
     try:
         question = next(search)
         while True:
             answer = known(question)
             if isinstance(question, Verify):
                 answer = answer or assumed.get(question)
-                asked.append(question)
+                path.asked.append(question)
+            elif answer is Answer.CONFLICT:
+                path.conflicts.append(question.stories)
             if answer is None:
-                return question, tuple(asked)
+                path.end = question
+                return path
             question = search.send(answer)
     except StopIteration as end:
-        found: Found = end.value
-        return found, tuple(asked)
+        path.end = end.value
+        return path

@@ -29,7 +29,7 @@ from runner.core.model import Outcome, RunSnapshot, Step, StepHistory, StepProgr
 from runner.core.settings import Settings
 from runner.land.candidates import Candidate
 from runner.land.train import Resolution
-from runner.land.verification.verifier import StoppedError
+from runner.land.verification.verifier import RESOLVING, StoppedError
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.records.event_log import EventLog
 from runner.records.journal import Journal
@@ -43,8 +43,6 @@ from runner.story.sessions import prepare_work, session_ended
 from runner.story.throwaway import throwaway_of
 
 RESOLVE = Step(number="land", name="Resolve")
-FOLDER = StoryId("_resolve")
-"""The name of the worktree; no story can be called that."""
 
 
 class Conflict(Struct, frozen=True, kw_only=True):
@@ -106,7 +104,7 @@ class Resolver:
         if stop is not None:
             raise _RefusedError(f"no session may start: {stop.detail}")
         run, repository = context.run, self._repository
-        async with throwaway_of(run, FOLDER, conflict.commit) as (workspace, _):
+        async with throwaway_of(run, RESOLVING, conflict.commit) as (workspace, _):
             for hook in sorted(BRINGING):
                 if not await run_hook(hook, context, workspace):
                     raise _RefusedError(f"hook {hook} failed")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import trio
 from trio import to_thread
 
-from runner.core.landing.search import Answer, Merge, Question, Search, Verify
+from runner.core.landing.search import Answer, Merge, Question, Search, Stories, Verify
 from runner.core.landing.speculation import Ahead, Known, look_ahead
 from runner.land.verification.verifier import StoppedError
 from runner.story.context.error_groups import unwrapped
@@ -22,7 +22,8 @@ class Answers:
     """Carries one search to its end.
 
     `known` blocks and is called in a thread. `verify` runs what `known` then knows; it also learns whether
-    the search waits for it. `slots` is how many may run now.
+    the search waits for it. `conflict` hears of each sequence that does not merge, perhaps repeatedly.
+    `slots` is how many may run now.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class Answers:
         begin: Callable[[], Search],
         known: Known,
         verify: Callable[[Verify, bool], Awaitable[None]],
+        conflict: Callable[[Stories], Awaitable[None]],
         slots: Callable[[], int],
     ) -> None:
         self._begin = begin
         self._known = known
         self._verify = verify
+        self._conflict = conflict
         self._slots = slots
         self._running: dict[Verify, trio.CancelScope] = {}
         self._news = trio.Event()
@@ -48,6 +51,8 @@ class Answers:
                 while not self._stopped:
                     self._news = trio.Event()
                     ahead = await to_thread.run_sync(look_ahead, self._begin, self._known, 1)
+                    for stories in ahead.conflicts:
+                        await self._conflict(stories)
                     if ahead.found is not None:
                         nursery.cancel_scope.cancel()
                         return ahead

@@ -35,7 +35,7 @@ from runner.machine.probe import Probe
 from runner.plan.plan import worktree_root_of
 from runner.plan.shared_tree import require_enforcement
 from runner.records.event_log import EventLog
-from runner.run.cleanup import sweep
+from runner.run.cleanup import keep_sweeping, sweep_briefly
 from runner.run.setup import Assignment, make_context
 from runner.run.window import WindowKeeper
 from runner.story.context.context import RunContext, StoryContext, story_context
@@ -49,7 +49,11 @@ from runner.story.throwaway import throwaway_of
 TRAIN = StoryId("_land")
 """The name of the train where others are named after their story; no story can be called that."""
 
-_PLACES = re.compile(rf"{TRAIN}(-\d+)?")
+RESOLVING = StoryId("_resolve")
+"""The same for the worktree in which a conflict is resolved."""
+
+PLACES = re.compile(rf"{TRAIN}(-\d+)?|{RESOLVING}")
+"""The names of all worktrees of landings."""
 
 _HOOKS = ("after_create", "before_run")
 _VARIES = "AUTOPILOT_"
@@ -248,15 +252,16 @@ async def open_verifier(
         context = make_context(assignment, log=log, keeper=keeper, control=control, shared_tree=None, past={})
         window = WindowKeeper(context=context, sample=partial(Probe(PROGRAMS), root))
         try:
-            await to_thread.run_sync(clear_leftovers, repository, root, _PLACES)
+            await to_thread.run_sync(clear_leftovers, repository, root, PLACES)
             with unwrapped():
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(window.keep, await window.begin())
+                    nursery.start_soon(keep_sweeping, repository, root)
                     yield Verifier(context)
                     nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
-                await sweep(root, lambda _: None)
+                await sweep_briefly(repository, root)
 
 
 def _place(number: int) -> StoryId:

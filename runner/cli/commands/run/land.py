@@ -11,11 +11,13 @@ If the target is checked out, its files follow; files that you have changed are 
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.cli.output import Output
 from runner.cli.parser import common
+from runner.cli.run_options import add_trust, trust_of
 from runner.core.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would land; change nothing")
     parser.add_argument("--events", action="store_true", help="stream every step as a line of JSON")
     parser.add_argument("--yes", action="store_true", help="land although nothing verifies the result")
+    add_trust(parser)
     common(parser)
 
 
@@ -68,7 +71,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.document({**_plan_data(plan), "dry_run": True})
         output.answer(_plan_text(plan))
         return 0
-    _require_consent(request, output)
+    _require_consent(request, output, trust_of(arguments))
     from runner.cli.landing.view import choose_landing_view
 
     view = choose_landing_view(
@@ -78,7 +81,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     return _show(ended, output, silent=arguments.events)
 
 
-def _require_consent(request: "Request", output: Output) -> None:
+def _require_consent(
+    request: "Request", output: Output, flags: "Mapping[str, str | tuple[str, ...]]"
+) -> None:
     """Ask before commands of the repository's settings run that the user has not agreed to."""
     import os
 
@@ -87,7 +92,7 @@ def _require_consent(request: "Request", output: Output) -> None:
     from runner.plan.settings.load import load_settings
 
     repository = Repository.open(request.directory)
-    loaded = load_settings(top=repository.top, flags={}, environ=os.environ)
+    loaded = load_settings(top=repository.top, flags=flags, environ=os.environ)
     require_consent(repository, loaded.demands, trust=loaded.settings.trust, output=output)
 
 
@@ -225,13 +230,9 @@ def _restacks(ended: "Ended") -> list[dict[str, Any]]:
 
 
 def _restack_lines(ended: "Ended") -> list[str]:
-    """Say which branches follow what has landed as other commits, and which do not, with the reason."""
-    return [
-        f"not restacked: {each.story}: {_plain(each.reason)}"
-        if each.reason
-        else f"restacked {each.story} onto {ended.plan.onto}; its old tip is {each.kept}"
-        for each in ended.restacked
-    ]
+    from runner.land.restack import restack_line
+
+    return [restack_line(each, ended.plan.onto) for each in ended.restacked]
 
 
 def _plan_text(plan: "Plan") -> str:
@@ -281,8 +282,6 @@ def _text(result: "Result") -> str:
     count = len(result.landed)
     if result.after:
         runs = f"{result.verify_runs} run{'s' * (result.verify_runs != 1)}"
-        ahead = result.unused_runs + result.canceled_runs
-        runs += f" ({ahead} more, made ahead, were not needed)" if ahead else ""
         checked = f"verified as tree {result.tree[:10]} in {runs}" if plan.verified else "not verified"
         stories = f"{count} {'story' if count == 1 else 'stories'}"
         lines.append(f"landed {stories} on {plan.onto}: {', '.join(result.landed)}")

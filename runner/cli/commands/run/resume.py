@@ -5,7 +5,7 @@ failed unless you pass --retry-failed. A landing that was killed is finished or 
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from runner.cli.output import Output
 from runner.cli.parser import common
+from runner.cli.run_options import add_trust, trust_of
 
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
@@ -30,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--retry-failed", action="store_true", help="give failed stories a new set of attempts"
     )
     parser.add_argument("--events", action="store_true", help="stream every event as a line of JSON")
+    add_trust(parser)
     common(parser)
 
 
@@ -50,10 +52,13 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     repository = Repository.open(Path(arguments.directory))
     with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
         run_id = journal.find_run(arguments.run) if arguments.run else journal.newest_run()
-        landing = any(not each.state.final for each in journal.landings())
+        known = journal.landings()
+        landing = any(not each.state.final for each in known)
         started = [event.body for event in journal.events(run_id) if isinstance(event.body, RunStarted)]
-    _require_consent(repository, [from_json(entry) for body in started for entry in body.stories], output)
-    if landing:
+    stories = [from_json(entry) for body in started for entry in body.stories]
+    _require_consent(repository, stories, output, trust_of(arguments))
+    # After any other landing than by merges, it may have been killed before it had restacked everything.
+    if landing or any(each.style != "merge" for each in known):
         from runner.land.session import recover_landings
 
         recover_landings(repository, output.say)
@@ -86,7 +91,12 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     return code
 
 
-def _require_consent(repository: "Repository", stories: "Sequence[Story]", output: Output) -> None:
+def _require_consent(
+    repository: "Repository",
+    stories: "Sequence[Story]",
+    output: Output,
+    flags: "Mapping[str, str | tuple[str, ...]]",
+) -> None:
     """Ask about flows of the repository; everything else is used as it was when the run began."""
     import os
 
@@ -94,6 +104,6 @@ def _require_consent(repository: "Repository", stories: "Sequence[Story]", outpu
     from runner.plan.settings.load import load_settings
     from runner.plan.trust import flow_demands
 
-    settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    settings = load_settings(top=repository.top, flags=flags, environ=os.environ).settings
     demands = tuple(flow_demands(repository.top, stories, settings.dialect))
     require_consent(repository, demands, trust=settings.trust, output=output)
