@@ -37,10 +37,15 @@ def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
 
 
 def make_plain_folder(top: Path, folder: Path) -> None:
-    """Make a folder below `top` that is this program's own; what stands there instead is removed."""
+    """Make a folder below `top` that is this program's own; a link or the like in its place is removed.
+
+    A plain file is an error: it may be somebody's work.
+    """
     here = top
     for part in folder.relative_to(top).parts:
         here /= part
+        if not here.is_symlink() and here.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(here))
         if here.is_symlink() or not here.is_dir():
             here.unlink(missing_ok=True)
             here.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from isolation.git.repository import Repository
+from isolation.git.repository import Repository, failure
 from isolation.paths import EXCHANGE
 
 CLOCK = "clock"
@@ -221,10 +221,15 @@ def store(repository: Repository, top: Path, paths: Iterable[str]) -> dict[str, 
     hashing = ("hash-object", "-w", "--no-filters")
     blobs = {}
     if plain:
-        answer = repository.run(*hashing, "--stdin-paths", stdin=stdin)
-        blobs = dict(zip(plain, answer.stdout.split(), strict=True))
+        # It ends at the first file that is gone by now; what it has printed is stored.
+        answer = repository.run(*hashing, "--stdin-paths", stdin=stdin, check=False)
+        blobs = dict(zip(plain, answer.stdout.split(), strict=False))
     for path in before.keys() - blobs.keys():
-        blobs[path] = repository.run(*hashing, "--", str(top / path)).stdout.strip()
+        alone = repository.run(*hashing, "--", str(top / path), check=False)
+        if alone.returncode == 0:
+            blobs[path] = alone.stdout.strip()
+        elif (top / path).is_file():
+            raise failure(hashing, alone)
     # A file that changed while git read it is not kept: it is unknown which state was stored.
     return {path: blob for path, blob in blobs.items() if fingerprint_of(top / path) == before[path]}
 

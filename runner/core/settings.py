@@ -297,7 +297,7 @@ class Settings(WorkSettings):
         float,
         Setting(
             help="`gc --runs` removes the oldest finished runs until all together take at most this many MB",
-            bounds=Bounds(low=0, high=1_000_000, unit="MB"),
+            bounds=Bounds(low=0, high=100_000, unit="MB"),
         ),
     ] = 2000.0
     agents_per_wave: Annotated[

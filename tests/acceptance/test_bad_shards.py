@@ -136,7 +136,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "impossible time": (
         lambda shard: forge(shard, nothing, events=event(shard, at=float("nan"))),
-        "events.ndjson has an event at an impossible time",
+        "events.ndjson has an impossible number",
     ),
     "events of another run": (
         lambda shard: forge(shard, nothing, events=event(shard, run_id="20200101-000000-00000000")),

@@ -194,7 +194,9 @@ def test_secrets_of_the_job_leave_it_in_no_file(tmp_path: Path, repo: Path) -> N
     stories: Stories = {"leak": {"command": 'echo "the key is $DEPLOY_TOKEN"; exit 3'}}
     ci = make_ci(tmp_path, repo, stories)
     token = "s3cr3t-value-of-the-job"  # noqa: S105  made up
-    ran = ci.run("leak", *ci.story_job("leak"), "--max-sessions=1", env={"DEPLOY_TOKEN": token})
+    ran = ci.run(
+        "leak", *ci.story_job("leak"), "--max-sessions=1", "--seal=writes", env={"DEPLOY_TOKEN": token}
+    )
     assert token not in ran.out + ran.err
     shard = ci.shards / "leak"
     files = [path for path in shard.rglob("*") if path.is_file()]
@@ -215,7 +217,7 @@ def test_the_token_of_the_checkout_leaves_the_job_in_no_file(tmp_path: Path, rep
     ci = make_ci(tmp_path, repo, {"leak": {"command": leaks}})
     place = ci.clone("leak")
     git(place, "config", "http.https://example.org/.extraheader", f"AUTHORIZATION: basic {header}")
-    job = [*ci.story_job("leak"), "--max-sessions=1"]
+    job = [*ci.story_job("leak"), "--max-sessions=1", "--seal=writes"]
     ran = run_in(place, *job, environ=ci.environment(DEPLOY_LOGIN=login))
     junit = run(tmp_path, "report", str(ci.shards), "--format", "junit")
     shard = ci.shards / "leak"

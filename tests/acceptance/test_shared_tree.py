@@ -1,6 +1,5 @@
 """Several stories in one working tree, by the real program, at every level that the machine has."""
 
-import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -90,12 +89,10 @@ def test_the_next_command_commits_the_story_on_the_users_branch(batch: Path) -> 
     """What the report says to type puts the work on the branch, and nothing that was staged beside it."""
     _story(batch, "a", "echo more > packages/a/new")
     ran = run(batch, *SHARED, "--max-stories", "1", "--json")
-    os.system(f"cd {batch} && {ran.story('a')['next']}")  # noqa: S605  as a person would type it
-    assert git(batch, "show", "--format=%s", "--name-only", "HEAD").split() == [
-        "a",
-        "packages/a/new",
-        "packages/a/x",
-    ]
+    assert ran.data["next"] == "autopilot-multi land"
+    landed = run(batch, "land", "--yes")
+    assert landed.code == 0, landed.err
+    assert git(batch, "diff", "--name-only", "HEAD~1", "HEAD").split() == ["packages/a/new", "packages/a/x"]
     assert git(batch, "diff", "--cached", "--name-only").split() == ["staged.txt"]
     assert git(batch, "diff", "autopilot/a", "HEAD") == ""
 

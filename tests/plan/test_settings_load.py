@@ -68,6 +68,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "base = 'main'\nbase-follow = true\n"
         "continue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"
         "persistence = false\nsecret-variables = ['LOGIN']\n"
+        "keep-runs-days = 5\nkeep-runs-mb = 50\n"
         "seal = 'writes'\nseal-hides = '~/x'\nseal-shows = ['~/.npmrc']\npass-env = 'NPM_TOKEN'\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "docs-folder = '_docs'\nland-verify = 'make all'\nland = true\nland-onto = 'release'\n"

@@ -189,6 +189,10 @@ class SimulatedRepository:
     def branch_tip(self, _branch: str) -> None:
         """Know no branch, so that the journal's commits count."""
 
+    def is_ancestor(self, _commit: str, _of: str) -> bool:
+        """Have no commit in the history of another: nothing has landed."""
+        return False
+
     def name_of_branch(self, branch: str) -> str:
         """Know of no tags."""
         return branch
