@@ -22,6 +22,7 @@ from isolation.kernel.process_tree import (
     adopt_orphans,
     kill_all,
     kill_level,
+    leave_orphans,
     load_children,
     load_stat,
 )
@@ -33,13 +34,21 @@ _POLL = 0.001
 
 
 class AdoptedOrphans:
-    """The orphans of this process, from the moment it is made."""
+    """The orphans of this process, between `adopt` and `release`."""
 
     def __init__(self) -> None:
         self._available = kill_level() == SUBREAPER
         self._before = set(load_children(os.getpid()))
+
+    def adopt(self) -> None:
+        """Become their parent, if the kernel supports that."""
         if self._available:
             adopt_orphans()
+
+    def release(self) -> None:
+        """Adopt no more: what others start in this process later is no concern of ours."""
+        if self._available:
+            leave_orphans()
 
     def end(self, dying: Collection[int], spared: Collection[int]) -> list[int]:
         """Kill the orphans that `dying` processes leave, with all below; return what could not be killed.

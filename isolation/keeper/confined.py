@@ -7,6 +7,7 @@ This module must not import trio: commands that only show something load it, too
 """
 
 import atexit
+import errno
 import os
 import select
 import socket
@@ -37,6 +38,7 @@ _servers: list[tuple[int, socket.socket]] = []
 """The fork servers that this process can ask, the newest last, each with the pid of its owner: a fork of
 this process must not use what its parent opened."""
 _KEPT = 8
+_STALE = os.strerror(errno.EROFS).encode()
 _idle: list[tuple["Key", socket.socket]] = []
 """Runners without a command, the last used one last."""
 
@@ -74,6 +76,18 @@ def run_confined(
     stdin: bytes | None = None,
 ) -> Ended:
     """Run a command to its end, and end what it left running; raises KeeperError if it cannot be started."""
+    ended = _run(argv, cwd, env, confinement, stdin)
+    if ended.returncode and _STALE in ended.stderr:
+        # A folder that was removed and made again can have the number of the old one, on which the mounts of
+        # an idle runner still are. Such a command has not begun to write.
+        _end_idle(_key(confinement))
+        ended = _run(argv, cwd, env, confinement, stdin)
+    return ended
+
+
+def _run(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], confinement: Confinement, stdin: bytes | None
+) -> Ended:
     opened: list[int] = []
     try:
         opened += [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
@@ -143,6 +157,13 @@ def _greeted(confinement: Confinement, opened: list[int]) -> tuple[Key, socket.s
             link.close()
         else:
             return key, link
+
+
+def _end_idle(key: Key) -> None:
+    with _lock:
+        for entry in [each for each in _idle if each[0] == key]:
+            _idle.remove(entry)
+            entry[1].close()
 
 
 def _put_back(key: Key, link: socket.socket, *, usable: bool) -> None:

@@ -45,6 +45,7 @@ class ForkServer:
 
     async def open(self) -> socket.socket:
         """Start it without waiting until it serves, see `ready`."""
+        self._orphans.adopt()
         channel, theirs = socket.socketpair()
         channel.setblocking(False)
         self._channel, self._greeted = channel, False
@@ -118,14 +119,14 @@ class ForkServer:
             withdraw(channel)
             trio.lowlevel.notify_closing(channel)
             channel.close()
-        if process is None:
-            return
-        with trio.move_on_after(CLOSE_LIMIT, shield=True):
-            await process.wait()
-        if process.returncode is None:
-            process.kill()
-            with trio.move_on_after(1, shield=True):
+        if process is not None:
+            with trio.move_on_after(CLOSE_LIMIT, shield=True):
                 await process.wait()
+            if process.returncode is None:
+                process.kill()
+                with trio.move_on_after(1, shield=True):
+                    await process.wait()
+        self._orphans.release()
 
 
 async def _start(descriptor: int, alive_lock: Path) -> trio.Process:

@@ -70,6 +70,12 @@ def adopt_orphans() -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def leave_orphans() -> None:
+    """Let orphans below this process go to the next subreaper above it again."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
 def set_name(name: str) -> None:
     """Name this process for `ps` and `top`."""
     if _prctl is not None:
