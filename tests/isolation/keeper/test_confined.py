@@ -8,6 +8,7 @@ import pytest
 
 from isolation.errors import CommandKilledError
 from isolation.keeper.confined import run_confined
+from isolation.kernel.process_tree import load_stat
 from isolation.model import Confinement, EnforcementLevel, Means
 from tests.acceptance.program import wait_until
 from tests.isolation.guard.guard_scenes import require
@@ -30,7 +31,8 @@ def test_a_runner_that_is_killed_while_it_is_idle_is_replaced(tmp_path: Path) ->
     runner = int(_shell(tmp_path, "echo $PPID"))
     assert int(_shell(tmp_path, "echo $PPID")) == runner, "it is kept for the next command"
     os.kill(runner, signal.SIGKILL)
-    wait_until(lambda: not Path(f"/proc/{runner}/cwd").exists(), what="it is gone")
+    # Only then are its sockets closed, too: the kernel closes them after almost everything else.
+    wait_until(lambda: (stat := load_stat(runner)) is None or not stat.alive, what="it is gone")
     assert int(_shell(tmp_path, "echo $PPID")) != runner
 
 
