@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner.ci.balance import collect_records
 from runner.ci.join import JoinedRun, Wanted, join, require_known, with_problems
-from runner.ci.seen_there import seen_there
+from runner.ci.reader_view import reader_view
 from runner.cli.merged import with_merged
 from runner.cli.output import Output
 from runner.core.errors import UsageError
@@ -43,7 +43,7 @@ def join_shards(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.records:
         collect_records(Path(arguments.directory) / arguments.records, joined.usable)
     if not arguments.into_repo:
-        joined = seen_there(joined, arguments.branch_prefix)
+        joined = reader_view(joined, arguments.branch_prefix)
     shards = {
         "count": len(joined.shards),
         "missing": list(joined.missing),

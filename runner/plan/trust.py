@@ -53,7 +53,7 @@ def demands_of(plan: Plan) -> tuple[Demand, ...]:
     )
 
 
-def require_agreed(
+def not_agreed_yet(
     repository: Repository, demands: Sequence[Demand], *, trust: str, environ: Mapping[str, str]
 ) -> tuple[Asked, ...]:
     """Return what the user must be asked about before anything runs; nothing if all is agreed to."""

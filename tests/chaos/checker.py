@@ -187,7 +187,7 @@ class Checker:
             name = data.get("session_id", "")
             if kind == "SessionEnded" and name in names and data["outcome"] in {"ok", "asks"}:
                 if _key(name) not in ended:
-                    findings.append(f"the journal says that {name} ended well, the ledger does not")
+                    findings.append(f"the journal says that {name} succeeded, but the ledger does not")
                 if data["cost_usd"] != COST:
                     findings.append(f"session {name} cost {COST}, and the journal says {data['cost_usd']}")
         return findings

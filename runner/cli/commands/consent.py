@@ -19,9 +19,9 @@ def require_consent(
 ) -> None:
     """Return if everything is agreed to; otherwise ask at the terminal, or refuse with what to type."""
     from runner.core.text.names import one_line
-    from runner.plan.trust import TrustError, require_agreed
+    from runner.plan.trust import TrustError, not_agreed_yet
 
-    asked = require_agreed(repository, demands, trust=trust, environ=os.environ)
+    asked = not_agreed_yet(repository, demands, trust=trust, environ=os.environ)
     if not asked:
         return
     if not can_ask(output):

@@ -80,11 +80,11 @@ def _load(arguments: argparse.Namespace) -> "ReportData":
         )
     folders = [path for path in arguments.paths if (here / path).is_dir()]
     if arguments.matrix or folders:
+        from runner.ci.reader_view import reader_view
         from runner.ci.report_data import load_from_shards
-        from runner.ci.seen_there import seen_there
         from runner.cli.shards import load_joined
 
-        joined = seen_there(load_joined(arguments), arguments.branch_prefix)
+        joined = reader_view(load_joined(arguments), arguments.branch_prefix)
         return load_from_shards(joined, _repository_at(here))
     if len(arguments.paths) > 1 or arguments.only:
         raise CommandLineError(

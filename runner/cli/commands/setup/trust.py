@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from isolation.git.repository import Repository
     from runner.cli.commands.consent import asks_to_agree, can_ask, listing
     from runner.plan.plan import RunRequest, make_plan
-    from runner.plan.trust import agree, demands_of, forget, load_trust, require_agreed
+    from runner.plan.trust import agree, demands_of, forget, load_trust, not_agreed_yet
 
     repository = Repository.open(Path(arguments.directory))
     if arguments.forget:
@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.answer("forgotten" if known else "there was nothing to forget")
         return 0
     demands = demands_of(make_plan(RunRequest(directory=Path(arguments.directory))))
-    asked = require_agreed(repository, demands, trust="ask", environ=os.environ)
+    asked = not_agreed_yet(repository, demands, trust="ask", environ=os.environ)
     always = arguments.always or load_trust(repository, os.environ).always
     agreed = not asked or arguments.yes or arguments.always
     if asked:

@@ -14,7 +14,7 @@ AGAIN = "run its job again"
 IMPORT = "fetch the shards, then: autopilot-multi aggregate SHARDS --into-repo --branches"
 
 
-def seen_there(joined: JoinedRun, prefix: str | None) -> JoinedRun:
+def reader_view(joined: JoinedRun, prefix: str | None) -> JoinedRun:
     """Return the run with what can be done after the pipeline; its branches were pushed under `prefix`."""
     stories = {story.id: _story(story, prefix) for story in joined.run.stories.values()}
     run = replace(joined.run, stories=stories, kill_switch=_switch(joined.run.kill_switch))
