@@ -16,6 +16,7 @@ from isolation.git.repository import GitOutput, Repository, failure
 
 _LOCK_PATIENCE = 5.0
 _ORPHAN_PATIENCE = 60.0
+_NO_LARGE_FILE = ": smudge filter lfs failed"
 
 
 def populate(repository: Repository, path: Path, branch: str) -> GitOutput:
@@ -73,6 +74,12 @@ def require_complete(
     lacking = status.missing or status.staged or _truncated(repository, path, filled)
     if lacking:
         why = filled.stderr.strip().splitlines()[-1:] or ["git did not say why"]
+        if why[0].endswith(_NO_LARGE_FILE):
+            file = why[0].removeprefix("fatal: ").removesuffix(_NO_LARGE_FILE)
+            raise WorkspaceError(
+                f"{path} was not checked out completely: git-lfs does not have the content of {file}",
+                hint="`git lfs fetch` brings it from the remote; then run again",
+            )
         raise WorkspaceError(
             f"{path} was not checked out completely: {named(lacking)} missing or truncated ({why[0]})",
             hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone "

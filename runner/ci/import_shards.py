@@ -13,6 +13,7 @@ from isolation.errors import IsolationError
 from isolation.files import lease
 from isolation.files.disk import replace_file
 from isolation.git.bundles import move_branches, take_objects
+from isolation.git.large_files.stored import take_stored
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir, journal_path
 from runner.ci.earlier_work import set_older_aside
@@ -71,6 +72,7 @@ def import_branches(
     for path, (shard, tips) in wanted.items():
         try:
             take_objects(repository, path.resolve() / BUNDLE, tips)
+            take_stored(repository, shard.large_files)
             renamed += set_older_aside(repository, shard.base, tips)
             imported += move_branches(repository, path, tips, replaceable=superseded)
         except IsolationError as error:

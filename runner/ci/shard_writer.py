@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from isolation.git.bundles import commits_since, write_bundle
 from isolation.git.diffstat import changes
+from isolation.git.large_files.stored import stored_files
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
 from runner.core.errors import SystemFaultError
@@ -34,6 +35,7 @@ from runner.records.shards.shard import (
     EVENTS,
     HANDED_ON,
     KIND,
+    LARGE_FILES,
     LOGS,
     LOOPS,
     MANIFEST,
@@ -119,6 +121,8 @@ def _fill(draft: Path, content: ShardContent) -> None:
     if branches:
         write_bundle(repository, draft / BUNDLE, run.base, list(branches))
         files.add(BUNDLE)
+        for name, path in stored_files(repository, run.base, list(branches.values())).items():
+            files.copy(f"{LARGE_FILES}/{name}", path)
     manifest = {
         "kind": KIND,
         "schema": SCHEMA,
@@ -175,6 +179,12 @@ class _Files:
             file.flush()
             os.fsync(file.fileno())
         self.entries[name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+    def copy(self, name: str, source: Path) -> None:
+        path = self._draft / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, path)
+        self.add(name)
 
     def add(self, name: str) -> None:
         with (self._draft / name).open("rb") as file:

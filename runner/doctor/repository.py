@@ -12,7 +12,7 @@ from runner.core.model import Story
 from runner.core.settings import Settings
 from runner.core.text.words import count
 from runner.doctor.check import Check, Severity
-from runner.plan.readiness import SUBMODULE_HOOK, missing_programs, unseen_by_stories, unwritable
+from runner.plan.readiness import LFS_SETUP, SUBMODULE_HOOK, missing_programs, unseen_by_stories, unwritable
 from runner.plan.stories.sources import load_stories
 
 _NAMED = 3
@@ -132,6 +132,13 @@ def _unseen(repository: Repository, settings: Settings) -> Iterator[Check]:
             level=Severity.WARN,
             detail=f"empty in worktrees: {_listed(unseen.submodules)}",
             hint=f"fill them before the first session: under [hooks], `{SUBMODULE_HOOK}`.",
+        )
+    if unseen.large_files:
+        yield Check(
+            name="git-lfs",
+            level=Severity.WARN,
+            detail=f"{unseen.large_files}: stories see pointers, and commit large files whole",
+            hint=f"{LFS_SETUP}.",
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from isolation.git.checkout import read_status
+from isolation.git.large_files.stored import unprepared
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
 from isolation.worktree.provision import INCLUDE_FILE
@@ -18,16 +19,20 @@ from runner.plan.settings.load import PROJECT_FILES
 SUBMODULE_HOOK = 'after_create = "git submodule update --init"'
 """The hook that fills the submodules of a new worktree."""
 
+LFS_SETUP = "install git-lfs, then `git lfs install` and `git lfs pull`"
+"""What makes files of git-lfs right in this clone and its worktrees."""
+
 
 class Unseen(Struct, frozen=True, kw_only=True):
     """What the checkout has and the worktree of a story will not have.
 
     `uncommitted` are changed and untracked files, without the stories and the settings, which are read from
-    the checkout. `submodules` are folders that stay empty.
+    the checkout. `submodules` are folders that stay empty. `large_files` says why those of git-lfs are wrong.
     """
 
     uncommitted: tuple[str, ...] = ()
     submodules: tuple[str, ...] = ()
+    large_files: str = ""
 
 
 class MissingProgram(Struct, frozen=True, kw_only=True):
@@ -51,6 +56,7 @@ def unseen_by_stories(repository: Repository, settings: Settings) -> Unseen:
             path for path in dirty if not any(PurePosixPath(path).is_relative_to(each) for each in own)
         ),
         submodules=tuple(_submodules(repository, settings)),
+        large_files=unprepared(repository),
     )
 
 

@@ -19,7 +19,7 @@ from runner.core.errors import BacklogError
 from runner.core.model import Story
 from runner.core.settings import Settings
 from runner.core.text.words import count
-from runner.plan.readiness import SUBMODULE_HOOK, unseen_by_stories
+from runner.plan.readiness import LFS_SETUP, SUBMODULE_HOOK, unseen_by_stories
 
 _NAMED = 3
 
@@ -63,6 +63,11 @@ def unseen_notes(repository: Repository, settings: Settings) -> tuple[str, ...]:
         notes.append(
             f"submodules that are empty in stories' worktrees: {_listed(unseen.submodules)}; "
             f"under [hooks], `{SUBMODULE_HOOK}` fills them"
+        )
+    if unseen.large_files:
+        notes.append(
+            f"{unseen.large_files}, though .gitattributes names files for it: stories see pointers, and "
+            f"commit such files whole; {LFS_SETUP}"
         )
     return tuple(notes)
 

@@ -38,6 +38,9 @@ STATE, EVENTS, CHANGES, BACKLOG = "state.json", "events.ndjson", "changes.json",
 LOOPS, SESSIONS = "records/autopilot.jsonl", "records/sessions.jsonl"
 BUNDLE = "commits.bundle"
 LOGS = "logs"
+LARGE_FILES = "lfs"
+"""The folder of files that git-lfs stores beside git, each named by the digest of its content."""
+
 HANDED_ON = "handed-on"
 """The folder of shards of an earlier attempt that a job passes on, instead of running their stories again."""
 
@@ -94,6 +97,12 @@ class Shard(Struct, frozen=True, kw_only=True):
         """Return the digest of a story's work in that job."""
         digests = self.started.options.get("digests")
         return digests.get(story_id) if isinstance(digests, Mapping) else None
+
+    @property
+    def large_files(self) -> tuple[Path, ...]:
+        """The files that git-lfs stores beside git; checked when the shard was loaded."""
+        place = self.path.resolve()
+        return tuple(place / name for name in self.files if name.startswith(f"{LARGE_FILES}/"))
 
     def read(self, name: str) -> bytes:
         """Read one of its files and check it; a file that the shard lacks is empty."""
@@ -256,6 +265,7 @@ def _require_sound(shard: Shard) -> None:
             raise ValueError(f"the branch {branch!r} does not belong to its stories")
     for name, entry in shard.files.items():
         require_intact(shard.path, name, entry)
+    _require_large_files(shard)
     _require_bundle(shard)
     if any(event.run_id != shard.run_id for event in shard.events):
         raise ValueError(f"{EVENTS} has events of another run")
@@ -264,6 +274,12 @@ def _require_sound(shard: Shard) -> None:
     fold(shard.run_id, shard.events)
     _backlog(shard)
     changes_of(shard)
+
+
+def _require_large_files(shard: Shard) -> None:
+    for name, entry in shard.files.items():
+        if name.startswith(f"{LARGE_FILES}/") and name != f"{LARGE_FILES}/{entry.sha256}":
+            raise ValueError(f"{name} is not named by the digest of its content")
 
 
 def _require_bundle(shard: Shard) -> None:
