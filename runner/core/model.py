@@ -8,8 +8,8 @@ from typing import Any, NewType, TypeVar
 from msgspec import Struct, field
 
 from runner.core.forecast.clashes import Forecast
-from runner.core.left_out.evidence import LeftOut
 from runner.core.progress.landing import LandingProgress
+from runner.core.progress.workspace import WorkspaceInfo
 
 StoryId = NewType("StoryId", str)
 RunId = NewType("RunId", str)
@@ -99,9 +99,9 @@ class Story(Struct, frozen=True, kw_only=True):
     """One unit of work. `command` is an argv; without it an agent does the work.
 
     `estimate` is how many minutes it will take, where its author said so. `max_attempts` limits the attempts
-    at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands; None leaves a limit
-    to the settings of the run. `allow_no_change` says that it may succeed and leave everything
-    as it is.
+    at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands. `ports` is how many
+    it leases. What is None is left to the settings of the run. `allow_no_change` says that it may succeed and
+    leave everything as it is.
     """
 
     id: StoryId
@@ -123,6 +123,7 @@ class Story(Struct, frozen=True, kw_only=True):
     story_minutes: float | None = None
     verify_minutes: float | None = None
     allow_no_change: bool = False
+    ports: int | None = None
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -291,35 +292,6 @@ class Wait(Struct, frozen=True, kw_only=True):
     since: float
     reason: str = ""
     until: float | None = None
-
-
-class WorkspaceInfo(Struct, frozen=True, kw_only=True):
-    """Where a story works, and what its branch holds.
-
-    `head` is where the branch pointed when this run first opened it, `commit` is its newest commit.
-    `unchanged` means that this commit has the same files as the base, whatever happened in between, `markers`
-    are the files to which it adds conflict markers. `opening` means that a workspace was begun and not yet
-    recorded as open, `apart` that it is a worktree although the run shares one tree. `merged` is the branch
-    that contains the work by now; it is not recorded, but found out when a run is shown. `landed` is the
-    branch that a landing has brought the work to, `landed_as` its commit there, `unlanded` says why the last
-    landing left it out, `left_out` with all evidence.
-    """
-
-    path: str | None = None
-    branch: str | None = None
-    base: str | None = None
-    head: str | None = None
-    commit: str | None = None
-    commits: int = 0
-    unchanged: bool = False
-    markers: tuple[str, ...] = ()
-    opening: bool = False
-    apart: bool = False
-    merged: str = ""
-    landed: str = ""
-    landed_as: str = ""
-    unlanded: str = ""
-    left_out: LeftOut | None = None
 
 
 class StorySnapshot(Struct, frozen=True, kw_only=True):

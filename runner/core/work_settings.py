@@ -205,6 +205,17 @@ class WorkSettings:
             example="30",
         ),
     ] = None
+    ports: Annotated[
+        int,
+        Setting(
+            help="how many free ports each story has for itself while it runs",
+            details="In `AUTOPILOT_PORT`, `AUTOPILOT_PORT_2` and so on, with the name of a database of its "
+            "own in `AUTOPILOT_DATABASE`. A story's own `ports` takes precedence. See "
+            "[ports and databases](../how-to/ports-and-databases.md).",
+            flag="--ports N",
+            bounds=Bounds(low=0, high=32),
+        ),
+    ] = 0
     verify_in: Annotated[
         str,
         Setting(

@@ -146,6 +146,8 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "merged": story.workspace.merged or None,
         "not_landed": story.workspace.unlanded or None,
         "workspace": story.workspace.path,
+        "ports": list(story.workspace.ports),
+        "database": story.workspace.database or None,
         "step": {"number": story.step.number, "name": story.step.name},
         "attempt": story.progress.attempt,
         "max_attempts": story.max_attempts,

@@ -126,7 +126,7 @@ class BaseCheck:
         if not left:
             return
         try:
-            async with throwaway_of(context, BASE, base) as (workspace, _):
+            async with throwaway_of(context, BASE, base, ports=self._ports) as workspace:
                 for detail in await self._prepare(workspace):
                     await self._refuse(KillSwitch(name=str(Switch.BASE), detail=detail, hint=_SEE_LOGS))
                 for question in left:
@@ -252,7 +252,7 @@ class BaseCheck:
         left = [each for each in asked if each.command not in known]
         if not left:
             return ""
-        async with throwaway_of(self._context, BASE, tip) as (workspace, _):
+        async with throwaway_of(self._context, BASE, tip, ports=self._ports) as workspace:
             if (failed := await self._prepare(workspace)) and self._mode is not Mode.WARN:
                 return failed[0]
             for question in left:
@@ -310,6 +310,11 @@ class BaseCheck:
         if idle:
             words = "its verify commands pass on the base already, so they do not show that its work is done"
             self._log.defer(*(ev.Noted(story_id=story_id, message=words) for story_id in idle))
+
+    @property
+    def _ports(self) -> int:
+        """As many ports as any story has, since each command may need them."""
+        return max((self._context.settings.ports, *(story.ports or 0 for story in self._stories)))
 
     def _story(self, question: Question | None = None) -> StoryContext:
         """Return the base as if it were a story, with the time limit of the first one that asks."""

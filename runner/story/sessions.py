@@ -395,7 +395,8 @@ def _environment(
     agent: Agent | None = None,
 ) -> dict[str, str]:
     run, user = context.log.snapshot, user_environment(context, agent)
-    return environment_of(user, now, workspace, run.run_id, step=step, cwd=cwd) | {
+    leased = context.run.ports.variables(workspace.path, context.story.id)
+    return environment_of(user, now, workspace, run.run_id, step=step, cwd=cwd, leased=leased) | {
         "AUTOPILOT_AGENTS_PER_WAVE": str(agents_per_wave(run.tier, context.settings)),
         "AUTOPILOT_OWNS": "\n".join(context.story.owns),
         **context.run.write_guard.variables,

@@ -1,8 +1,8 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 
 import trio
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from runner.core.events import events as ev
 from runner.core.left_out.evidence import Retry
 from runner.core.model import RunId, Status, Story, StoryId
 from runner.core.text.names import branch_of
+from runner.machine.ports import Lease
 from runner.story.context.context import RunContext, StoryContext
 from runner.story.session.verify_place import bring_back
 
@@ -50,6 +51,7 @@ class StoryWorkspace:
         self._repository = context.repository
         shared_tree = context.run.shared_tree
         self._claim = shared_tree.claims[context.story.id] if shared_tree else None
+        self._leases = ExitStack()
         self._opened_at = -math.inf
         """What git resolves to the story's branch; known with its first commit here."""
 
@@ -67,17 +69,28 @@ class StoryWorkspace:
             parents=needed or (self._base,),
             needs_parents=bool(needed),
         )
-        return open_workspace(
-            self._repository,
-            request,
-            claim=self._claim,
-            resumed=context.now.workspace.head is not None,
-            symlink_directories=context.settings.symlink_directories,
-            mounted=context.run.write_guard.own_path,
-            interrupted=self._interrupted,
-            sweep=False,  # the trash is emptied when no story waits for the disk
-            limiter=context.run.populate,
+        return self._with_leases(
+            open_workspace(
+                self._repository,
+                request,
+                claim=self._claim,
+                resumed=context.now.workspace.head is not None,
+                symlink_directories=context.settings.symlink_directories,
+                mounted=context.run.write_guard.own_path,
+                interrupted=self._interrupted,
+                sweep=False,  # the trash is emptied when no story waits for the disk
+                limiter=context.run.populate,
+            )
         )
+
+    @asynccontextmanager
+    async def _with_leases(
+        self, opening: AbstractAsyncContextManager[OpenWorkspace]
+    ) -> AsyncIterator[OpenWorkspace]:
+        """Have what was leased for the workspace given back when it is closed."""
+        with self._leases:
+            async with opening as opened:
+                yield opened
 
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""
@@ -87,6 +100,7 @@ class StoryWorkspace:
             workspace = await to_thread.run_sync(self._started_again, workspace, left.retry)
         if self._claim is None:
             await self._settle(workspace, opened.provision.copied)
+        leased = await to_thread.run_sync(self._lease, workspace)
         self._context.log.defer(
             ev.WorkspaceOpened(
                 story_id=story_id,
@@ -94,6 +108,8 @@ class StoryWorkspace:
                 path=str(workspace.path),
                 base=workspace.base,
                 head=workspace.head,
+                ports=leased.ports if leased else (),
+                database=leased.database if leased else "",
             ),
             *(
                 ev.Noted(story_id=story_id, message=f"{skipped.path}: {skipped.reason}")
@@ -106,6 +122,14 @@ class StoryWorkspace:
             await self._context.log.record()
         self._opened_at = trio.current_time()
         return workspace
+
+    def _lease(self, workspace: Workspace) -> Lease | None:
+        """Lease the story's ports until its workspace is closed, if possible those it had before. Blocks."""
+        context = self._context
+        owner = context.story.id if self._claim is not None else ""
+        before = context.now.workspace.ports
+        lent = context.run.ports.lent(workspace.path, context.ports, owner=owner, before=before)
+        return self._leases.enter_context(lent)
 
     def _started_again(self, workspace: Workspace, retry: Retry) -> Workspace:
         """Bring the branch onto the tip on which the story is tried again. Blocking."""

@@ -58,7 +58,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
     sources.project(
         'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
         "escalate = ['codex', ':opus']\nprompt-template = 'p.md'\n"
-        "verify-minutes = 5\nstory-minutes = 9\nmax-attempts = 2\n"
+        "verify-minutes = 5\nports = 2\nstory-minutes = 9\nmax-attempts = 2\n"
         "verify-in = 'clean'\nverify-keeps = ['**/built/**']\nbase-check = 'warn'\nsquash = true\n"
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
         "stuck-minutes = 0.5\n"

@@ -74,13 +74,15 @@ class WorkspacePlanned(Struct, frozen=True, kw_only=True):
 
 
 class WorkspaceOpened(Struct, frozen=True, kw_only=True):
-    """Done: the workspace exists and was verified."""
+    """Done: the workspace exists and was verified; `ports` and `database` are its own for now."""
 
     story_id: StoryId
     branch: str
     path: str
     base: str
     head: str
+    ports: tuple[int, ...] = ()
+    database: str = ""
 
 
 class WorkspaceClosed(Struct, frozen=True, kw_only=True):

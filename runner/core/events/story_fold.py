@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
@@ -28,7 +29,6 @@ from runner.core.model import (
     StorySnapshot,
     Usage,
     Wait,
-    WorkspaceInfo,
 )
 from runner.core.text.instants import clock
 
@@ -56,9 +56,9 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             planned = replace(story.workspace, branch=body.branch, path=body.path, opening=True)
             return replace(story, workspace=planned)
         case ev.WorkspaceOpened():
-            return _workspace_opened(story, body)
+            return workspace_opened(story, body)
         case ev.WorkspaceClosed():
-            return _without_path(story) if body.removed else story
+            return without_path(story) if body.removed else story
         case ev.SessionStarted():
             return _session_started(story, body, at)
         case ev.SessionEnded():
@@ -180,23 +180,6 @@ def _story_started(story: StorySnapshot, at: float) -> StorySnapshot:
         running_since=at,
         progress=replace(story.progress, attempt=max(1, story.progress.attempt)),
     )
-
-
-def _workspace_opened(story: StorySnapshot, body: ev.WorkspaceOpened) -> StorySnapshot:
-    before = story.workspace
-    opened = replace(
-        before,
-        branch=body.branch,
-        path=body.path,
-        base=before.base or body.base,
-        head=before.head or body.head,
-        opening=False,
-    )
-    return replace(story, workspace=opened)
-
-
-def _without_path(story: StorySnapshot) -> StorySnapshot:
-    return replace(story, workspace=replace(story.workspace, path=None))
 
 
 def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
@@ -415,7 +398,7 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
     return replace(
         after_wait(story, at),
         status=Status(body.verdict),
-        workspace=_workspace_at_the_end(story.workspace, body),
+        workspace=workspace_at_the_end(story.workspace, body),
         reason=body.reason,
         next=body.next,
         ended_at=at,
@@ -423,18 +406,6 @@ def _finished(story: StorySnapshot, body: ev.StoryFinished, at: float) -> StoryS
         kill_switch=_switch(body.kill_switch),
         ending=None,
         blocked_by=tuple(StoryId(name) for name in body.blocked_by),
-    )
-
-
-def _workspace_at_the_end(workspace: WorkspaceInfo, body: ev.StoryFinished) -> WorkspaceInfo:
-    """Return what is left of a workspace; one that was never opened has no path."""
-    return replace(
-        workspace,
-        path=None if workspace.opening else workspace.path,
-        branch=workspace.branch or body.branch,
-        commit=body.commit or workspace.commit,
-        commits=body.commits or workspace.commits,
-        opening=False,
     )
 
 

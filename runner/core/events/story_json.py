@@ -10,8 +10,8 @@ from msgspec import structs
 from runner.core.model import Story
 
 _LIMITS = frozenset({"escalate", "max_attempts", "story_minutes", "verify_minutes"})
-_NOT_THE_WORK = _LIMITS | {"source", "priority", "estimate", "mode", "allow_no_change"}
-"""The file of a story, its urgency, length, mode, limits and how it is judged do not change the work."""
+_NOT_THE_WORK = _LIMITS | {"source", "priority", "estimate", "mode", "allow_no_change", "ports"}
+"""Its file, urgency, length, mode, limits, ports and how a story is judged do not change the work."""
 
 
 def to_json(story: Story) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Resolver:
         if stop is not None:
             raise _RefusedError(f"no session may start: {stop.detail}")
         run, repository = context.run, self._repository
-        async with throwaway_of(run, RESOLVING, conflict.commit) as (workspace, _):
+        async with throwaway_of(run, RESOLVING, conflict.commit, ports=context.ports) as workspace:
             for hook in sorted(BRINGING):
                 if not await run_hook(hook, context, workspace):
                     raise _RefusedError(f"hook {hook} failed")

@@ -147,7 +147,8 @@ class Verifier:
         self.started += 1
         run = self.started
         try:
-            async with self._workspace(commit) as workspace:
+            ports = max((self.context.settings.ports, *(each.story.ports or 0 for each in commands)))
+            async with self._workspace(commit, ports) as workspace:
                 verdict = await self._prepare(workspace) or await self._run_all(workspace, commands)
             self._known[asked] = replace(verdict, run=run)
         finally:
@@ -157,11 +158,11 @@ class Verifier:
         return self._known[asked]
 
     @asynccontextmanager
-    async def _workspace(self, commit: str) -> AsyncIterator[Workspace]:
+    async def _workspace(self, commit: str, ports: int) -> AsyncIterator[Workspace]:
         number = next(each for each in itertools.count(1) if each not in self._taken)
         self._taken.add(number)
         try:
-            async with throwaway_of(self.context, _place(number), commit) as (workspace, _):
+            async with throwaway_of(self.context, _place(number), commit, ports=ports) as workspace:
                 yield workspace
         finally:
             self._taken.remove(number)

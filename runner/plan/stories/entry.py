@@ -38,9 +38,10 @@ _WANTED = {
     "dialect": _TEXT,
     "mode": _TEXT,
     "allow_no_change": "true or false",
+    "ports": "a whole number from 0 to 32",
 }
 _NOT_TEXT = frozenset(
-    {"priority", "estimate", "verify_minutes", "max_attempts", "story_minutes", "allow_no_change"}
+    {"priority", "estimate", "verify_minutes", "max_attempts", "story_minutes", "allow_no_change", "ports"}
 )
 _MAX_PRIORITY = 1_000_000
 _MAX_MINUTES = 1_000_000.0
@@ -80,6 +81,13 @@ def _countable(attempts: int) -> int:
     if not bounds.low <= attempts <= bounds.high:
         raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
     return attempts
+
+
+def _portable(ports: int) -> int:
+    bounds = BOUNDS["ports"]
+    if not bounds.low <= ports <= bounds.high:
+        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
+    return ports
 
 
 def _listed(value: Any) -> Any:
@@ -123,6 +131,7 @@ class _Fields(BaseModel):
     dialect: Text | None = None
     mode: FilledText | None = None
     allow_no_change: bool | None = None
+    ports: Annotated[int, AfterValidator(_portable)] | None = None
 
 
 def stories_of(entries: Iterable[Entry]) -> list[Story]:
@@ -174,6 +183,7 @@ def _story_of(entry: Entry) -> Story:
         story_minutes=fields.story_minutes,
         verify_minutes=fields.verify_minutes,
         allow_no_change=fields.allow_no_change or False,
+        ports=fields.ports,
     )
 
 

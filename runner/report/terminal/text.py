@@ -199,6 +199,9 @@ def _ending(run: RunSnapshot, look: Look) -> list[str]:
         own = run.isolation != SHARED or story.workspace.apart
         if story.status.final and story.workspace.path and own:
             lines.append(f"kept: {neutral(story.workspace.path)} ({story.id})")
+        if story.workspace.ports:
+            ports = ", ".join(map(str, story.workspace.ports))
+            lines.append(f"leased: ports {ports}; database {story.workspace.database} ({story.id})")
     notes: dict[str, list[str]] = {}
     for note in run.notes:
         notes.setdefault(note.message, []).append(note.story_id or "")

@@ -15,6 +15,7 @@ from runner.agents.workers import Worker, Workers
 from runner.core.model import Story, StoryId, StorySnapshot
 from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
+from runner.machine.ports import PortLeases
 from runner.machine.registry import Registry
 from runner.plan.guard import WriteGuard, write_guard_of
 from runner.plan.shared_tree import OpenSharedTree
@@ -64,6 +65,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     shared_tree: OpenSharedTree | None = None
     proof: str = VERIFIED
     gate: SessionGate = field(default_factory=SessionGate)
+    ports: PortLeases = field(default_factory=PortLeases)
 
     def workspace_path(self, story_id: StoryId) -> Path:
         """Return where a story works: in a worktree of its own, or in the shared tree."""
@@ -115,6 +117,11 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     def verify_minutes(self) -> float | None:
         """How long each verify command may take; None without a limit."""
         return self.story.verify_minutes or self.settings.verify_minutes
+
+    @property
+    def ports(self) -> int:
+        """How many ports the story has for itself."""
+        return self.settings.ports if self.story.ports is None else self.story.ports
 
     @property
     def shares_tree(self) -> bool:

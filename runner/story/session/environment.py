@@ -131,6 +131,7 @@ def environment_of(
     *,
     step: Step,
     cwd: Path,
+    leased: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the user's environment, as far as it is passed on, and the story's own variables."""
     return {
@@ -142,4 +143,5 @@ def environment_of(
         "AUTOPILOT_STEP": f"{step.number} {step.name}",
         "AUTOPILOT_ATTEMPT": str(story.progress.attempt),
         "AUTOPILOT_BASE": workspace.base,
+        **leased,
     }

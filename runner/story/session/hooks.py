@@ -31,6 +31,7 @@ def hook_order(name: str, command: str, context: StoryContext, workspace: Worksp
         "AUTOPILOT_STORY_ID": context.story.id,
         "AUTOPILOT_HOOK": name.removeprefix("hook "),
         "AUTOPILOT_BASE": workspace.base,
+        **context.run.ports.variables(workspace.path, context.story.id),
     }
     return side_order(command, context, workspace, env=environment, log=side_log(name, context))
 

@@ -74,6 +74,7 @@ async def _ask(command: str, context: StoryContext, workspace: Workspace) -> Sel
                 context.log.snapshot.run_id,
                 step=story.place,
                 cwd=context.inside(workspace.path, workspace),
+                leased=context.run.ports.variables(workspace.path, context.story.id),
             ),
             log=log,
             prompt=position,

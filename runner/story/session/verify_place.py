@@ -13,12 +13,13 @@ from trio import to_thread
 from isolation.claims import globs as claims
 from isolation.git.commits import named
 from isolation.model import Workspace
-from isolation.paths import folds_case, worktree_path
+from isolation.paths import folds_case
 from isolation.worktree.aside import made_here, put_back, set_aside
-from isolation.worktree.throwaway import open_throwaway
 from runner.core.events.events import Noted
+from runner.core.model import StoryId
 from runner.story.context.context import StoryContext
 from runner.story.session.hooks import BRINGING, run_aside
+from runner.story.throwaway import throwaway_of
 
 T = TypeVar("T")
 _GRACE = 60.0
@@ -61,16 +62,9 @@ async def verify_place(context: StoryContext, workspace: Workspace) -> AsyncIter
 @asynccontextmanager
 async def _clean_place(context: StoryContext, workspace: Workspace) -> AsyncIterator[VerifyPlace]:
     """Check the commit out elsewhere, prepared like a new worktree; all commands run, since it is new."""
-    run, settings = context.run, context.settings
-    async with open_throwaway(
-        context.repository,
-        run_id=context.log.snapshot.run_id,
-        path=worktree_path(run.worktree_root, f"_verify-{context.story.id}"),
-        commit=context.now.workspace.commit or workspace.head,
-        limiter=run.populate,
-        symlink_directories=settings.symlink_directories,
-        mounted=run.write_guard.own_path,
-    ) as (made, _):
+    settings, place = context.settings, StoryId(f"_verify-{context.story.id}")
+    commit = context.now.workspace.commit or workspace.head
+    async with throwaway_of(context.run, place, commit, ports=context.ports) as made:
         clean = replace(made, base=workspace.base)
         without = await _off_the_loop(context, workspace, made_here)
         for name in sorted(BRINGING):
