@@ -61,6 +61,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
     Refused writes to the `witnessed` tree are reported at the session's end, if the machine can do that.
     `hidden` is what the session does not see, except for the paths inside that are `shown`. What hides
     something also keeps the session from the memory, the files and the variables of other processes.
+    `store` names the folder in which it puts git objects, if the repository's own are closed to it.
     """
 
     level: EnforcementLevel
@@ -73,6 +74,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
     witnessed: Path | None = None
     hidden: Mapping[Path, Hidden] = field(default_factory=dict)
     shown: tuple[Path, ...] = ()
+    store: str = ""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

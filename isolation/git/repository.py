@@ -20,7 +20,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from msgspec import Struct
 from isolation.errors import GitCommandError, KeeperError, RepositoryError
 from isolation.files.disk import replace_file
 from isolation.git.contained.boundary import confinement_of
+from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
 from isolation.model import Confinement
@@ -125,6 +126,7 @@ class Repository:
     def open(cls, start: Path) -> "Repository":
         """Find the repository around `start` and make sure that git can read it."""
         paths = find_repository(start)
+        settle_stores(paths.common_dir)
         if shutil.which("git") is None:
             raise RepositoryError("git is not installed, or not on PATH", hint="install git 2.31 or newer")
         closed = cls(paths=paths, version=())
@@ -181,6 +183,9 @@ class Repository:
         )
         if confinement is not None:
             output = _run_confined(args, where, surroundings, confinement, stdin)
+            if confinement.store:
+                with suppress(OSError):  # they are found where they are; the next command tries again
+                    take_over(self.common_dir, confinement.store)
         else:
             hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
             output = _run((*hookless, *args), where, surroundings, stdin)

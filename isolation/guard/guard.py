@@ -28,6 +28,7 @@ from isolation.errors import GuardError
 from isolation.files.deletion import delete_tree
 from isolation.git.checkout import admin_dir
 from isolation.git.commits import named
+from isolation.git.contained.boundary import with_store
 from isolation.git.registrations import linked_paths
 from isolation.git.repository import Repository
 from isolation.guard.view import View, through
@@ -280,6 +281,8 @@ def for_worktree(
     confinement = Confinement(
         level=EnforcementLevel.DENY, means=means, read_only=closed, writable=tuple(dict.fromkeys(opened))
     )
+    seen = view.git_place if view else common
+    confinement = with_store(confinement, common, workspace.path.name, seen=seen)
     return through(view, confinement, repository, workspace, shared) if view else confinement
 
 

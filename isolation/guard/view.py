@@ -119,7 +119,8 @@ def through(
 
     read_only = {seen(path): what for path, what in confinement.read_only.items() if not hidden(path)}
     writable = [seen(path) for path in confinement.writable if not hidden(path)]
-    sources = {seen(path): path for path in (*confinement.read_only, *confinement.writable)}
+    named = (*confinement.read_only, *confinement.writable)
+    sources = {seen(path): confinement.sources.get(path, path) for path in named}
     dot_git, pointer = _own_files(view, git_dir)
     settle_submodules(repository, tree)
     writable.append(seen(git_dir) / "gitdir")

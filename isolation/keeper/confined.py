@@ -24,7 +24,7 @@ from isolation.errors import CommandKilledError, KeeperError
 from isolation.keeper import server as keeper_server
 from isolation.keeper.command import COMMAND
 from isolation.keeper.server import HEADER
-from isolation.keeper.spawn import CLOSED, OPEN
+from isolation.keeper.spawn import CLOSED, OPEN, SOURCE, STANDS
 from isolation.kernel.process_tree import kill_level
 from isolation.model import Confinement
 
@@ -38,7 +38,10 @@ _servers: list[tuple[int, socket.socket]] = []
 """The fork servers that this process can ask, the newest last, each with the pid of its owner: a fork of
 this process must not use what its parent opened."""
 _KEPT = 8
-_STALE = os.strerror(errno.EROFS).encode()
+_STALE = tuple(
+    text.encode()
+    for text in (os.strerror(errno.EROFS), f"unable to create temporary file: {os.strerror(errno.ENOENT)}")
+)
 _idle: list[tuple["Key", socket.socket]] = []
 """Runners without a command, the last used one last."""
 
@@ -77,7 +80,7 @@ def run_confined(
 ) -> Ended:
     """Run a command to its end, and end what it left running; raises KeeperError if it cannot be started."""
     ended = _run(argv, cwd, env, confinement, stdin)
-    if ended.returncode and _STALE in ended.stderr:
+    if ended.returncode and any(sign in ended.stderr for sign in _STALE):
         # A folder that was removed and made again can have the number of the old one, on which the mounts of
         # an idle runner still are. Such a command has not begun to write.
         _end_idle(_key(confinement))
@@ -180,7 +183,7 @@ def _put_back(key: Key, link: socket.socket, *, usable: bool) -> None:
 def _key(confinement: Confinement) -> Key:
     """Return what distinguishes confinements: also the folders that are there now, since a mount stays."""
     places = []
-    for path in (*confinement.read_only, *confinement.writable):
+    for path in (*confinement.read_only, *confinement.writable, *confinement.sources.values()):
         try:
             found = path.lstat()
         except OSError:
@@ -192,7 +195,12 @@ def _key(confinement: Confinement) -> Key:
 def _marked(confinement: Confinement) -> list[bytes]:
     closed = (CLOSED + os.fsencode(path) for path in confinement.read_only)
     opened = (OPEN + os.fsencode(path) for path in confinement.writable)
-    return [confinement.means.encode(), *closed, *opened]
+    standing = (
+        text
+        for path, source in confinement.sources.items()
+        for text in (STANDS + os.fsencode(path), SOURCE + os.fsencode(source))
+    )
+    return [confinement.means.encode(), *closed, *opened, *standing]
 
 
 def _hand_over(control: int) -> None:

@@ -16,9 +16,12 @@ import shutil
 from functools import cache
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from isolation.errors import WorkspaceError
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.contained.means import available_means
+from isolation.git.contained.object_store import SHARED, object_mounts
 from isolation.model import Confinement, EnforcementLevel, Means
 from isolation.paths import RepositoryPaths, holds_worktrees, indexes_dir, own_git_dir
 
@@ -52,23 +55,39 @@ def confinement_of(
     closed = {path: "a checkout" for path in (*_users(paths), where.parent) if path.is_dir()}
     opened = [where, *_written_by_commits(common), *([git_dir] if git_dir else [])]
     opened += [index.parent] if index else []
-    return Confinement(
+    confinement = Confinement(
         level=EnforcementLevel.DENY,
         means=means,
         read_only=closed,
         writable=tuple(dict.fromkeys(path for path in opened if path.is_dir())),
+    )
+    return with_store(confinement, common, where.name)
+
+
+def with_store(confinement: Confinement, common: Path, name: str, *, seen: Path | None = None) -> Confinement:
+    """Return a confinement with the objects protected, if its means can do that. Blocks."""
+    mounts = object_mounts(common, name, confinement.means, seen=seen)
+    if mounts is None:
+        return confinement
+    return replace(
+        confinement,
+        read_only={**confinement.read_only, **mounts.read_only},
+        writable=tuple(dict.fromkeys((*confinement.writable, *mounts.writable))),
+        sources={**confinement.sources, **mounts.sources},
+        store=name,
     )
 
 
 def _in_shared_tree(common: Path, where: Path, index: Path, means: Means, *, writes: bool) -> Confinement:
     index.parent.mkdir(parents=True, exist_ok=True)
     opened = [index.parent, common / "objects", *_for_lfs(common)]
-    return Confinement(
+    confinement = Confinement(
         level=EnforcementLevel.DENY,
         means=means,
         read_only={common: "the git directory", **({} if writes else {where: "the shared tree"})},
         writable=tuple(path for path in opened if path.is_dir()),
     )
+    return with_store(confinement, common, SHARED)
 
 
 def _own_git_dir(common: Path, where: Path) -> Path | None:

@@ -1,0 +1,254 @@
+"""Where a story's sessions put git objects: in a folder of its own, beside the repository's.
+
+A commit needs a folder for objects that can be written to, and what can write there can also delete. So in
+the mounts of a session, and of a git command on a story's tree, the story's own store stands in the place of
+the repository's objects; those are read-only, and git finds them as an alternate. Outside, the store is an
+alternate of the repository. So every object is found by everybody at once, whoever is killed.
+
+Invariants:
+
+- What is in the repository's objects stays as it is, whatever a session does: git prefers them to those of an
+  alternate. A store has no packs, which would come first, and no alternates.
+- An object is taken over as the bytes that were verified. Only then is it removed from the store.
+- A store is registered as an alternate before anything is written to it, until it is deleted.
+"""
+
+import hashlib
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from isolation.errors import RepositoryError
+from isolation.files.deletion import delete_tree
+from isolation.files.disk import LockFile, replace_file
+from isolation.model import Means
+from isolation.paths import autopilot_dir, repository_hash
+
+SHARED = ".shared"
+"""The store of the commands on a tree that stories share; no story can have this name."""
+
+_LOCK_SECONDS = 60.0
+_CHUNK = 1 << 20
+_SETTLED_SECONDS = 30.0
+_FOLDER = re.compile(r"[0-9a-f]{2}")
+_HASHES = {38: hashlib.sha1, 62: hashlib.sha256}
+_HEADER = re.compile(rb"(?:blob|tree|commit|tag) (\d{1,19})\0")
+_LONGEST_HEADER = 28
+
+
+class ObjectMounts(Struct, frozen=True, kw_only=True):
+    """What stands where, so that a process adds to a store and only reads the repository's objects."""
+
+    read_only: dict[Path, str]
+    writable: tuple[Path, ...]
+    sources: dict[Path, Path]
+
+
+def store_of(common: Path, name: str) -> Path:
+    """Return the folder for the objects that are made in the worktree of this name."""
+    return autopilot_dir(common) / "objects" / name
+
+
+def object_mounts(common: Path, name: str, means: Means, *, seen: Path | None = None) -> ObjectMounts | None:
+    """Make the store of a worktree and return its mounts; None where the objects cannot be protected.
+
+    `seen` is where the git directory stands for the process. Blocks.
+    """
+    objects = common / "objects"
+    if means is not Means.MOUNTS or objects.is_symlink() or "\n" in f"{common}{seen}":
+        return None
+    store, shown = store_of(common, name), autopilot_dir(common) / "shared-objects"
+    for folder in (store / "info", store / "pack", shown, objects / "info", _nothing(common)):
+        folder.mkdir(parents=True, exist_ok=True)
+    _register(common, store)
+    return ObjectMounts(
+        read_only={
+            objects / "info": "what git knows about its objects",
+            objects / "pack": "git's packs",
+            shown: "git's objects",
+            shown / "info": "what git knows about its objects",
+        },
+        writable=(objects,),
+        sources={
+            objects: store,
+            objects / "info": _links(common, seen or common),
+            objects / "pack": store / "pack",
+            shown: objects,
+            shown / "info": _nothing(common),
+        },
+    )
+
+
+def take_over(common: Path, name: str) -> None:
+    """Move what is whole from a store to the repository's objects. Blocks; commands may be running there.
+
+    What no git writes, such as a link, a FIFO or an object that is not what its name says, is removed.
+    """
+    store = store_of(common, name)
+    for folder in _entries(store):
+        if _FOLDER.fullmatch(folder.name) is None:
+            continue
+        if not folder.is_dir(follow_symlinks=False):
+            _remove(Path(folder.path))
+            continue
+        for entry in _entries(Path(folder.path)):
+            source, plain = Path(entry.path), entry.is_file(follow_symlinks=False)
+            hashed = _HASHES.get(len(entry.name))
+            if plain and hashed is None:
+                continue  # git is writing it, or was killed
+            if plain and hashed is not None:
+                _copy(source, common / "objects" / folder.name / entry.name, hashed())
+            _remove(source)
+
+
+def drop_store(common: Path, name: str) -> None:
+    """Take over what is in a store, then delete it. Blocks; nothing may be running in its worktree."""
+    store = store_of(common, name)
+    if not store.is_dir():
+        return
+    take_over(common, name)
+    with _locked(common):
+        _write_lines(common, [line for line in _lines(common) if line != os.fsencode(store)])
+        delete_tree(store)
+
+
+def settle_stores(common: Path) -> None:
+    """Correct the registrations of stores after the repository was moved or copied. Blocks."""
+    ours = os.fsencode(autopilot_dir(common) / "objects") + b"/"
+    marked = b"/autopilot/objects/"
+    if not any(marked in line and not line.startswith(ours) for line in _lines(common)):
+        return
+    with _locked(common):
+        kept = [line for line in _lines(common) if marked not in line]
+        _write_lines(
+            common, kept + [os.fsencode(entry.path) for entry in _entries(store_of(common, "").absolute())]
+        )
+
+
+def _nothing(common: Path) -> Path:
+    return autopilot_dir(common) / "object-links" / "none"
+
+
+def _links(common: Path, seen: Path) -> Path:
+    """Return the folder whose file leads a process to the repository's objects, and to their alternates."""
+    folder = autopilot_dir(common) / "object-links" / repository_hash(seen)
+    ours = os.fsencode(autopilot_dir(common) / "objects") + b"/"
+    objects = common / "objects"
+    others = [
+        line if line.startswith((b"/", b'"')) else os.fsencode(os.path.normpath(objects / os.fsdecode(line)))
+        for line in _lines(common)
+        if line and not line.startswith((ours, b"#"))
+    ]
+    text = b"".join(line + b"\n" for line in (os.fsencode(autopilot_dir(seen) / "shared-objects"), *others))
+    file = folder / "alternates"
+    if not file.is_file() or file.read_bytes() != text:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(file, text, durable=False)
+    return folder
+
+
+def _register(common: Path, store: Path) -> None:
+    line = os.fsencode(store)
+    if line in _lines(common):
+        return
+    with _locked(common):
+        lines = _lines(common)
+        if line not in lines:
+            _write_lines(common, [*lines, line])
+
+
+def _alternates(common: Path) -> Path:
+    return common / "objects" / "info" / "alternates"
+
+
+def _lines(common: Path) -> list[bytes]:
+    try:
+        return _alternates(common).read_bytes().splitlines()
+    except OSError:
+        return []
+
+
+def _write_lines(common: Path, lines: list[bytes]) -> None:
+    if lines:
+        replace_file(_alternates(common), b"".join(line + b"\n" for line in lines))
+    else:
+        _alternates(common).unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(common: Path) -> Iterator[None]:
+    """Hold the right to change the alternates; its own lock, since commands run under the other one."""
+    path, deadline = autopilot_dir(common) / "alternates.lock", time.monotonic() + _LOCK_SECONDS
+    path.parent.mkdir(exist_ok=True)
+    while (lock := LockFile.attempt(path)) is None:
+        if time.monotonic() > deadline:
+            raise RepositoryError(
+                f"waited {_LOCK_SECONDS:.0f} s for {path}", hint="is another autopilot-multi suspended?"
+            )
+        time.sleep(0.003)
+    with lock:
+        yield
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            delete_tree(path)
+        else:
+            path.unlink()
+
+
+def _copy(source: Path, target: Path, digest: "hashlib._Hash") -> None:
+    """Copy an object if it is what its name says; one that is there already stays as it is."""
+    if target.exists():
+        return
+    target.parent.mkdir(exist_ok=True)
+    temporary = target.with_name(f"tmp_obj_{os.getpid()}-{os.urandom(6).hex()}")
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        with os.fdopen(descriptor, "rb") as file, temporary.open("xb") as copy:
+            whole = _is_whole(file, copy, digest, target.parent.name + target.name)
+            copy.flush()
+            # What was safe from a power failure stays so; what is new, git itself does not wait for.
+            if time.time() - os.fstat(file.fileno()).st_mtime > _SETTLED_SECONDS:
+                os.fsync(copy.fileno())
+        if whole:
+            temporary.chmod(0o444)
+            temporary.rename(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _is_whole(file: BinaryIO, copy: BinaryIO, digest: "hashlib._Hash", name: str) -> bool:
+    """Copy a loose object; return whether it has the form of one, and the name of its content."""
+    inflating, start, size = zlib.decompressobj(), b"", 0
+    try:
+        while part := file.read(_CHUNK):
+            copy.write(part)
+            while part and not inflating.eof:
+                data = inflating.decompress(part, _CHUNK)
+                part = inflating.unconsumed_tail
+                digest.update(data)
+                size += len(data)
+                start += data[: _LONGEST_HEADER - len(start)]
+    except zlib.error:
+        return False
+    header = _HEADER.match(start)
+    if header is None or not inflating.eof or inflating.unused_data or file.read(1):
+        return False
+    return size == header.end() + int(header[1]) and digest.hexdigest() == name
