@@ -1,0 +1,13 @@
+# Run attacks one after the other in this session: drive.sh END NAME...
+END=$1; shift
+. "$SCRIPTS/env"
+G=$(git rev-parse --path-format=absolute --git-common-dir); export G
+I=0; until [ -e "$FOLDER/meet/waiting" ] || [ $I -gt 400 ]; do sleep 0.05; I=$((I + 1)); done
+for NAME; do
+    timeout 10 sh "$SCRIPTS/$NAME.sh" > "$LOOT/$NAME.out" 2> "$LOOT/$NAME.err" < /dev/null
+    echo $? > "$LOOT/$NAME.status"
+    sed "s/^/$NAME: /" "$LOOT/$NAME.err"
+    case $NAME in text-*-output) cat "$LOOT/$NAME.out";; esac
+done
+touch "$FOLDER/meet/done-$AUTOPILOT_STORY_ID"
+exit "$END"

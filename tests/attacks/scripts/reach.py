@@ -1,0 +1,8 @@
+"""Do one act to one process of the run: `reach.py WHO ACT`. Succeeds if it goes through."""
+
+import sys
+
+import process_intruder as intruder
+
+who, act = sys.argv[1:]
+sys.exit(intruder.outcome(intruder.ACTS[act], intruder._find_run()[who]) != "through")

@@ -1,0 +1,94 @@
+"""What sessions try, at each seal and as each user, and what of it gets through."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from runner.core.settings import Settings
+from tests.acceptance.people import USERS, somebody
+from tests.attacks.attack import FULL, SEALS, SECRETS, WRITES, Attack, stopped_at
+from tests.attacks.families import (
+    git_data,
+    machine,
+    network,
+    planted,
+    processes,
+    reads,
+    results,
+    strange_files,
+    texts,
+    writes,
+)
+from tests.attacks.scene import Scene, scene_for
+from tests.isolation.guard.guard_scenes import can_mount
+
+sealed = pytest.mark.skipif(not can_mount(), reason="this machine cannot mount")
+FAMILIES = (reads, writes, network, git_data, processes, strange_files, machine, planted, results, texts)
+ATTACKS = [attack for family in FAMILIES for attack in family.attacks()]
+SAMPLE_STEP = 17
+
+
+def table(scene: Scene, attacks: Iterable[Attack], seal: str, user: str) -> str:
+    """Return what became of the attacks, one line for each family, and the names of those that got through."""
+    tried: Counter[str] = Counter()
+    through: dict[str, list[str]] = {}
+    named: Counter[str] = Counter()
+    for attack in attacks:
+        tried[attack.family] += 1
+        if attack.proof(scene, attack.name):
+            through.setdefault(attack.family, []).append(attack.name)
+        elif scene.named(attack):
+            named[attack.family] += 1
+    lines = [f"seal {seal}, as {user}", f"{'':40} tried stopped through named"]
+    for family, count in (*tried.items(), ("all", tried.total())):
+        got = len(through.get(family, [])) if family != "all" else sum(map(len, through.values()))
+        told = named[family] if family != "all" else named.total()
+        lines.append(f"{family:40} {count:5} {count - got:7} {got:7} {told:5}")
+    return "\n".join(lines)
+
+
+def judge(scene: Scene, attacks: list[Attack], seal: str, user: str) -> list[str]:
+    """Print the table, and return the attacks that got through although the seal must stop them."""
+    print(table(scene, attacks, seal, user))
+    missing = [attack.name for attack in attacks if not scene.tried(attack.name)]
+    assert not missing, f"not tried: {missing}"
+    return [
+        attack.name for attack in attacks if stopped_at(attack, seal) and attack.proof(scene, attack.name)
+    ]
+
+
+def known_seals() -> set[str]:
+    """Return the seals that this version of the program has."""
+    return {seal for seal in SEALS if seal in str(Settings.__annotations__["seal"])}
+
+
+def test_there_are_hundreds_of_different_attacks() -> None:
+    """Each has a name and a script of its own."""
+    assert len(ATTACKS) >= 300
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
+    assert len({(attack.script, attack.proof) for attack in ATTACKS}) == len(ATTACKS)
+
+
+@sealed
+def test_a_sample_of_attacks_is_stopped_at_the_default() -> None:
+    """Some attacks of each family, in one run: none gets through."""
+    sample = [attack for attack in ATTACKS if attack.seal != FULL][::SAMPLE_STEP]
+    with somebody("me") as person, scene_for(person, sample) as scene:
+        scene.run()
+        assert judge(scene, sample, SECRETS, "me") == []
+
+
+@sealed
+@pytest.mark.attacks
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("seal", SEALS)
+def test_what_a_seal_must_stop_does_not_get_through(seal: str, user: str) -> None:
+    """All attacks at one seal; at the weakest, what only stronger ones stop shows that the attacks are real."""
+    if seal not in known_seals():
+        pytest.skip(f"this version has no seal '{seal}'")
+    with somebody(user) as person, scene_for(person, ATTACKS) as scene:
+        scene.run("--seal", seal)
+        assert judge(scene, ATTACKS, seal, user) == []
+        real = [attack for attack in ATTACKS if attack.family == "reads" and attack.proof(scene, attack.name)]
+        assert seal != WRITES or len(real) > 50
