@@ -31,6 +31,7 @@ from msgspec import Struct
 from isolation.errors import GitCommandError, KeeperError, RepositoryError
 from isolation.files.disk import replace_file
 from isolation.git.contained.boundary import confinement_of
+from isolation.git.contained.concealment import concealed
 from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
@@ -344,7 +345,8 @@ def _run_confined(
     """Run a command on a story's tree: what a session has planted there gets no further than the session."""
     command = [_program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
     # GitPython sets the language, so that its messages can be read; so does this.
-    surroundings = {**scrubbed(os.environ), "LANGUAGE": "C", "LC_ALL": "C", **env}
+    confinement, user = concealed(confinement, scrubbed(os.environ))
+    surroundings = {**user, "LANGUAGE": "C", "LC_ALL": "C", **env}
     try:
         ended = run_confined(command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin)
     except KeeperError as error:

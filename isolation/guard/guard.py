@@ -275,7 +275,7 @@ def for_worktree(
     elsewhere = (path for path in linked_paths(repository) if path.parent != root or path.is_symlink())
     closed = {path: "another worktree" for path in map(_real, elsewhere) if not path.is_relative_to(root)}
     closed |= {root: "the other worktrees", common: "the shared git directory"}
-    closed |= control_groups() | ({main: "the main checkout"} if main else {})
+    closed |= machine_files(means) | ({main: "the main checkout"} if main else {})
     own = [workspace.path, *(main / name for name in shared if main)]
     opened = (*(_real(each) for each in own if each.is_dir()), *commit_folders(repository, workspace))
     confinement = Confinement(
@@ -286,10 +286,18 @@ def for_worktree(
     return through(view, confinement, repository, workspace, shared) if view else confinement
 
 
-def control_groups() -> dict[Path, str]:
-    """Return what to close so that a session cannot move, freeze or kill processes by their groups."""
-    folder = Path("/sys/fs/cgroup")
-    return {folder: "the control groups of processes"} if folder.is_dir() else {}
+def machine_files(means: Means) -> dict[Path, str]:
+    """Return what to close so that a session, as root too, cannot move processes or set up the machine.
+
+    Landlock closes only the control groups, since it freezes the names beside what it closes.
+    """
+    groups, settings = "the control groups of processes", "the kernel's settings"
+    closed = {"/sys/fs/cgroup": groups}
+    if means is Means.MOUNTS:
+        closed |= dict.fromkeys(
+            ("/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"), settings
+        )
+    return {Path(path): what for path, what in closed.items() if Path(path).exists()}
 
 
 def commit_folders(repository: Repository, workspace: Workspace) -> tuple[Path, ...]:

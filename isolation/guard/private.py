@@ -23,7 +23,7 @@ class Store(Struct, frozen=True, kw_only=True):
 
     `variables` are those that hold a place, or several with colons between. The names in `shows`, inside a
     folder, are not private. With `holds` a file is private only if its text matches. `signs` is a pattern of
-    what programs print without it.
+    what programs print without it. With `usable` a place counts only if this user may open it.
     """
 
     what: str
@@ -32,6 +32,7 @@ class Store(Struct, frozen=True, kw_only=True):
     shows: tuple[str, ...] = ()
     holds: str = ""
     signs: str = ""
+    usable: bool = False
 
 
 STORES = (
@@ -175,6 +176,14 @@ STORES = (
         variables=("HISTFILE",),
     ),
     Store(
+        what="disks and the machine's memory",
+        paths=(
+            *(f"/dev/{name}*" for name in ("sd", "hd", "vd", "xvd", "nvme", "mmcblk", "md", "dm-", "loop")),
+            *("/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/proc/kcore", "/proc/kmsg"),
+        ),
+        usable=True,
+    ),
+    Store(
         what="your own settings and agreements",
         paths=("~/.local/share/autopilot-multi", "~/.config/autopilot-multi"),
     ),
@@ -195,6 +204,8 @@ def find_places(store: Store, environ: Mapping[str, str]) -> Iterator[Path]:
             if not os.path.lexists(found):  # most do not exist, and this is the cheapest question
                 continue
             real = os.path.realpath(found)
+            if store.usable and not os.access(real, os.R_OK):
+                continue
             if os.path.lexists(real) and (not store.holds or _holds(real, store.holds)):
                 yield Path(real)
 

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ from isolation.errors import CommandKilledError, KeeperError
 from isolation.keeper import server as keeper_server
 from isolation.keeper.command import COMMAND
 from isolation.keeper.server import HEADER
-from isolation.keeper.spawn import CLOSED, OPEN, SOURCE, STANDS
+from isolation.keeper.spawn import CLOSED, HIDDEN, OPEN, SHOWN, SOURCE, STAND_IN, STANDS
 from isolation.kernel.process_tree import kill_level
 from isolation.model import Confinement
 
@@ -33,6 +34,9 @@ _NO_LOCK = os.devnull
 _EXIT_LIMIT = 5.0
 LIMIT = 1800.0
 """How long a command may take: a session can leave what makes it wait for ever."""
+_LOOK_SECONDS = 15.0
+"""After how long it is looked at why a command takes so long."""
+_READ_BY_GIT = frozenset({".gitattributes", ".gitignore", ".gitmodules"})
 _lock = threading.Lock()
 _servers: list[tuple[int, socket.socket]] = []
 """The fork servers that this process can ask, the newest last, each with the pid of its owner: a fork of
@@ -98,12 +102,15 @@ def _run(
             _fill(opened[0], stdin)
         key, link = _greeted(confinement, opened)
         try:
-            answer = _ask(link, _encode((str(cwd), *argv), env, ()))
+            answer = _ask(link, _encode((str(cwd), *argv), env, ()), cwd)
         except TimeoutError as error:
             link.close()  # the runner notices, and ends the command
+            fifo = _fifo_in(cwd)
             raise KeeperError(
-                f"{argv[0]} did not end within {LIMIT / 60:.0f} minutes in {cwd}",
-                hint="does a filter hang there, or is a FIFO in the place of a file that git reads?",
+                f"{argv[0]} waits for {fifo}, which is not a file"
+                if fifo
+                else f"{argv[0]} did not end within {LIMIT / 60:.0f} minutes in {cwd}",
+                hint="remove it, then run again" if fifo else "does a filter hang there?",
             ) from error
         except BaseException:
             link.close()
@@ -153,7 +160,7 @@ def _greeted(confinement: Confinement, opened: list[int]) -> tuple[Key, socket.s
     """Return a runner with the streams of its next command; one that was killed while idle is replaced."""
     while True:
         key, link = _runner(confinement)
-        link.settimeout(LIMIT)
+        link.settimeout(_LOOK_SECONDS)
         try:
             socket.send_fds(link, [b"+"], opened)
         except (BrokenPipeError, ConnectionResetError):
@@ -195,12 +202,11 @@ def _key(confinement: Confinement) -> Key:
 def _marked(confinement: Confinement) -> list[bytes]:
     closed = (CLOSED + os.fsencode(path) for path in confinement.read_only)
     opened = (OPEN + os.fsencode(path) for path in confinement.writable)
-    standing = (
-        text
-        for path, source in confinement.sources.items()
-        for text in (STANDS + os.fsencode(path), SOURCE + os.fsencode(source))
-    )
-    return [confinement.means.encode(), *closed, *opened, *standing]
+    pairs = [((STANDS, path), (SOURCE, source)) for path, source in confinement.sources.items()]
+    pairs += [((HIDDEN, path), (STAND_IN, each.stand_in)) for path, each in confinement.hidden.items()]
+    standing = (mark + os.fsencode(path) for pair in pairs for mark, path in pair)
+    shown = (SHOWN + os.fsencode(path) for path in confinement.shown)
+    return [confinement.means.encode(), *closed, *opened, *standing, *shown]
 
 
 def _hand_over(control: int) -> None:
@@ -256,14 +262,35 @@ def _end(owner: int, channel: socket.socket, process: "subprocess.Popen[bytes]")
         process.wait(_EXIT_LIMIT)
 
 
-def _ask(link: socket.socket, request: bytes) -> str:
-    """Send a request and return the one line of the answer; empty if the runner is gone."""
-    answer = b""
+def _ask(link: socket.socket, request: bytes, cwd: Path | None = None) -> str:
+    """Send a request and return the one line of the answer; empty if the runner is gone.
+
+    With a tree, a command that waits for a FIFO there is given up before the limit.
+    """
+    answer, deadline = b"", time.monotonic() + LIMIT
     with suppress(BrokenPipeError, ConnectionResetError):
         link.sendall(request)
-        while not answer.endswith(b"\n") and (more := link.recv(4096)):
+        while not answer.endswith(b"\n"):
+            try:
+                more = link.recv(4096)
+            except TimeoutError:
+                if time.monotonic() > deadline or (cwd and _fifo_in(cwd)):
+                    raise
+                continue
+            if not more:
+                break
             answer += more
     return answer.decode().rstrip("\n")
+
+
+def _fifo_in(tree: Path) -> str:
+    """Return a FIFO where git reads a file in each folder; empty if there is none."""
+    for folder, _, files in os.walk(tree):
+        for name in _READ_BY_GIT.intersection(files):
+            path = Path(folder, name)
+            if path.is_fifo():
+                return str(path)
+    return ""
 
 
 def _read_answer(answer: str, program: str, opened: list[int]) -> Ended:

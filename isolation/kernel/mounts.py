@@ -32,10 +32,11 @@ _READ_ONLY = struct.pack("=QQQQ", 1, 0, 0, 0)
 _SLAVE, _ALL_BELOW = 1 << 19, 1 << 14
 _DROP_FROM_BOUNDS = 24
 _CAPABILITY_VERSION = 0x20080522
-_ESCAPES = (2, 16, 17, 19, 21, 27, 38, 39, 40)
+_ESCAPES = (2, 16, 17, 19, 21, 27, 38, 39, 40, 12, 20, 22, 25, 26, 30, 32, 33, 34, 37)
 """Capabilities by which root could reach below a mount: files by handle, modules, raw memory and devices,
-other processes' namespaces (ptrace), mounting itself, device files; and those by which the memory of other
-processes can be read and followed without ptrace: performance monitoring, BPF, checkpoints."""
+other processes' namespaces (ptrace), mounting itself, device files; those by which the memory of other
+processes can be read and followed without ptrace: performance monitoring, BPF, checkpoints; and those that
+change the whole machine: its network, accounting, start, clock, terminals, audit, security modules, log."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -34,7 +34,7 @@ from isolation.guard.guard import (
     UNSEEN,
     Protection,
     Support,
-    control_groups,
+    machine_files,
     supported,
     unless_harmful,
     witnesses,
@@ -288,7 +288,7 @@ def _require_means(support: Support) -> Means:
 def _confinement(
     protection: Protection, top: Path, means: Means, folders: Sequence[Path], scratch: Path
 ) -> Confinement:
-    closed = {find_repository(top).common_dir: "the git directory", **control_groups()}
+    closed = {find_repository(top).common_dir: "the git directory", **machine_files(means)}
     return protection.confinement(top, means, closed=closed, writable=folders, scratch=scratch)
 
 

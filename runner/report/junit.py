@@ -106,4 +106,4 @@ def _clean(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return _ILLEGAL.sub("", text)
+    return "\n".join(map(_clean, text.split("\n")))

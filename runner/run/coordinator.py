@@ -60,6 +60,7 @@ from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import StopControl
 from runner.story.other_sessions import visible
+from runner.story.session.environment import seal_git_commands
 
 OLD_KEEPERS_SECONDS = 15.0
 SWITCH_SECONDS = 0.0005
@@ -313,6 +314,7 @@ async def _coordinate(
             refreshing(view, partial(ctrl_c, control)),
             _context(assignment, beginning.journal, log, keeper, control) as context,
         ):
+            await to_thread.run_sync(seal_git_commands, context)
             await tidy(context, view.say)
             await _orchestrate(assignment, context, beginning.journal, interaction, sample)
     code = ended_by.code if ended_by.code is not None else exit_code(log.snapshot)

@@ -101,7 +101,8 @@ class Scene:
     def prepare(self) -> None:
         """Make the home, the repository, the scripts and the stories."""
         home = self.folder / "home"
-        kept = {f"{strange_files.KEPT}/file": "kept\n", f"{strange_files.KEPT}/code.py": "kept\n"}
+        leading = [f"{strange_files.KEPT}/{name}" for name in strange_files.NAMES]
+        kept = {f"{place}/{name}": "kept\n" for place in leading for name in ("file", "code.py")}
         own = {f"home/{name}": text for name, text in reads.stores().items()}
         own |= {writes.place_of(name): "mine\n" for name in ("settings", "ssh")} | kept
         for name, text in own.items():
@@ -126,7 +127,7 @@ class Scene:
             names = " ".join(attack.name for attack in attacks)
             script = f"export SCRIPTS={self.folder}/scripts; sh $SCRIPTS/drive.sh {end} {names}"
             self.person.story(self.repo, story, script)
-        places = {writes.place_of(name) for name in writes.TARGETS} | {strange_files.KEPT}
+        places = {writes.place_of(name) for name in writes.TARGETS} | set(leading)
         places |= {git_data.OBJECTS, git_data.REFS, git_data.SEEN, git_data.SIBLING}
         self._before = {place: self._look(place) for place in places}
         self._before[git_data.SIBLING] = "mine\n"
@@ -146,6 +147,9 @@ class Scene:
         for story in self.sessions:
             if story.startswith(("text-", "notes-")):
                 self.shown[f"terminal logs {story}"] = self._show(person, "logs", story)
+            if story.startswith("planted-thief-"):
+                shown = self.person.call("git", "show", f"autopilot/{story}:x.dat", cwd=self.repo)
+                self.shown[f"committed {story}"] = shown.stdout
         counted = [name for name in self.sessions if not _sane(self.stories.get(name))]
         self.shown["counted"] = "\n".join(f"{name} is counted" for name in counted)
 

@@ -13,6 +13,8 @@ Invariants:
 
 import os
 import shutil
+import stat
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +31,7 @@ NAMESPACE = Path("heads", "autopilot")
 """The refs that stories' commits move."""
 
 _LINK = "commondir"
+_READ_BY_GIT = (".gitattributes", ".gitignore", ".gitmodules")
 _MADE_BY_GIT = "../.."
 
 
@@ -49,6 +52,7 @@ def confinement_of(
     git_dir = _own_git_dir(common, where)
     if git_dir is not None:
         _require_own_link(git_dir, where)
+    _require_plain(git_dir, where)
     means = available_means()
     if means is None:
         return None
@@ -139,3 +143,18 @@ def _require_own_link(git_dir: Path, where: Path) -> None:
             f"the git directory of {where} was changed: {git_dir / _LINK} does not lead to the repository",
             hint=f"the files are kept; `echo {_MADE_BY_GIT} > {git_dir / _LINK}` restores the link",
         )
+
+
+def _require_plain(git_dir: Path | None, where: Path) -> None:
+    """Refuse a tree with a FIFO or a device where git reads a file: it would wait for ever."""
+    places = [where / name for name in _READ_BY_GIT]
+    with suppress(OSError):
+        places += [Path(entry.path) for entry in os.scandir(git_dir)] if git_dir else []
+    for path in places:
+        with suppress(OSError):
+            mode = path.lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+                raise WorkspaceError(
+                    f"{path} is not a file, so git would wait for it",
+                    hint="the files are kept; remove it, then run again",
+                )

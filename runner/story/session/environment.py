@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from isolation.git.contained.concealment import conceal
 from isolation.git.repository import scrubbed
 from isolation.guard.private import STORES, Store
 from isolation.guard.seal import Seal, missed
@@ -19,7 +20,7 @@ from runner.agents.protocol import Agent
 from runner.core.model import RunId, Step, StorySnapshot
 from runner.core.settings import SETTINGS, Settings
 from runner.core.text.redaction import Redactor, is_secret
-from runner.story.context.context import StoryContext
+from runner.story.context.context import RunContext, StoryContext
 
 PROGRAM = "autopilot-multi"
 _USERS_OWN = frozenset(declared.variable for declared in SETTINGS.values() if declared.setting.own)
@@ -61,12 +62,28 @@ class SessionSeal(Struct, frozen=True, kw_only=True):
         return "; ".join(filter(None, words))
 
 
+def seal_git_commands(run: RunContext) -> None:
+    """Let git commands on stories' trees see no more than sessions do, from now on. Blocks."""
+    found = _seal_of(run.write_guard.seal, run.settings, None)
+    if found is None:
+        conceal(None, frozenset())
+        return
+
+    def around(confinement: Confinement) -> Confinement:
+        return found.seal.around(confinement, found.stores, os.environ, found.shows)
+
+    conceal(around, frozenset(found.withheld))
+
+
 def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSeal | None:
     """Return what is kept from a session of an agent, or from another program; None if nothing is. Blocks."""
-    seal = context.run.write_guard.seal
+    return _seal_of(context.run.write_guard.seal, context.settings, agent)
+
+
+def _seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> SessionSeal | None:
     if seal is None:
         return None
-    settings, own = context.settings, _own(agent)
+    own = _own(agent)
     passed = (*settings.pass_env, *own.names)
     stores = [
         *STORES,

@@ -3,7 +3,7 @@
 from tests.attacks.attack import SECRETS, WRITES, Attack, worked
 
 _SAME = 'V=$(cat {file}) && echo "$V" > {file}'
-_CALL = '$PYTHON -c "import ctypes,os; r=ctypes.CDLL(None,use_errno=True).syscall({call}); exit(r < 0 and ctypes.get_errno() in (1, 13))"'
+_CALL = '$PYTHON -c "import ctypes,os; r=ctypes.CDLL(None,use_errno=True).syscall({call}); exit(r < 0 and ctypes.get_errno() in (1, 13, 38))"'
 _SETTINGS = (
     "kernel/core_pattern",
     "kernel/modprobe",
@@ -11,7 +11,7 @@ _SETTINGS = (
     "vm/overcommit_memory",
     "fs/suid_dumpable",
 )
-_DEVICES = ("mem", "kmem", "port", "kmsg", "loop0", "vda", "sda", "nvme0n1", "kvm", "loop-control")
+_DEVICES = ("mem", "kmem", "port", "kmsg", "loop0", "vda", "sda", "nvme0n1", "loop-control")
 _SECRET_SEEN = ("kcore", "kmsg", "1/environ", "1/root/etc/shadow")
 
 
@@ -61,7 +61,11 @@ def attacks() -> list[Attack]:
         _attack(
             "clock", '$PYTHON -c "import time; time.clock_settime(time.CLOCK_REALTIME, time.time())"', WRITES
         ),
-        _attack("handle", _CALL.format(call="304, -100, 0, 0"), WRITES),
+        _attack(
+            "handle",
+            "$PYTHON -c \"import ctypes,os,struct; c=ctypes.CDLL(None,use_errno=True); h=ctypes.create_string_buffer(struct.pack('=Ii', 128, 0), 136); m=ctypes.c_int(); c.syscall(303, -100, b'.', h, ctypes.byref(m), 0); exit(c.syscall(304, os.open('.', 0), h, 0) < 0)\"",
+            WRITES,
+        ),
         _attack("bpf", _CALL.format(call="321, 5, 0, 0"), WRITES),
         _attack("pivot", _CALL.format(call="155, b'/', b'/'"), WRITES),
         _attack(

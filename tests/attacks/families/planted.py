@@ -4,7 +4,7 @@ Each planted program writes a file next to the repository's folder, where only a
 to the story's tree can make it; sessions cannot, since the folder is closed to them, too.
 """
 
-from tests.attacks.attack import WRITES, Attack, appeared
+from tests.attacks.attack import SECRETS, WRITES, Attack, appeared
 
 _HOOKS = (
     "pre-commit",
@@ -31,6 +31,12 @@ _SETTINGS = {
     "ssh": ("core.sshCommand", ""),
     "credential": ("credential.helper", ""),
     "alternate-refs": ("core.alternateRefsCommand", ""),
+}
+
+_THIEVES = {
+    "file": 'cat "$HOME/.ssh/id_ed25519" "$HOME/.npmrc"',
+    "variable": 'echo "$STRIPE_SECRET_KEY$ANTHROPIC_API_KEY$DEPLOY"',
+    "parent": "cat /proc/$PPID/environ",
 }
 
 
@@ -81,13 +87,26 @@ def attacks() -> list[Attack]:
         ),
         _attack("git-program", f"{_program('git-program', 'git')}; mkdir -p bin; cp git bin/git"),
     ]
-    return found
+    return found + [_thief(name, script) for name, script in _THIEVES.items()]
+
+
+def _thief(name: str, script: str) -> Attack:
+    """Have the program's own git command read what the session cannot, and make it a file of the story."""
+    program = f"mkdir -p tools; printf '%s\\n' '#!/bin/sh' '{script}' > tools/clean; chmod +x tools/clean"
+    return Attack(
+        name=f"planted-thief-{name}",
+        family="planted hooks, filters, configuration",
+        script=f"{program}; echo '*.dat filter=relative' > .gitattributes; echo x > x.dat",
+        seal=SECRETS,
+        proof=lambda evidence, name: "HUNTED" in evidence.shown[f"committed {name}"],
+        group=f"planted-thief-{name}",
+    )
 
 
 def _program(name: str, path: str) -> str:
     return (
-        f"mkdir -p $(dirname {path}); printf '%s\\n' '#!/bin/sh' \"echo ran >> $REPO/planted-{name}\" "
-        f"\"echo ran >> $ROOT/planted-{name}\" 'cat' > {path}; chmod +x {path}"
+        f"mkdir -p $(dirname {path}); printf '%s\\n' '#!/bin/sh' \"echo ran >> $REPO/ran-{name}\" "
+        f"\"echo ran >> $ROOT/ran-{name}\" 'cat' > {path}; chmod +x {path}"
     )
 
 
@@ -98,7 +117,7 @@ def _attack(name: str, script: str) -> Attack:
         script=script,
         seal=WRITES,
         proof=lambda evidence, _: any(
-            appeared(f"{folder}/planted-{name}")(evidence, "") for folder in ("repo", "repo.worktrees")
+            appeared(f"{folder}/ran-{name}")(evidence, "") for folder in ("repo", "repo.worktrees")
         ),
         group=f"planted-{name}",
     )

@@ -1,6 +1,6 @@
 """Links and FIFOs where the program expects files of its own: it must neither follow nor wait."""
 
-from tests.attacks.attack import WRITES, Attack, changed
+from tests.attacks.attack import SECRETS, WRITES, Attack
 
 _ADMIN = '"$(git rev-parse --git-dir)"'
 _FIFOS = {
@@ -8,6 +8,7 @@ _FIFOS = {
     "prompt": '"$AUTOPILOT_PROMPT_FILE"',
     "attributes": ".gitattributes",
     "ignore": ".gitignore",
+    "nested": "lib/.gitignore",
     "modules": ".gitmodules",
     "head": f"{_ADMIN}/HEAD",
     "commondir": f"{_ADMIN}/commondir",
@@ -20,22 +21,24 @@ _FIFOS = {
     "object": '"$G/objects/$FALSE"',
 }
 _LINKS = {
-    "result": ('"$AUTOPILOT_RESULT_FILE"', "$HOME/kept/file"),
-    "prompt": ('"$AUTOPILOT_PROMPT_FILE"', "$HOME/kept/file"),
-    "exchange": (".orchestrator", "$HOME/kept"),
-    "tracked-folder": ("lib", "$HOME/kept"),
-    "tracked-file": ("README.md", "$HOME/kept/file"),
-    "ignore": (".gitignore", "$HOME/kept/file"),
-    "attributes": (".gitattributes", "$HOME/kept/file"),
-    "head": (f"{_ADMIN}/HEAD", "$HOME/kept/file"),
-    "index": (f"{_ADMIN}/index", "$HOME/kept/file"),
-    "message": (f"{_ADMIN}/COMMIT_EDITMSG", "$HOME/kept/file"),
-    "logs": (f"{_ADMIN}/logs", "$HOME/kept"),
-    "view": (f"{_ADMIN}/autopilot-view-git", "$HOME/kept/file"),
-    "stories": ("stories", "$HOME/kept"),
-    "objects": ('"$G/objects/ff"', "$HOME/kept"),
+    "result": ('"$AUTOPILOT_RESULT_FILE"', "file"),
+    "prompt": ('"$AUTOPILOT_PROMPT_FILE"', "file"),
+    "exchange": (".orchestrator", ""),
+    "tracked-folder": ("lib", ""),
+    "tracked-file": ("README.md", "file"),
+    "ignore": (".gitignore", "file"),
+    "attributes": (".gitattributes", "file"),
+    "head": (f"{_ADMIN}/HEAD", "file"),
+    "index": (f"{_ADMIN}/index", "file"),
+    "message": (f"{_ADMIN}/COMMIT_EDITMSG", "file"),
+    "logs": (f"{_ADMIN}/logs", ""),
+    "view": (f"{_ADMIN}/autopilot-view-git", "file"),
+    "stories": ("stories", ""),
+    "objects": ('"$G/objects/ff"', ""),
 }
-KEPT = "home/kept"
+KEPT = "home/.ssh/kept"
+NAMES = tuple(f"link-{name}" for name in _LINKS)
+"""Each attack has a folder of its own that its link leads to, which a sealed session cannot write to."""
 
 
 def attacks() -> list[Attack]:
@@ -55,9 +58,9 @@ def attacks() -> list[Attack]:
         Attack(
             name=f"link-{name}",
             family="links",
-            script=f'rm -rf {path}; ln -s "{target}" {path}; echo x > x',
-            seal=WRITES,
-            proof=changed(KEPT),
+            script=f'rm -rf {path}; ln -s "$HOME/.ssh/kept/link-{name}/{target}" {path}; echo x > x',
+            seal=SECRETS,
+            proof=lambda evidence, name: evidence.changed(f"{KEPT}/{name}"),
             group=f"link-{name}",
         )
         for name, (path, target) in _LINKS.items()

@@ -2,7 +2,7 @@
 
 import sys
 
-import process_intruder as intruder
+import process_intruder as intruder  # type: ignore[import-not-found]  # copied beside this file
 
 who, act = sys.argv[1:]
 sys.exit(intruder.outcome(intruder.ACTS[act], intruder._find_run()[who]) != "through")

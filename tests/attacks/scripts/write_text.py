@@ -9,7 +9,7 @@ name, field = sys.argv[1:]
 with open(os.environ["SCRIPTS"] + "/payloads.json", encoding="utf-8") as file:
     text = f"[text-{name}-{field}]" + json.load(file)[name]
 if field == "output":
-    print(text)
+    sys.stdout.write(f"{text}\n")
 elif field == "subject":
     with open(f"x-{name}", "w", encoding="utf-8") as file:
         file.write(text)
@@ -20,7 +20,10 @@ elif field == "filename":
         file.write("x")
 else:
     path = os.environ["AUTOPILOT_RESULT_FILE"]
-    result = json.load(open(path)) if os.path.exists(path) else {}
+    result = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            result = json.load(file)
     if field == "question":
         result |= {"status": "needs-decision", "decision": {"question": text}}
     else:

@@ -1,0 +1,87 @@
+"""Objects that sessions add: taken over if they are what their names say, found by everybody meanwhile."""
+
+import os
+import zlib
+from pathlib import Path
+
+from isolation.git.contained.object_store import drop_store, object_mounts, settle_stores, store_of, take_over
+from isolation.model import Means
+from tests.conftest import git
+
+NAME = "a"
+
+
+def stored(repo: Path, text: str) -> str:
+    """Put an object into the store as a session does; return its id."""
+    store = store_of(repo / ".git", NAME)
+    (repo / "made").write_text(text)
+    args = ("hash-object", "-w", "made")
+    found = os.environ.get("GIT_OBJECT_DIRECTORY")
+    assert found is None
+    os.environ["GIT_OBJECT_DIRECTORY"] = str(store)
+    try:
+        return git(repo, *args).strip()
+    finally:
+        del os.environ["GIT_OBJECT_DIRECTORY"]
+
+
+def loose(folder: Path, name: str) -> Path:
+    """Return where an object of this id is."""
+    return folder / name[:2] / name[2:]
+
+
+def test_an_object_is_found_at_once_and_moves_to_the_others(repo: Path) -> None:
+    """Before, while and after it is taken over, git in the main checkout reads it; then nothing is left."""
+    common = repo / ".git"
+    (common / "objects" / "info" / "alternates").write_text("/some/where/else\n")
+    assert object_mounts(common, NAME, Means.MOUNTS) is not None
+    name = stored(repo, "new\n")
+    assert git(repo, "cat-file", "-p", name) == "new\n"
+    take_over(common, NAME)
+    assert loose(common / "objects", name).stat().st_mode & 0o777 == 0o444
+    assert not loose(store_of(common, NAME), name).exists()
+    assert git(repo, "cat-file", "-p", name) == "new\n"
+    later = stored(repo, "later\n")
+    drop_store(common, NAME)
+    assert not store_of(common, NAME).exists()
+    assert git(repo, "cat-file", "-p", later) == "later\n"
+    assert (common / "objects" / "info" / "alternates").read_text() == "/some/where/else\n"
+    assert object_mounts(common, NAME, Means.LANDLOCK) is None
+
+
+def test_what_is_not_what_its_name_says_is_not_taken_over(repo: Path) -> None:
+    """Other content, no object, a rest behind it, a link, a FIFO, a folder: gone, and no more changes."""
+    common = repo / ".git"
+    object_mounts(common, NAME, Means.MOUNTS)
+    store, there = store_of(common, NAME), git(repo, "rev-parse", "HEAD").strip()
+    before = loose(common / "objects", there).read_bytes()
+    real = stored(repo, "real\n")
+    whole = loose(store, real).read_bytes()
+    loose(store, real).unlink()
+    names = [f"{number:02x}{'0' * 38}" for number in range(6)]
+    texts = [zlib.compress(b"blob 4\0evil"), b"no object", whole + b"rest", whole[:-3]]
+    for name in names:
+        loose(store, name).parent.mkdir(exist_ok=True)
+    for name, text in zip((*names[:2], real, there), texts, strict=True):
+        loose(store, name).parent.mkdir(exist_ok=True)
+        loose(store, name).write_bytes(text)
+    loose(store, names[2]).symlink_to(repo / "README.md")
+    os.mkfifo(loose(store, names[3]))
+    loose(store, names[4]).mkdir()
+    (store / "ff").symlink_to(repo)
+    writing = loose(store, names[5]).with_name("tmp_obj_1")
+    writing.write_bytes(b"begun")
+    take_over(common, NAME)
+    assert [path for path in store.rglob("*") if not path.is_dir() or path.is_symlink()] == [writing]
+    assert not any(loose(common / "objects", name).exists() for name in (*names, real))
+    assert loose(common / "objects", there).read_bytes() == before
+    assert git(repo, "fsck") == ""
+
+
+def test_a_repository_that_was_moved_finds_its_stores_again(repo: Path) -> None:
+    """What a killed run left in a store is found after the whole folder has another path."""
+    object_mounts(repo / ".git", NAME, Means.MOUNTS)
+    name = stored(repo, "new\n")
+    moved = repo.rename(repo.with_name("moved"))
+    settle_stores(moved / ".git")
+    assert git(moved, "cat-file", "-p", name) == "new\n"
