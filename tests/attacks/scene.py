@@ -128,9 +128,8 @@ class Scene:
             script = f"export SCRIPTS={self.folder}/scripts; sh $SCRIPTS/drive.sh {end} {names}"
             self.person.story(self.repo, story, script)
         places = {writes.place_of(name) for name in writes.TARGETS} | set(leading)
-        places |= {git_data.OBJECTS, git_data.REFS, git_data.SEEN, git_data.SIBLING}
+        places |= {git_data.OBJECTS, git_data.REFS, git_data.SEEN, git_data.BRANCH}
         self._before = {place: self._look(place) for place in places}
-        self._before[git_data.SIBLING] = "mine\n"
 
     def run(self, *args: str) -> None:
         """Run all stories, and keep everything that the program shows."""
@@ -167,6 +166,7 @@ class Scene:
             ("config", "filter.relative.clean", "tools/clean"),
             ("config", "extensions.worktreeConfig", "true"),
             ("commit", "-q", "--allow-empty", "-m", "second"),
+            ("branch", "autopilot/finished"),
             ("worktree", "add", "-q", "-b", "linked", str(self.folder / "linked")),
         ):
             self.person.git(root, *args)
@@ -230,7 +230,8 @@ class Scene:
                 )
                 return self.person.git(self.repo, *asked), written.stdout
             case _:
-                return self.person.call("git", "show", f"autopilot/{_SIBLING}:mine", cwd=self.repo).stdout
+                asked = ("git", "rev-parse", "--verify", "refs/heads/autopilot/finished")
+                return self.person.call(*asked, cwd=self.repo).stdout
 
 
 def _state(path: Path) -> object:

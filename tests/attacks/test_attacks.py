@@ -7,7 +7,7 @@ import pytest
 
 from runner.core.settings import Settings
 from tests.acceptance.people import USERS, somebody
-from tests.attacks.attack import FULL, SEALS, SECRETS, WRITES, Attack, stopped_at
+from tests.attacks.attack import SEALS, SECRETS, WRITES, Attack, stopped_at
 from tests.attacks.families import (
     git_data,
     machine,
@@ -26,7 +26,7 @@ from tests.isolation.guard.guard_scenes import can_mount
 sealed = pytest.mark.skipif(not can_mount(), reason="this machine cannot mount")
 FAMILIES = (reads, writes, network, git_data, processes, strange_files, machine, planted, results, texts)
 ATTACKS = [attack for family in FAMILIES for attack in family.attacks()]
-SAMPLE_STEP = 17
+SAMPLE_STEP = 23
 
 
 def table(scene: Scene, attacks: Iterable[Attack], seal: str, user: str) -> str:
@@ -74,7 +74,7 @@ def test_there_are_hundreds_of_different_attacks() -> None:
 @sealed
 def test_a_sample_of_attacks_is_stopped_at_the_default() -> None:
     """Some attacks of each family, in one run: none gets through."""
-    sample = [attack for attack in ATTACKS if attack.seal != FULL][::SAMPLE_STEP]
+    sample = [attack for attack in ATTACKS if attack.seal in {WRITES, SECRETS}][::SAMPLE_STEP]
     with somebody("me") as person, scene_for(person, sample) as scene:
         scene.run()
         assert judge(scene, sample, SECRETS, "me") == []

@@ -1,10 +1,10 @@
 """Git's own data: objects, refs, and what tells git where to look for them."""
 
-from tests.attacks.attack import WRITES, Attack, changed, worked
+from tests.attacks.attack import NONE, WRITES, Attack, changed, worked
 
-OBJECTS, REFS, SEEN, SIBLING = "git:objects", "git:refs", "git:seen", "git:sibling"
+OBJECTS, REFS, SEEN, BRANCH = "git:objects", "git:refs", "git:seen", "git:branch"
 """What is looked at afterwards: files of objects, refs that are not stories', main's files as git shows them,
-and the work of the sibling."""
+and the branch of a story that is done."""
 
 _EVERYWHERE = 'for O in "$G/objects" "$REPO/.git/objects" "$G/autopilot/shared-objects"; do {do}; done'
 _ON_OBJECTS = {
@@ -93,7 +93,7 @@ def attacks() -> list[Attack]:
             family="git objects and refs",
             script=f'W="$ROOT/victim"; A="$G/worktrees/victim"; {script}',
             seal=WRITES,
-            proof=worked() if name != "read" else changed(SIBLING),
+            proof=worked(),
         )
         for name, script in {
             "file": 'echo evil > "$W/mine"',
@@ -108,6 +108,20 @@ def attacks() -> list[Attack]:
             "store": 'rm -r "$G/autopilot/objects/victim"',
             "git": 'git -C "$W" commit --allow-empty -m evil',
             "checkout": 'git -C "$W" reset --hard HEAD~1',
+        }.items()
+    ]
+    found += [
+        Attack(
+            name=f"branch-{name}",
+            family="open by design",
+            script=script,
+            seal=NONE,
+            proof=changed(BRANCH),
+        )
+        for name, script in {
+            "move": "git update-ref refs/heads/autopilot/finished $(git commit-tree -m evil HEAD^{tree})",
+            "delete": "git update-ref -d refs/heads/autopilot/finished",
+            "file": 'echo evil > "$G/refs/heads/autopilot/finished"',
         }.items()
     ]
     return found

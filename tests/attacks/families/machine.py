@@ -24,7 +24,7 @@ def attacks() -> list[Attack]:
     found += [
         _attack(
             f"device-{way}-{name}",
-            f"$PYTHON -c \"import os; os.open('/dev/{name}', os.O_{way.upper()})\"",
+            f"$PYTHON -c \"import os; os.open('/dev/{name}', os.O_{way.upper()}); exit(os.path.isfile('/dev/{name}'))\"",
             SECRETS,
         )
         for name in _DEVICES
