@@ -3,7 +3,7 @@
 A commit needs a folder for objects that can be written to, and what can write there can also delete. So in
 the mounts of a session, and of a git command on a story's tree, the story's own store stands in the place of
 the repository's objects; those are read-only, and git finds them as an alternate. Outside, the store is an
-alternate of the repository. So every object is found by everybody at once, whoever is killed.
+alternate of the repository. So every object is found at once, even if everything is killed.
 
 Invariants:
 
