@@ -27,6 +27,8 @@ sealed = pytest.mark.skipif(not can_mount(), reason="this machine cannot mount")
 FAMILIES = (reads, writes, network, git_data, processes, strange_files, machine, planted, results, texts)
 ATTACKS = [attack for family in FAMILIES for attack in family.attacks()]
 SAMPLE_STEP = 23
+ALWAYS = ("git-objects-delete-loose", "planted-thief-file", "planted-thief-variable", "fifo-ignore")
+"""What is in every sample, besides each attack of so many."""
 
 
 def table(scene: Scene, attacks: Iterable[Attack], seal: str, user: str) -> str:
@@ -74,7 +76,9 @@ def test_there_are_hundreds_of_different_attacks() -> None:
 @sealed
 def test_a_sample_of_attacks_is_stopped_at_the_default() -> None:
     """Some attacks of each family, in one run: none gets through."""
-    sample = [attack for attack in ATTACKS if attack.seal in {WRITES, SECRETS}][::SAMPLE_STEP]
+    possible = [attack for attack in ATTACKS if attack.seal in {WRITES, SECRETS}]
+    sample = [attack for attack in possible if attack.name in ALWAYS]
+    sample += [attack for attack in possible[::SAMPLE_STEP] if attack not in sample]
     with somebody("me") as person, scene_for(person, sample) as scene:
         scene.run()
         assert judge(scene, sample, SECRETS, "me") == []
