@@ -23,8 +23,8 @@ from msgspec import Struct
 from isolation.errors import CommandKilledError, KeeperError
 from isolation.keeper import server as keeper_server
 from isolation.keeper.command import COMMAND
-from isolation.keeper.server import HEADER
-from isolation.keeper.spawn import CLOSED, OPEN
+from isolation.keeper.server import HEADER, NETWORK_SHARED
+from isolation.keeper.spawn import CLOSED, HIDDEN, NETWORK, OPEN, STAND_IN
 from isolation.kernel.process_tree import kill_level
 from isolation.model import Confinement
 
@@ -192,7 +192,14 @@ def _key(confinement: Confinement) -> Key:
 def _marked(confinement: Confinement) -> list[bytes]:
     closed = (CLOSED + os.fsencode(path) for path in confinement.read_only)
     opened = (OPEN + os.fsencode(path) for path in confinement.writable)
-    return [confinement.means.encode(), *closed, *opened]
+    # A network of its own has no way out here: what a story's tree makes git run needs none.
+    network = [NETWORK] if confinement.network is not None else []
+    hidden = [
+        mark + os.fsencode(path)
+        for place, instead in confinement.hidden.items()
+        for mark, path in ((HIDDEN, place), (STAND_IN, instead.stand_in))
+    ]
+    return [confinement.means.encode(), *closed, *opened, *hidden, *network]
 
 
 def _hand_over(control: int) -> None:
@@ -223,7 +230,7 @@ def _start() -> socket.socket:
     channel, theirs = socket.socketpair()
     with theirs:
         number = theirs.fileno()
-        arguments = [str(root), str(number), _NO_LOCK, kill_level()]
+        arguments = [str(root), str(number), _NO_LOCK, kill_level(), NETWORK_SHARED]
         process = subprocess.Popen(  # noqa: S603  our own module
             [sys.executable, "-I", "-S", "-c", _BOOT, *arguments],
             stdin=subprocess.DEVNULL,
