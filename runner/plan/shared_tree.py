@@ -19,6 +19,7 @@ from isolation.claims.globs import Claim
 from isolation.claims.owners import ANYBODY, Owners, folders_around, roots
 from isolation.errors import ClaimError, GuardError
 from isolation.files.disk import replace_file
+from isolation.git.contained.means import seal_commands
 from isolation.git.repository import Repository, offload
 from isolation.guard.guard import Support
 from isolation.model import Attempts, Confinement, EnforcementLevel, IsolationMode, Means
@@ -29,7 +30,7 @@ from runner.core.errors import SettingsError
 from runner.core.flow import STATE_NAMES, docs_folder
 from runner.core.model import RunId, Story
 from runner.core.settings import Settings
-from runner.plan.guard import SECRETS, WriteGuard, sealed, write_guard_of
+from runner.plan.guard import FULL, SECRETS, WriteGuard, sealed, write_guard_of
 from runner.records.deviations import STATE_FILES
 
 if TYPE_CHECKING:
@@ -151,10 +152,12 @@ def enforcement_again(
 
 def _sealed_as_asked(plan: EnforcementPlan, settings: Settings) -> EnforcementPlan:
     """Refuse a seal that was asked for by name and is not available."""
-    if settings.seal != SECRETS or plan.write_guard.seal is not None:
+    if settings.seal not in {SECRETS, FULL} or plan.write_guard.seal is not None:
+        if plan.write_guard.seal is not None and plan.write_guard.sealing == FULL:
+            seal_commands(plan.write_guard.seal.for_commands(os.environ))
         return plan
     raise SettingsError(
-        f"seal '{SECRETS}' is not available for this run: {plan.write_guard.unsealed}",
+        f"seal '{settings.seal}' is not available for this run: {plan.write_guard.unsealed}",
         hint="`autopilot-multi doctor` shows what this machine can do; `--seal auto` seals where it can.",
     )
 

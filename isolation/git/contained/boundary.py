@@ -18,7 +18,7 @@ from pathlib import Path
 
 from isolation.errors import WorkspaceError
 from isolation.files.plain import LONGEST_POINTER, read_plain
-from isolation.git.contained.means import available_means
+from isolation.git.contained.means import available_means, sealed
 from isolation.model import Confinement, EnforcementLevel, Means
 from isolation.paths import RepositoryPaths, holds_worktrees, indexes_dir, own_git_dir
 
@@ -52,22 +52,26 @@ def confinement_of(
     closed = {path: "a checkout" for path in (*_users(paths), where.parent) if path.is_dir()}
     opened = [where, *_written_by_commits(common), *([git_dir] if git_dir else [])]
     opened += [index.parent] if index else []
-    return Confinement(
-        level=EnforcementLevel.DENY,
-        means=means,
-        read_only=closed,
-        writable=tuple(dict.fromkeys(path for path in opened if path.is_dir())),
+    return sealed(
+        Confinement(
+            level=EnforcementLevel.DENY,
+            means=means,
+            read_only=closed,
+            writable=tuple(dict.fromkeys(path for path in opened if path.is_dir())),
+        )
     )
 
 
 def _in_shared_tree(common: Path, where: Path, index: Path, means: Means, *, writes: bool) -> Confinement:
     index.parent.mkdir(parents=True, exist_ok=True)
     opened = [index.parent, common / "objects", *_for_lfs(common)]
-    return Confinement(
-        level=EnforcementLevel.DENY,
-        means=means,
-        read_only={common: "the git directory", **({} if writes else {where: "the shared tree"})},
-        writable=tuple(path for path in opened if path.is_dir()),
+    return sealed(
+        Confinement(
+            level=EnforcementLevel.DENY,
+            means=means,
+            read_only={common: "the git directory", **({} if writes else {where: "the shared tree"})},
+            writable=tuple(path for path in opened if path.is_dir()),
+        )
     )
 
 

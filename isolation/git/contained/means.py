@@ -6,12 +6,25 @@ import threading
 from functools import cache
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from isolation.errors import KeeperError
 from isolation.files.deletion import delete_tree
 from isolation.keeper.confined import run_confined
 from isolation.model import Confinement, EnforcementLevel, Means
 
+_seals: list[Confinement] = []
 _trying = threading.Lock()
+
+
+def seal_commands(seal: Confinement) -> None:
+    """Let git commands on stories' trees have this network and see as little, from now on in this process."""
+    _seals[:] = [seal]
+
+
+def sealed(confinement: Confinement) -> Confinement:
+    """Return the confinement of a git command with what it is sealed by, if anything."""
+    return replace(confinement, network=_seals[0].network, hidden=_seals[0].hidden) if _seals else confinement
 
 
 def available_means() -> Means | None:
