@@ -51,6 +51,18 @@ class Hidden(Struct, frozen=True, kw_only=True):
     signs: str = ""
 
 
+class Network(Struct, frozen=True, kw_only=True):
+    """The network of a session's own, with one way out: a proxy that reaches the `allowed` hosts.
+
+    `allowed` are entries as in `network/rules.py`. `upstream` is the user's own proxy, by which all but what
+    `direct` matches is reached.
+    """
+
+    allowed: tuple[str, ...] = ()
+    upstream: str = ""
+    direct: tuple[str, ...] = ()
+
+
 class Confinement(Struct, frozen=True, kw_only=True):
     """Where a session may not write, and what it does not see; everything else stays as it is.
 
@@ -62,6 +74,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
     `hidden` is what the session does not see, except for the paths inside that are `shown`. What hides
     something also keeps the session from the memory, the files and the variables of other processes.
     `store` names the folder in which it puts git objects, if the repository's own are closed to it.
+    Without a `network` of its own the session uses the machine's.
     """
 
     level: EnforcementLevel
@@ -75,6 +88,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
     hidden: Mapping[Path, Hidden] = field(default_factory=dict)
     shown: tuple[Path, ...] = ()
     store: str = ""
+    network: Network | None = None
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -156,10 +170,12 @@ class Exit(Struct, frozen=True, kw_only=True):
     """How a session's leader ended, and whether the keeper had to stop the tree.
 
     `returncode` is negative for a signal, as in `subprocess`. `survivors` is empty unless
-    processes of the tree could not be killed. `attempts` is None without a witness.
+    processes of the tree could not be killed. `attempts` is None without a witness. `denied` are the hosts,
+    with their ports, that its proxy refused.
     """
 
     returncode: int
     stopped: bool
     survivors: tuple[int, ...] = ()
     attempts: Attempts | None = None
+    denied: tuple[str, ...] = ()

@@ -290,6 +290,11 @@ class Repository:
         args = ("config", "--type=bool", "--get", "commit.gpgSign")
         return self.run(*args, check=False).stdout.strip() == "true"
 
+    @cached_property
+    def signing_key(self) -> str:
+        """The key that the user has git sign with, by name or as a file; asked once."""
+        return self.run("config", "--get", "user.signingKey", check=False).stdout.strip()
+
     def exclude(self, pattern: str) -> None:
         """Have every checkout of the repository ignore `pattern`, without touching a tracked file."""
         path = Path(os.path.realpath(self.common_dir / "info" / "exclude"))

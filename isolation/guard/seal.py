@@ -17,7 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from isolation.guard.private import STORES, Store, expand, find_places, homes
-from isolation.model import Confinement, Hidden
+from isolation.guard.sockets import doors
+from isolation.model import Confinement, Hidden, Network
 
 _FOLDER, _FILE = "folder", "file"
 _MISSED = re.compile(
@@ -30,12 +31,14 @@ class Seal(Struct, frozen=True, kw_only=True):
     """How the sessions of a run are sealed.
 
     `folder` is where stand-ins are kept; sessions cannot write there. `needed` are paths without which no
-    session of the run works. `shows` are paths that the user does not want hidden.
+    session of the run works. `shows` are paths that the user does not want hidden. With a `network` a session
+    has one of its own, and does not see the sockets of other programs.
     """
 
     folder: Path
     needed: tuple[Path, ...] = ()
     shows: tuple[str, ...] = ()
+    network: Network | None = None
 
     def around(
         self,
@@ -43,8 +46,16 @@ class Seal(Struct, frozen=True, kw_only=True):
         stores: Iterable[Store],
         environ: Mapping[str, str],
         shows: Sequence[str] = (),
+        hosts: Sequence[str] = (),
     ) -> Confinement:
-        """Return the confinement with these stores hidden, except for the paths in `shows`. Blocks."""
+        """Return the confinement with these stores hidden, except for the paths in `shows`. Blocks.
+
+        `hosts` can be reached besides those of the seal's own network.
+        """
+        network = self.network
+        if network is not None:
+            stores = (*stores, *doors())
+            network = replace(network, allowed=tuple(dict.fromkeys((*network.allowed, *hosts))))
         spared = {
             Path(os.path.realpath(path)) for text in (*self.shows, *shows) for path in expand(text, environ)
         }
@@ -64,6 +75,7 @@ class Seal(Struct, frozen=True, kw_only=True):
             confinement,
             hidden={place: self._hide(place, store, shown) for place, store in sorted(hidden.items())},
             shown=tuple(sorted(shown)),
+            network=network,
         )
 
     def private(self, environ: Mapping[str, str]) -> frozenset[Path]:

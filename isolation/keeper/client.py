@@ -51,13 +51,14 @@ class TreeUsage(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_keeper(*, alive_lock: Path) -> AsyncIterator["Keeper"]:
+async def open_keeper(*, alive_lock: Path, network: bool = False) -> AsyncIterator["Keeper"]:
     """Run the fork server; when the block is left, it and all keepers are gone.
 
     It starts while the block already runs, see `Keeper.ready`. `alive_lock` is created if it is missing,
-    never removed, and held as long as one of them lives.
+    never removed, and held as long as one of them lives. With `network` it prepares for sessions that have a
+    network of their own.
     """
-    server = ForkServer(alive_lock)
+    server = ForkServer(alive_lock, network=network)
     try:
         await server.open()
         yield Keeper(server)

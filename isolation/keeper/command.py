@@ -68,7 +68,7 @@ def _run_next(link: socket.socket, tree: Tree, receive: Receive) -> bool:
     for descriptor in streams:
         os.set_inheritable(descriptor, False)
     try:
-        leader, _ = spawn(request, *streams)
+        leader, *_ = spawn(request, *streams)
     except SpawnError as error:
         _say(link, "error {} {}".format(*error.args))
     except OSError as error:

@@ -24,8 +24,8 @@ from msgspec import Struct
 from isolation.errors import CommandKilledError, KeeperError
 from isolation.keeper import server as keeper_server
 from isolation.keeper.command import COMMAND
-from isolation.keeper.server import HEADER
-from isolation.keeper.spawn import CLOSED, HIDDEN, OPEN, SHOWN, SOURCE, STAND_IN, STANDS
+from isolation.keeper.server import HEADER, NETWORK_SHARED
+from isolation.keeper.spawn import CLOSED, HIDDEN, NETWORK, OPEN, SHOWN, SOURCE, STAND_IN, STANDS
 from isolation.kernel.process_tree import kill_level
 from isolation.model import Confinement
 
@@ -206,7 +206,9 @@ def _marked(confinement: Confinement) -> list[bytes]:
     pairs += [((HIDDEN, path), (STAND_IN, each.stand_in)) for path, each in confinement.hidden.items()]
     standing = (mark + os.fsencode(path) for pair in pairs for mark, path in pair)
     shown = (SHOWN + os.fsencode(path) for path in confinement.shown)
-    return [confinement.means.encode(), *closed, *opened, *standing, *shown]
+    # A network of its own has no way out here: what a story's tree makes git run needs none.
+    network = [NETWORK] if confinement.network is not None else []
+    return [confinement.means.encode(), *closed, *opened, *standing, *shown, *network]
 
 
 def _hand_over(control: int) -> None:
@@ -237,7 +239,7 @@ def _start() -> socket.socket:
     channel, theirs = socket.socketpair()
     with theirs:
         number = theirs.fileno()
-        arguments = [str(root), str(number), _NO_LOCK, kill_level()]
+        arguments = [str(root), str(number), _NO_LOCK, kill_level(), NETWORK_SHARED]
         process = subprocess.Popen(  # noqa: S603  our own module
             [sys.executable, "-I", "-S", "-c", _BOOT, *arguments],
             stdin=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from isolation.errors import KeeperError
 from isolation.keeper import server as keeper_server
 from isolation.keeper.adopted import AdoptedOrphans
 from isolation.keeper.confined import offer, withdraw
+from isolation.keeper.server import NETWORK_OWN, NETWORK_SHARED
 from isolation.keeper.wire import Lines, server_gone
 from isolation.kernel.process_tree import kill_level
 
@@ -33,8 +34,9 @@ _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server 
 class ForkServer:
     """The fork server of a run; one task at a time gives it a session."""
 
-    def __init__(self, alive_lock: Path) -> None:
+    def __init__(self, alive_lock: Path, *, network: bool = False) -> None:
         self._alive_lock = alive_lock
+        self._network = NETWORK_OWN if network else NETWORK_SHARED
         self._lock = trio.Lock()
         self._channel: socket.socket | None = None
         self._process: trio.Process | None = None
@@ -52,7 +54,8 @@ class ForkServer:
         try:
             # Shielded: a cancellation in between would leave a server without an owner.
             with theirs, trio.CancelScope(shield=True):
-                self._process = await _start(theirs.fileno(), self._alive_lock)
+                command = _command(theirs.fileno(), self._alive_lock, self._network)
+                self._process = await _start(command, theirs.fileno())
         except KeeperError:
             await self.close()
             raise
@@ -129,11 +132,11 @@ class ForkServer:
         self._orphans.release()
 
 
-async def _start(descriptor: int, alive_lock: Path) -> trio.Process:
+async def _start(command: list[str], descriptor: int) -> trio.Process:
     """Start it in a session of its own, so that the terminal's Ctrl-C does not reach it."""
     try:
         return await trio.lowlevel.open_process(
-            _command(descriptor, alive_lock),
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -147,9 +150,9 @@ async def _start(descriptor: int, alive_lock: Path) -> trio.Process:
         ) from error
 
 
-def _command(descriptor: int, alive_lock: Path) -> list[str]:
+def _command(descriptor: int, alive_lock: Path, network: str) -> list[str]:
     root = Path(keeper_server.__file__).parent.parent.parent
-    arguments = [str(root), str(descriptor), str(alive_lock.absolute()), kill_level()]
+    arguments = [str(root), str(descriptor), str(alive_lock.absolute()), kill_level(), network]
     # Isolated and without site packages: it starts fast, and no PYTHON* variable or .pth file changes it.
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 

@@ -18,6 +18,7 @@ The protocol, to the server: one byte with three descriptors (control, stdin, ou
 runner of commands, see `keeper/command.py`. To a keeper:
 a `HEADER`, then cwd, argv, environment and confinement with NULs between; then lines `stop SECONDS`. From
 a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and finally `exit CODE STOPPED [PID…]`, followed by
+`denied HOST:PORT…` if its proxy refused some and by
 `tried UNNAMED [OPERATION:PATH…]` if a witness observed the session. The server writes `lost CODE` in place of
 a keeper that could not.
 """
@@ -40,8 +41,10 @@ from isolation.kernel.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_or
 HEADER = struct.Struct("!III")
 """Bytes that follow, number of arguments, number of environment entries; the rest is the confinement."""
 
-TRIED = "tried"
-"""Begins what a witness saw, in a keeper's last line."""
+DENIED, TRIED = "denied", "tried"
+"""Begin what the proxy refused, and what a witness saw, in a keeper's last line."""
+
+NETWORK_OWN, NETWORK_SHARED = "own", "shared"
 
 SWEEP_GRACE = 0.5
 """What a finished session left running has this long after SIGTERM to remove its lock files."""
@@ -54,8 +57,11 @@ _TERMINATE = (signal.SIGTERM, signal.SIGCONT)
 
 
 def main() -> None:
-    """Serve until the coordinator closes its end; argv holds the socket, the lock and the kill level."""
-    descriptor, lock, level = sys.argv[-3:]
+    """Serve until the coordinator closes its end; argv holds the socket, the lock, the kill level and a word.
+
+    The word says whether sessions have a network of their own, so that what this needs is loaded once.
+    """
+    descriptor, lock, level, network = sys.argv[-4:]
     channel = socket.socket(fileno=int(descriptor))
     channel.set_inheritable(False)
     try:
@@ -76,7 +82,7 @@ def main() -> None:
     server = _Server(channel, level, alive)
     channel.sendall(b"ready\n")
     # After the greeting: the coordinator can already work while this process loads the rest.
-    preload()
+    preload(network=network == NETWORK_OWN)
     gc.freeze()
     server.serve()
     server.close()
@@ -259,7 +265,7 @@ def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
         return
     keeper = _Supervisor(link, level)
     try:
-        leader, witness = spawn(request, stdin, output)
+        leader, witness, proxy = spawn(request, stdin, output)
     except SpawnError as error:
         number, stage = error.args
         _write_line(control, f"error {number} {stage}")
@@ -270,8 +276,10 @@ def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
     _write_line(control, f"pid {leader} {os.getpid()}")
     survivors = keeper.supervise(leader)
     code = -signal.SIGKILL if keeper.returncode is None else keeper.returncode
+    denied = (DENIED, *hosts) if proxy and (hosts := proxy.report()) else ()
     tried = (TRIED, witness.report()) if witness else ()
-    _write_line(control, " ".join(map(str, ("exit", code, int(keeper.stopped), *survivors, *tried))))
+    words = ("exit", code, int(keeper.stopped), *survivors, *denied, *tried)
+    _write_line(control, " ".join(map(str, words)))
 
 
 def _receive_request(link: socket.socket) -> Request | None:

@@ -3,7 +3,7 @@
 Standard library only. The confinement is applied in the child alone, between fork and exec: the keeper
 itself, and so its right to end what is below, is not affected. If it cannot be applied, nothing is executed.
 A witness is optional: without one the session still starts, and its report says that refused writes were not
-observed.
+observed. The proxy of a session with a network of its own is not.
 """
 
 import errno
@@ -16,13 +16,25 @@ from contextlib import suppress
 from isolation.kernel.syscall_filter import install
 from isolation.kernel.witness import Witness
 
+TYPE_CHECKING = False  # `typing` would be loaded for this alone, before every run
+if TYPE_CHECKING:
+    from isolation.network.proxy import Proxy
+
 STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM, STAGE_GUARD = "fork", "folder", "program", "guard"
 
 MOUNTS = b"mounts"
 CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED = b"-", b"+", b"t", b"u", b"w", b"*"
 STANDS, SOURCE = b"@", b"<"
 HIDDEN, STAND_IN, SHOWN = b"h", b"s", b"v"
-"""Marks before the paths of a confinement, whose first text is the means."""
+NETWORK, ALLOWED, UPSTREAM, DIRECT = b"n", b"a", b"p", b"d"
+"""Marks before the paths and hosts of a confinement, whose first text is the means."""
+_PATHS = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE, HIDDEN, STAND_IN, SHOWN)
+_MARKS = (*_PATHS, NETWORK, ALLOWED, UPSTREAM, DIRECT)
+
+_TO_PROXY = b"\0"
+"""Goes with the sockets that a session's proxy takes over; no error begins with it."""
+_MOST_LISTENERS = 250
+"""The kernel takes no more descriptors at once."""
 
 Request = tuple[bytes, list[bytes], dict[bytes, bytes], list[bytes]]
 """Folder, arguments, environment, and the texts of the confinement, if any."""
@@ -31,53 +43,84 @@ Streams = tuple[int, int, int]
 """The descriptors that become standard input, output and error."""
 
 
+Started = tuple[int, Witness | None, "Proxy | None"]
+"""The pid of a leader that runs, what observes its changes of files, and its way out to the network."""
+
+
 class SpawnError(Exception):
     """The session's program did not start; holds an errno and the stage."""
 
 
-def spawn(request: Request, stdin: int, output: int, errors: int | None = None) -> tuple[int, Witness | None]:
-    """Start the leader; return its pid, and the witness that observes its changes of files, if any.
-
-    Without `errors` both of its output streams are `output`.
-    """
+def spawn(request: Request, stdin: int, output: int, errors: int | None = None) -> Started:
+    """Start the leader. Without `errors` both of its output streams are `output`."""
     streams = (stdin, output, output if errors is None else errors)
     if request[3]:
         return _start_confined(request, streams)
-    return _start(request, streams), None
+    return _start(request, streams), None, None
 
 
-def preload() -> None:
+def preload(*, network: bool) -> None:
     """Import what confines a session, once for every process that is forked afterwards."""
     with suppress(ImportError, OSError):  # a session that must be confined then fails with the reason
         import isolation.kernel.landlock
         import isolation.kernel.mounts
-        import isolation.kernel.separation  # noqa: F401  for later
+        import isolation.kernel.separation
+
+        if network:
+            import isolation.kernel.socket_families
+            import isolation.network.namespace
+            import isolation.network.proxy  # noqa: F401  for later
 
 
-def confine(texts: Sequence[bytes]) -> None:
-    """Confine this process; raises OSError if that fails."""
+def confine(texts: Sequence[bytes]) -> list[socket.socket]:
+    """Confine this process; raises OSError if that fails.
+
+    Returns what listens in its network, if it gets one of its own: the proxy takes over these sockets.
+    """
     from isolation.kernel.landlock import forbid_new_privileges, restrict
-    from isolation.kernel.mounts import drop_capabilities, isolate_mounts
+    from isolation.kernel.mounts import NETWORK_ADMIN, drop_capabilities, isolate_mounts
     from isolation.kernel.separation import separate
 
     paths = _by_mark(texts)
+    network, listeners = bool(paths[NETWORK]), []
     if texts[0] == MOUNTS:
         overlays = list(zip(paths[TARGET], paths[UPPER], paths[WORK], strict=True))
         sources = dict(zip(paths[STANDS], paths[SOURCE], strict=True))
         hidden = dict(zip(paths[HIDDEN], paths[STAND_IN], strict=True))
         isolate_mounts(
-            paths[CLOSED], paths[OPEN], overlays[0] if overlays else None, sources, (hidden, paths[SHOWN])
+            paths[CLOSED],
+            paths[OPEN],
+            overlays[0] if overlays else None,
+            sources,
+            (hidden, paths[SHOWN]),
+            network=network,
         )
+        listeners = _enter_network(paths[ALLOWED]) if network else []
         forbid_new_privileges()
+    elif network:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), "a network of its own needs mounts")
     else:
         restrict(paths[CLOSED], paths[OPEN])
-    drop_capabilities()
+    drop_capabilities((NETWORK_ADMIN,) if network else ())
     separate(sockets=bool(paths[HIDDEN]))
+    if network:
+        from isolation.kernel.socket_families import allow_usual_sockets
+
+        allow_usual_sockets()
+    return listeners
+
+
+def _enter_network(allowed: Sequence[bytes]) -> list[socket.socket]:
+    """Make the network that this process has just got usable, and return what listens in it."""
+    from isolation.network.namespace import PROXY_PORT, listen, raise_loopback
+    from isolation.network.rules import local_ports
+
+    raise_loopback()
+    return listen(dict.fromkeys((PROXY_PORT, *local_ports(map(os.fsdecode, allowed)))))
 
 
 def _by_mark(texts: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    marks = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE, HIDDEN, STAND_IN, SHOWN)
-    return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in marks}
+    return {mark: [text[1:] for text in texts[1:] if text[:1] == mark] for mark in _MARKS}
 
 
 def _start(request: Request, streams: Streams) -> int:
@@ -111,7 +154,7 @@ def _start(request: Request, streams: Streams) -> int:
     raise SpawnError(failure, STAGE_PROGRAM)
 
 
-def _start_confined(request: Request, streams: Streams) -> tuple[int, Witness | None]:
+def _start_confined(request: Request, streams: Streams) -> Started:
     """Fork, confine the child, and wait until it executes or reports why not."""
     parent_end, child_end = socket.socketpair()
     try:
@@ -131,30 +174,45 @@ def _start_confined(request: Request, streams: Streams) -> tuple[int, Witness | 
             os._exit(os.EX_SOFTWARE)
     child_end.close()
     try:
-        words, witness = _read_child(parent_end, request[3])
+        words, witness, proxy = _read_child(parent_end, request[3])
     except RuntimeError:  # no thread can be started, so the filtered calls would never be answered
         os.kill(pid, signal.SIGKILL)
-        words, witness = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], None
+        words, witness, proxy = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], None, None
     if words:
         os.waitpid(pid, 0)
         raise SpawnError(int(words[0]), words[1].decode())
-    return pid, witness
+    return pid, witness, proxy
 
 
-def _read_child(parent_end: socket.socket, texts: Sequence[bytes]) -> tuple[list[bytes], Witness | None]:
-    """Read what a child sends until its exec closes the socket: its listener, and any error."""
-    words, witness = b"", None
+def _read_child(
+    parent_end: socket.socket, texts: Sequence[bytes]
+) -> "tuple[list[bytes], Witness | None, Proxy | None]":
+    """Read what a child sends until its exec closes the socket: what listens for it, and any error."""
+    words, witness, proxy = b"", None, None
+    paths = _by_mark(texts)
     with parent_end:
         while True:
-            data, descriptors, _, _ = socket.recv_fds(parent_end, 256, 1)
-            for listener in descriptors:
-                os.set_inheritable(listener, False)
-                paths = _by_mark(texts)
-                witness = Witness(listener, paths[WITNESSED][0], paths[CLOSED], paths[OPEN])
-                witness.start()
+            data, descriptors, _, _ = socket.recv_fds(parent_end, 256, _MOST_LISTENERS)
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
             if not data:
-                return words.split(), witness
+                return words.split(), witness, proxy
+            if data.startswith(_TO_PROXY):
+                proxy = _proxy(descriptors, paths)
+                proxy.start()
+                data = data[len(_TO_PROXY) :]
+            elif descriptors:
+                witness = Witness(descriptors[0], paths[WITNESSED][0], paths[CLOSED], paths[OPEN])
+                witness.start()
             words += data
+
+
+def _proxy(descriptors: Sequence[int], paths: dict[bytes, list[bytes]]) -> "Proxy":
+    from isolation.network.proxy import Proxy, Upstream
+
+    upstream = [Upstream(os.fsdecode(url), map(os.fsdecode, paths[DIRECT])) for url in paths[UPSTREAM]]
+    listeners = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    return Proxy(listeners, [os.fsdecode(entry) for entry in paths[ALLOWED]], *upstream[:1])
 
 
 def _filter(texts: Sequence[bytes], child_end: socket.socket) -> None:
@@ -181,7 +239,10 @@ def _exec_leader(request: Request, streams: Streams, child_end: socket.socket) -
         os.dup2(source, to)
     stage = STAGE_GUARD
     try:
-        confine(confinement)
+        listeners = confine(confinement)
+        if listeners:
+            descriptors = [listener.fileno() for listener in listeners]
+            socket.send_fds(child_end, [_TO_PROXY], descriptors)
         _filter(confinement, child_end)
         stage = STAGE_FOLDER
         os.chdir(cwd)

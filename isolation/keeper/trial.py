@@ -3,7 +3,8 @@
 Run as a program: `FOLDER TEXT…` applies the confinement that the texts describe to itself and then does what
 a session must not do to `FOLDER/tree`, to its parent and to a process that is confined like another session.
 It prints which operations succeeded; the caller inspects the folder and judges. With a tree to witness, a
-shell does it instead, and the report of its witness is printed. Standard library only.
+shell does it instead, and the report of its witness is printed. With a network of its own it tries to leave
+that. Standard library only.
 """
 
 # Without pathlib: an interpreter is started for this alone, and a run waits for it.
@@ -11,10 +12,11 @@ shell does it instead, and the report of its witness is printed. Standard librar
 
 import os
 import resource
+import socket
 import sys
 from collections.abc import Callable
 
-from isolation.keeper.spawn import WITNESSED, SpawnError, confine, spawn
+from isolation.keeper.spawn import NETWORK, WITNESSED, SpawnError, confine, spawn
 
 
 def main() -> None:
@@ -24,11 +26,16 @@ def main() -> None:
     if WITNESSED + tree in texts:
         os.write(1, _witnessed(tree, texts).encode())
         return
+    outside = socket.create_server(("127.0.0.1", 0)) if NETWORK in texts else None
     neighbor = _start_neighbor(texts[0])
     try:
         confine(texts)
     except OSError as error:
-        os.write(1, f"failed {error.filename}: {error.strerror}".encode())
+        where = f"{error.filename}: " if error.filename else ""
+        os.write(1, f"failed {where}{error.strerror}".encode())
+        return
+    if outside is not None:
+        os.write(1, " ".join(_ways(outside.getsockname()[1])).encode())
         return
     operations: dict[str, Callable[[], object]] = {
         "write": lambda: _write(tree + b"/kept"),
@@ -45,15 +52,25 @@ def main() -> None:
     os.write(1, " ".join(name for name, operation in operations.items() if _works(operation)).encode())
 
 
+def _ways(port: int) -> list[str]:
+    """Return which connections work: to the machine's loopback, to its own, and around any network."""
+    own = socket.create_server(("127.0.0.1", 0))
+    operations: dict[str, Callable[[], object]] = {
+        "outside": lambda: socket.create_connection(("127.0.0.1", port), 1),
+        "inside": lambda: socket.create_connection(own.getsockname(), 1),
+        "around": lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM),
+    }
+    return [name for name, operation in operations.items() if _works(operation)]
+
+
 def _start_neighbor(means: bytes) -> int:
     """Start a process that is confined in the same way, but apart; it ends when this one does."""
     until, _ = os.pipe()
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        pid, _ = spawn((b"/", [b"sh", b"-c", b"read _"], dict(os.environb), [means]), until, nowhere)
+        return spawn((b"/", [b"sh", b"-c", b"read _"], dict(os.environb), [means]), until, nowhere)[0]
     except SpawnError:
         return 0  # then this process cannot be confined either
-    return pid
 
 
 def _limit(pid: int) -> None:
@@ -64,7 +81,7 @@ def _witnessed(tree: bytes, texts: list[bytes]) -> str:
     """Let a shell try, and return the report of its witness; empty if it has none."""
     request = (tree, [b"sh", b"-c", b"echo > made; echo > kept; echo > own/mine"], dict(os.environb), texts)
     try:
-        pid, witness = spawn(request, 0, 2)
+        pid, witness, _ = spawn(request, 0, 2)
     except SpawnError:
         return ""
     if witness is None:

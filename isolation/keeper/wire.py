@@ -10,14 +10,18 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import trio
 
 from isolation.errors import KeeperError
-from isolation.keeper.server import HEADER, TRIED
+from isolation.keeper.server import DENIED, HEADER, TRIED
 from isolation.keeper.spawn import (
+    ALLOWED,
     CLOSED,
+    DIRECT,
     HIDDEN,
+    NETWORK,
     OPEN,
     SHOWN,
     SOURCE,
@@ -28,6 +32,7 @@ from isolation.keeper.spawn import (
     STANDS,
     TARGET,
     UPPER,
+    UPSTREAM,
     WITNESSED,
     WORK,
 )
@@ -52,9 +57,9 @@ def encode(spec: SessionSpec) -> bytes:
 
 
 def confinement_texts(confinement: Confinement) -> list[bytes]:
-    """Return a confinement as a keeper reads it: its means, then paths with a mark each."""
-    overlay = confinement.overlay
-    marked = [(CLOSED, path) for path in confinement.read_only]
+    """Return a confinement as a keeper reads it: its means, then paths and hosts with a mark each."""
+    overlay, network = confinement.overlay, confinement.network
+    marked: list[tuple[bytes, Path | str]] = [(CLOSED, path) for path in confinement.read_only]
     marked += [(OPEN, path) for path in confinement.writable]
     if overlay is not None:
         marked += [(TARGET, overlay.target), (UPPER, overlay.upper), (WORK, overlay.work)]
@@ -63,6 +68,10 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
     for path, hidden in confinement.hidden.items():
         marked += [(HIDDEN, path), (STAND_IN, hidden.stand_in)]
     marked += [(SHOWN, path) for path in confinement.shown]
+    if network is not None:
+        marked += [(NETWORK, ""), *((ALLOWED, entry) for entry in network.allowed)]
+        marked += [(UPSTREAM, network.upstream)] if network.upstream else []
+        marked += [(DIRECT, pattern) for pattern in network.direct]
     if confinement.witnessed is not None:
         marked.append((WITNESSED, confinement.witnessed))
     return [confinement.means.encode(), *(mark + os.fsencode(path) for mark, path in marked)]
@@ -99,13 +108,15 @@ def read_report(line: str, pid: int) -> Exit:
 def _report(line: str, pid: int) -> Exit:
     match line.split():
         case ["exit", code, stopped, *rest]:
-            # Survivors come first, then what the witness saw; no pid is the word `tried`.
-            pids = rest[: rest.index(TRIED)] if TRIED in rest else rest
+            # Survivors come first, then what the proxy refused, then what the witness saw.
+            first, _, tried = _parted(rest, TRIED)
+            pids, _, denied = _parted(first, DENIED)
             return Exit(
                 returncode=int(code),
                 stopped=stopped == "1",
                 survivors=tuple(map(int, pids)),
-                attempts=read_attempts(rest[len(pids) + 1 :]),
+                attempts=read_attempts(tried),
+                denied=tuple(denied),
             )
         case ["lost", code]:
             raise KeeperError(
@@ -114,6 +125,12 @@ def _report(line: str, pid: int) -> Exit:
             )
         case _:
             raise _unknown_end(pid)
+
+
+def _parted(words: list[str], mark: str) -> tuple[list[str], list[str], list[str]]:
+    """Part words at a mark, as `str.partition` does."""
+    at = words.index(mark) if mark in words else len(words)
+    return words[:at], words[at : at + 1], words[at + 1 :]
 
 
 def _unknown_end(pid: int) -> KeeperError:

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
-_NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
+_NEW_MOUNTS, _NEW_USERS, _NEW_NETWORK = 0x20000, 0x10000000, 0x40000000
 _CURRENT_FOLDER = -100
 _CLONE, _NO_FOLLOW, _EMPTY_PATH, _RECURSIVE = 1, 0x100, 0x1000, 0x8000
 _FROM_EMPTY_PATH = 4
@@ -37,6 +37,9 @@ _ESCAPES = (2, 16, 17, 19, 21, 27, 38, 39, 40, 12, 20, 22, 25, 26, 30, 32, 33, 3
 other processes' namespaces (ptrace), mounting itself, device files; those by which the memory of other
 processes can be read and followed without ptrace: performance monitoring, BPF, checkpoints; and those that
 change the whole machine: its network, accounting, start, clock, terminals, audit, security modules, log."""
+
+NETWORK_ADMIN = 12
+"""The capability by which root could connect a network of its own with the machine's."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -58,13 +61,16 @@ def isolate_mounts(
     overlay: tuple[bytes, bytes, bytes] | None,
     sources: Mapping[bytes, bytes],
     seal: tuple[Mapping[bytes, bytes], Sequence[bytes]] = ({}, ()),
+    *,
+    network: bool = False,
 ) -> None:
     """Move this process to its own mounts; `overlay` is target, upper and work folder.
 
     `sources` says what is mounted at a path instead of the path's own content. `seal` is what is hidden,
-    each with what stands in for it, and the paths inside that are not.
+    each with what stands in for it, and the paths inside that are not. With `network` it also leaves the
+    machine's network for a new one, which is connected to nothing.
     """
-    privileged = _enter_namespaces()
+    privileged = _enter_namespaces(_NEW_MOUNTS | (_NEW_NETWORK if network else 0))
     copies = []
     for paths, read_only in ((closed, True), (open_within, False)):
         named = [(path, sources.get(path, path)) for path in paths]
@@ -83,16 +89,16 @@ def isolate_mounts(
         os.close(copy)
 
 
-def _enter_namespaces() -> bool:
-    """Leave the machine's mounts; true if no user namespace was needed."""
+def _enter_namespaces(kinds: int) -> bool:
+    """Leave the machine's mounts and what else is asked for; true if no user namespace was needed."""
     user, group = os.geteuid(), os.getegid()
-    if user == 0 and _libc.unshare(_NEW_MOUNTS) == 0:
+    if user == 0 and _libc.unshare(kinds) == 0:
         _checked(
             _libc.mount(None, b"/", None, ctypes.c_ulong(_SLAVE | _ALL_BELOW), None),
             "make the mounts private",
         )
         return True
-    if _libc.unshare(_NEW_USERS | _NEW_MOUNTS) < 0:
+    if _libc.unshare(_NEW_USERS | kinds) < 0:
         code = ctypes.get_errno()
         # The kernel's own message would be "No space left on device".
         words = "the limit of namespaces is reached" if code == errno.ENOSPC else os.strerror(code)
@@ -141,15 +147,16 @@ def _mount_overlay(target: bytes, upper: bytes, work: bytes, *, privileged: bool
         os.close(folder)
 
 
-def drop_capabilities() -> None:
+def drop_capabilities(more: Sequence[int] = ()) -> None:
     """Drop the capabilities that would undo a confinement; an ordinary user has none of them."""
-    for number in _ESCAPES:
+    dropped = (*_ESCAPES, *more)
+    for number in dropped:
         _libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     held = ctypes.create_string_buffer(24)
     _checked(_libc.capget(header, held), "read the capabilities")
     words = list(struct.unpack("=6I", held.raw))
-    lost = sum(1 << number for number in _ESCAPES)
+    lost = sum(1 << number for number in dropped)
     # Three words with the lower capabilities, then three with the others.
     words = [
         word & ~((lost >> 32 if high else lost) & 0xFFFFFFFF)

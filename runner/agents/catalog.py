@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import PurePath
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from runner.agents.command import CommandAgent, TemplateAgent
 from runner.agents.known.aider import AiderAgent
@@ -17,7 +17,7 @@ from runner.agents.known.codex import CodexAgent
 from runner.agents.known.gemini import GeminiAgent
 from runner.agents.known.opencode import OpencodeAgent
 from runner.agents.known.qwen import QwenAgent
-from runner.agents.known_agent import KnownAgent, SignIn
+from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import Agent
 from runner.agents.workers import Worker, Workers
 from runner.core.agent_settings import AgentSettings
@@ -62,6 +62,29 @@ def credentials_of(agent: Agent, environ: Mapping[str, str]) -> Credentials:
     return Credentials(
         names=tuple(name for way in ways for name in way.names(environ, arguments)),
         places=tuple(place for way in ways for place in way.places(environ)),
+    )
+
+
+class Reachable(Struct, frozen=True, kw_only=True):
+    """What an agent reaches in a sealed network, and the variables that keep it from asking other hosts."""
+
+    entries: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def reachable_by(agent: Agent, environ: Mapping[str, str]) -> Reachable:
+    """Return what an agent must reach; one of the user's own what the agents that it starts must. Blocks."""
+    ways: tuple[Endpoint, ...] = ()
+    arguments: tuple[str, ...] = ()
+    if isinstance(agent, KnownAgent):
+        ways, arguments, environ = (agent.endpoint,), agent.arguments, {**environ, **agent.environment}
+    elif isinstance(agent, TemplateAgent):
+        arguments, environ = agent.arguments, {**environ, **agent.environment}
+        named = (PurePath(word).name for word in arguments)
+        ways = tuple(KNOWN[name].endpoint for name in named if name in KNOWN)
+    return Reachable(
+        entries=tuple(entry for way in ways for entry in way.entries(environ, arguments)),
+        variables={name: value for way in ways for name, value in way.quiet.items()},
     )
 
 

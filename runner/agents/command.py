@@ -1,6 +1,7 @@
 """The embedded agent: a story's own `command`, and agents that a user describes by an argv template."""
 
 import re
+from collections.abc import Mapping
 
 from runner.agents.json_line import at, last_line, load, number, text, whole
 from runner.agents.protocol import AgentJob, Launch, Traits
@@ -54,6 +55,11 @@ class TemplateAgent:
     def arguments(self) -> tuple[str, ...]:
         """The words of its command, with placeholders."""
         return (*self._settings.argv, *self._settings.args)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The user's own variables for it."""
+        return self._settings.env
 
     def launch(self, job: AgentJob) -> Launch:
         """Fill in the placeholders of the template; other braces stay as they are."""

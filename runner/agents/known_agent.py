@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
@@ -18,6 +19,7 @@ from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
 
 _MOST_READ = 1 << 20
+_VARIABLE = re.compile(r"\{(\w+)\}")
 _NO = frozenset({"", "0", "false"})
 
 
@@ -75,6 +77,58 @@ class SignIn(Struct, frozen=True, kw_only=True):
         return [more for variable, more in self.services.items() if environ.get(variable, "") not in _NO]
 
 
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """Which hosts an agent needs for its model: all that its sessions reach in a sealed network.
+
+    `hosts` are the default; `{NAME}` in them is a variable, without which such a host is left out. A URL
+    in one of the `variables` takes their place, or is added if the agent knows several `providers` at a
+    time; so does what the pattern `naming` finds in its arguments, in the variables `named_by` and in the
+    files `named_in`, whose first folder `moved_by` moves. `services` takes the place of all this if a
+    variable selects another service. `quiet` are variables that keep the agent from asking other hosts.
+    """
+
+    hosts: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    providers: bool = False
+    naming: str = ""
+    named_by: tuple[str, ...] = ()
+    named_in: tuple[str, ...] = ()
+    moved_by: str = ""
+    services: Mapping[str, "Endpoint"] = field(default_factory=dict)
+    quiet: Mapping[str, str] = field(default_factory=dict)
+
+    def entries(self, environ: Mapping[str, str], arguments: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return what a session may reach, as entries of an allow-list. Blocks."""
+        for variable, service in self.services.items():
+            if environ.get(variable, "") not in _NO:
+                return service.entries(environ)
+        texts = [environ.get(name, "") for name in self.variables]
+        if self.naming:
+            held = (environ.get(name, "") for name in self.named_by)
+            given = (*arguments, *held, *(_text(file) for file in self._files(environ)))
+            texts += [url for text in given for url in re.findall(self.naming, text)]
+        moved = [entry for text in texts if (entry := _entry_of(text))]
+        known = [_VARIABLE.sub(lambda found: environ.get(found[1], ""), host) for host in self.hosts]
+        usual = [host for host in known if not re.search(r"^[.-]|\.\.", host)]
+        return tuple(dict.fromkeys(moved + usual if self.providers or not moved else moved))
+
+    def _files(self, environ: Mapping[str, str]) -> list[str]:
+        home, folder = environ.get("HOME", ""), environ.get(self.moved_by, "") if self.moved_by else ""
+        found = [f"{home}/{file}" for file in self.named_in]
+        return found + ([f"{folder}/{file.partition('/')[2]}" for file in self.named_in] if folder else [])
+
+
+def _entry_of(url: str) -> str:
+    """Return host and port of a URL; empty if it has none."""
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port or {"https": 443, "http": 80, "wss": 443, "ws": 80}.get(parts.scheme)
+    except ValueError:
+        return ""
+    host = parts.hostname or ""
+    return f"[{host}]:{port}" if ":" in host and port else f"{host}:{port}" if host and port else ""
+
+
 def _text(path: str) -> str:
     try:
         with Path(path).open("rb") as file:
@@ -100,6 +154,7 @@ class KnownAgent(ABC):
     name: ClassVar[str]
     package: ClassVar[str]
     sign_in: ClassVar[SignIn]
+    endpoint: ClassVar[Endpoint] = Endpoint()
     traits: Traits
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -109,6 +164,11 @@ class KnownAgent(ABC):
     def arguments(self) -> tuple[str, ...]:
         """The user's own arguments for it."""
         return self._settings.args
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The user's own variables for it."""
+        return self._settings.env
 
     @property
     def _bypass(self) -> bool:

@@ -41,10 +41,10 @@ class Setting(Struct, frozen=True, kw_only=True):
     `absent` is the word for a number that is not set, where it can be unset.
 
     A list with a `separator` can also be given as a single text; in an environment variable the separator
-    splits it. `inside` means paths within the repository, `anywhere` paths from `~` or `/` on. What a file of
-    the repository sets is used only after the user has agreed if it `asks`, and never if it is the user's
-    `own` to say. `table` is the class that declares the keys of a table where the type does not. `key` is the
-    name in files if that is not the field's, with hyphens.
+    splits it. `inside` means paths within the repository, `anywhere` paths from `~` or `/` on, `hosts` what
+    can be reached in a network. What a file of the repository sets is used only after the user has agreed if
+    it `asks`, and never if it is the user's `own` to say. `table` is the class that declares the keys of a
+    table where the type does not. `key` is the name in files if that is not the field's, with hyphens.
     """
 
     help: str
@@ -63,6 +63,7 @@ class Setting(Struct, frozen=True, kw_only=True):
     separator: str = ""
     inside: bool = False
     anywhere: bool = False
+    hosts: bool = False
     asks: bool = False
     own: bool = False
     table: type | None = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from isolation.model import EnforcementLevel
+from isolation.network.presets import PRESETS
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
@@ -76,14 +77,31 @@ class Settings(WorkSettings):
         str,
         Setting(
             asks=True,
-            help="what sessions cannot reach: other stories' files (writes), your keys too (secrets)",
+            help="what sessions cannot reach: other stories' files (writes), your keys too (secrets), the "
+            "network too (full)",
             details="With `secrets` sessions do not see key stores and other private files, and no variables "
-            "that look like secrets, except those of their own agent. `auto` is `secrets` where the machine "
+            "that look like secrets, except those of their own agent. With `full` they also reach only the "
+            "model of their agent and the hosts of `seal-network`. `auto` is `secrets` where the machine "
             "can do it, else `writes`. See [sealed sessions](../how-to/seal-sessions.md).",
             flag="--seal LEVEL",
-            choices=("auto", "writes", "secrets"),
+            choices=("auto", "writes", "secrets", "full"),
         ),
     ] = "auto"
+    seal_network: Annotated[
+        tuple[str, ...],
+        Setting(
+            asks=True,
+            help="hosts that sessions reach with the seal `full`, besides the model of their agent",
+            details="A host is for ports 80 and 443, `host:port` for another, `*.host` for the names below "
+            "it, `10.0.0.0/8` for addresses, `localhost:5432` for a service on this machine. "
+            f"{', '.join(f'`{name}`' for name in PRESETS)} stand for the hosts of a package manager. See "
+            "[the network](../how-to/seal-sessions.md#the-network).",
+            expects="a host, host:port, *.host, a range of addresses, a preset such as @npm, or a list",
+            example="registry.example.org",
+            hosts=True,
+            separator=",",
+        ),
+    ] = ()
     seal_hides: Annotated[
         tuple[str, ...],
         Setting(

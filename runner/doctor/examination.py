@@ -13,6 +13,7 @@ from pathlib import Path
 
 from isolation.errors import IsolationError
 from isolation.files.lease import holder_is_alive, read_holder
+from isolation.guard.network import network_gap
 from isolation.kernel.process_tree import SUBREAPER, kill_level
 from isolation.model import IsolationMode
 from isolation.paths import RepositoryPaths, find_repository, journal_path, keepers_lock_path, worktree_root
@@ -34,7 +35,7 @@ from runner.machine import probe
 from runner.machine.registry import Registry
 from runner.machine.session_lock import locked
 from runner.plan.agent_conflicts import agent_conflicts
-from runner.plan.guard import WriteGuard, write_guard_of
+from runner.plan.guard import FULL, WriteGuard, write_guard_of
 from runner.plan.settings.load import load_settings
 from runner.plan.shared_tree import enforcement_of
 from runner.records.journal import Journal
@@ -188,8 +189,13 @@ def _seal(write_guard: WriteGuard) -> Check:
         hint = 'mounts for sessions (root, or user namespaces) and `seal = "secrets"` hide them.'
         return Check(name="seal", level=Severity.WARN, detail=detail, hint=hint)
     private = count(len(write_guard.seal.private(os.environ)), "file or folder", "files and folders")
-    detail = f"secrets: {private} of yours are hidden from sessions, and variables that look like secrets"
-    return Check(name="seal", level=Severity.OK, detail=detail)
+    level = write_guard.sealing
+    detail = f"{level}: {private} of yours are hidden from sessions, and variables that look like secrets"
+    if level == FULL:
+        return Check(name="seal", level=Severity.OK, detail=f"{detail}; the network is closed but for a list")
+    gap = network_gap()
+    can = f"is not available ({gap})" if gap else "can close the network as well"
+    return Check(name="seal", level=Severity.OK, detail=f"{detail}; `full` {can}")
 
 
 def _ways_out(

@@ -1,7 +1,9 @@
 """The write guard of a run in worktrees: what keeps sessions out of the main checkout and other worktrees."""
 
 import os
+import re
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,14 +13,17 @@ from msgspec.structs import replace
 from isolation.errors import IsolationError
 from isolation.git.repository import Repository
 from isolation.guard.guard import READ_ONLY, for_worktree, supported, worktree_support
+from isolation.guard.network import network_gap
 from isolation.guard.seal import Seal
 from isolation.guard.view import View, view_of
-from isolation.model import Confinement, IsolationMode, Means, Workspace
+from isolation.model import Confinement, IsolationMode, Means, Network, Workspace
+from isolation.network.presets import expanded
 from isolation.paths import RepositoryPaths, autopilot_dir, git_place
 from runner.core.settings import Settings
 
+_PROXIES = ("HTTPS_PROXY", "ALL_PROXY", "HTTP_PROXY")
 _UV = "UV_PROJECT_ENVIRONMENT"
-WRITES, SECRETS = "writes", "secrets"
+WRITES, SECRETS, FULL = "writes", "secrets", "full"
 UNGUARDED = "sessions can write into the main checkout and into each other's worktrees"
 
 
@@ -40,7 +45,9 @@ class WriteGuard(Struct, frozen=True, kw_only=True):
     @property
     def sealing(self) -> str:
         """What sessions cannot reach, for plans and reports."""
-        return WRITES if self.seal is None else SECRETS
+        if self.seal is None:
+            return WRITES
+        return SECRETS if self.seal.network is None else FULL
 
     @property
     def own_path(self) -> bool:
@@ -115,6 +122,9 @@ def sealed(
     if means is not Means.MOUNTS:
         why = "this machine cannot mount for a session" if means else "nothing confines sessions"
         return replace(guard, unsealed=why)
+    gap = network_gap() if settings.seal == FULL else ""
+    if gap:
+        return replace(guard, unsealed=f"a session cannot have a network of its own here ({gap})")
     seal = Seal(
         folder=autopilot_dir(paths.common_dir) / "seal",
         needed=tuple(
@@ -125,8 +135,20 @@ def sealed(
             )
         ),
         shows=settings.seal_shows,
+        network=_network(settings, os.environ) if settings.seal == FULL else None,
     )
     return replace(guard, seal=seal)
+
+
+def _network(settings: Settings, environ: Mapping[str, str]) -> Network:
+    """Return the network of sessions: what all of them reach, through the proxy that the user has, if any."""
+    named = (environ.get(name) or environ.get(name.lower()) for name in _PROXIES)
+    direct = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    return Network(
+        allowed=expanded(settings.seal_network),
+        upstream=next(filter(None, named), ""),
+        direct=tuple(filter(None, re.split(r"[,\s]+", direct))),
+    )
 
 
 def _without_seal(paths: RepositoryPaths, settings: Settings, root: Path) -> WriteGuard:

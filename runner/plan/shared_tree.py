@@ -29,7 +29,7 @@ from runner.core.errors import SettingsError
 from runner.core.flow import STATE_NAMES, docs_folder
 from runner.core.model import RunId, Story
 from runner.core.settings import Settings
-from runner.plan.guard import SECRETS, WriteGuard, sealed, write_guard_of
+from runner.plan.guard import FULL, SECRETS, WriteGuard, sealed, write_guard_of
 from runner.records.deviations import STATE_FILES
 
 if TYPE_CHECKING:
@@ -151,10 +151,10 @@ def enforcement_again(
 
 def _sealed_as_asked(plan: EnforcementPlan, settings: Settings) -> EnforcementPlan:
     """Refuse a seal that was asked for by name and is not available."""
-    if settings.seal != SECRETS or plan.write_guard.seal is not None:
+    if settings.seal not in {SECRETS, FULL} or plan.write_guard.seal is not None:
         return plan
     raise SettingsError(
-        f"seal '{SECRETS}' is not available for this run: {plan.write_guard.unsealed}",
+        f"seal '{settings.seal}' is not available for this run: {plan.write_guard.unsealed}",
         hint="`autopilot-multi doctor` shows what this machine can do; `--seal auto` seals where it can.",
     )
 

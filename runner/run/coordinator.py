@@ -37,7 +37,7 @@ from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.names import branch_of
 from runner.machine.probe import Probe
-from runner.plan.guard import WriteGuard
+from runner.plan.guard import FULL, WriteGuard
 from runner.plan.plan import Plan, worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
@@ -304,7 +304,9 @@ async def _coordinate(
     async with (
         listening(control, ended_by, view.say),
         # It starts while the first events are recorded.
-        open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper,
+        open_keeper(
+            alive_lock=keepers_lock_path(repository.common_dir), network=settings.seal == FULL
+        ) as keeper,
     ):
         await to_thread.run_sync(exclude_byproducts, assignment)
         notes = await to_thread.run_sync(opening_notes, beginning.journal, assignment)

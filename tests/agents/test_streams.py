@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from isolation.network.rules import read_entry
 from runner.agents import known
 from runner.agents.catalog import KNOWN, PROGRAMS
 from runner.agents.faults import failed, fault_of
@@ -84,10 +85,12 @@ def test_every_file_of_a_known_agent_is_listed() -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_agent_declares_how_it_is_found_and_signed_in(name: str) -> None:
-    """The doctor and the search for other sessions need both."""
+    """The doctor, the search for other sessions and a sealed network need this."""
     declared = KNOWN[name]
     assert declared.package
     assert declared.sign_in.variables
+    assert all(read_entry(entry) for entry in declared.endpoint.entries({}))
+    assert declared.endpoint.entries({})
     assert {program.name: program.package for program in PROGRAMS}[name] == declared.package
 
 

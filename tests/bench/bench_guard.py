@@ -6,7 +6,8 @@ that it took, since on a busy machine the clock tells of the others. A witness w
 that takes is measured too: nearly all of this work is making small files, which is the worst for a witness.
 The view, in which a session sees its own tree under the repository's path, is what a run takes where it can;
 the time in which the runner prepares it counts to its start. Sealed, as a run is by default, private files
-of a home folder that has one at each known place are hidden as well; finding them counts too.
+of a home folder that has one at each known place are hidden as well; finding them counts too. With the seal
+`full` it also has a network of its own, and a proxy; that is compared with the sealed way, too.
 """
 
 import os
@@ -26,18 +27,21 @@ from msgspec.structs import replace
 
 from isolation.git.repository import Repository
 from isolation.guard import guard
+from isolation.guard.network import network_gap
 from isolation.guard.private import STORES
 from isolation.guard.seal import Seal
 from isolation.guard.view import View, view_of
 from isolation.keeper.client import Keeper, open_keeper
-from isolation.model import Confinement, Means, SessionSpec, WorkspaceRequest
+from isolation.model import Confinement, Means, Network, SessionSpec, WorkspaceRequest
 from isolation.paths import worktree_root
 from isolation.worktree.opening import create_or_attach
 
 FILES = 400
 STARTS, WORKS = 60, 20
-WITNESS, VIEW, SEALED = "+witness", "view", "view, sealed"
-LIMITS_MS = {VIEW: 10.0, SEALED: 30.0}
+WITNESS, VIEW, SEALED, OFFLINE = "+witness", "view", "view, sealed", "view, full"
+LIMITS_MS = {VIEW: 10.0, SEALED: 30.0, OFFLINE: 60.0}
+NETWORK_LIMIT_MS = 30.0
+"""What a network of its own may add to a sealed session."""
 START_LIMIT_MS = 60.0
 WORK_LIMIT = 1.10
 WORKLOAD = """
@@ -129,17 +133,24 @@ async def measure() -> tuple[Times, Times]:
             home = _private_home(folder)
             seal = Seal(folder=repository.common_dir / "seal")
 
-            def hide() -> Confinement:
+            def hide(seal: Seal = seal) -> Confinement:
                 return seal.around(confine(view=view), STORES, {"HOME": str(home)})
 
             ways[SEALED] = replace(ways[VIEW], confinement=hide())
+            if not network_gap():
+                full = partial(hide, replace(seal, network=Network(allowed=("api.example.org",))))
+                ways[OFFLINE] = replace(ways[VIEW], confinement=full())
             _PREPARING[VIEW] = timeit.repeat(lambda: confine(view=view), number=1, repeat=STARTS)
-            _PREPARING[SEALED] = timeit.repeat(hide, number=1, repeat=STARTS)
+            _PREPARING[SEALED], _PREPARING[OFFLINE] = [], []
+            for _ in range(STARTS):
+                _PREPARING[SEALED].append(timeit.timeit(hide, number=1))
+                if OFFLINE in ways:
+                    _PREPARING[OFFLINE].append(timeit.timeit(full, number=1))
         works = {
             way: replace(spec, argv=(sys.executable, "-I", "-S", "-c", WORKLOAD))
             for way, spec in ways.items()
         }
-        async with open_keeper(alive_lock=folder / "alive.lock") as keeper:
+        async with open_keeper(alive_lock=folder / "alive.lock", network=True) as keeper:
             return await _taken(keeper, ways, STARTS), await _taken(keeper, works, WORKS)
 
 
@@ -188,6 +199,17 @@ def main() -> bool:
             f"git and build: ratio {ratio:.2f}, at most {WORK_LIMIT:g}: {verdict}"
         )
         kept = kept and (fits or way.removesuffix(WITNESS) not in {support.means, *LIMITS_MS})
+    if OFFLINE in starts:
+        more = 0.0
+        for mine, sealed in (
+            (_own(starts[OFFLINE]), _own(starts[SEALED])),
+            (_PREPARING[OFFLINE], _PREPARING[SEALED]),
+        ):
+            more += _ms([one - other for one, other in zip(mine, sealed, strict=True)])
+        fits = more <= NETWORK_LIMIT_MS
+        verdict = "ok" if fits else "too slow"
+        lines.append(f"full - secrets, `true`: {more:+.2f} ms, at most {NETWORK_LIMIT_MS:g}: {verdict}")
+        kept = kept and fits
     if support.means is None:
         lines.append(f"no guard here: {support.reason}")
     sys.stdout.write("\n".join(lines) + "\n")

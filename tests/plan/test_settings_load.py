@@ -70,6 +70,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "persistence = false\nsecret-variables = ['LOGIN']\n"
         "keep-runs-days = 5\nkeep-runs-mb = 50\n"
         "seal = 'writes'\nseal-hides = '~/x'\nseal-shows = ['~/.npmrc']\npass-env = 'NPM_TOKEN'\n"
+        "seal-network = ['@npm', '*.example.org:8443']\n"
         "worktree-root = '../w'\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
         "docs-folder = '_docs'\nland-verify = 'make all'\nland = true\nland-onto = 'release'\n"
         "land-style = 'rebase'\nland-message = '{id}'\n"

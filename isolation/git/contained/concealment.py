@@ -7,11 +7,10 @@ hidden is one value for the whole process, as a process coordinates one run.
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from msgspec.structs import replace
 
-from isolation.model import Confinement, EnforcementLevel, Hidden, Means
+from isolation.model import Confinement, EnforcementLevel, Means
 
 _FRESH_SECONDS = 5.0
 _EMPTY = Confinement(level=EnforcementLevel.DENY, means=Means.MOUNTS)
@@ -27,13 +26,13 @@ class _Concealment:
         self._found = _EMPTY
         self._until = 0.0
 
-    def found(self) -> tuple[Mapping[Path, Hidden], tuple[Path, ...]]:
-        """Return what is hidden, and what is shown all the same; looked up every few seconds."""
+    def found(self) -> Confinement:
+        """Return what is hidden, what is shown all the same, and the network; looked up every few seconds."""
         with _lock:
             if time.monotonic() > self._until:
                 self._found = self._around(_EMPTY)
                 self._until = time.monotonic() + _FRESH_SECONDS
-            return self._found.hidden, self._found.shown
+            return self._found
 
 
 _current: list[_Concealment] = []
@@ -48,6 +47,6 @@ def concealed(confinement: Confinement, env: Mapping[str, str]) -> tuple[Confine
     """Return a command's confinement and environment without what is hidden. Blocks."""
     if not _current or confinement.means is not Means.MOUNTS:
         return confinement, env
-    hidden, shown = _current[0].found()
+    found = _current[0].found()
     kept = {name: value for name, value in env.items() if name not in _current[0].withheld}
-    return replace(confinement, hidden=hidden, shown=shown), kept
+    return replace(confinement, hidden=found.hidden, shown=found.shown, network=found.network), kept

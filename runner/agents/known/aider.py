@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from runner.agents import faults
 from runner.agents.json_line import last_line
-from runner.agents.known_agent import KnownAgent, SignIn
+from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.limits.agent_output import AgentUpdate, Final
 from runner.core.limits.stall import announced_wait
@@ -47,6 +47,12 @@ class AiderAgent(KnownAgent):
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
         passes=("AIDER_*",),
+    )
+    endpoint = Endpoint(
+        hosts=("api.openai.com", "api.anthropic.com", "openrouter.ai", "generativelanguage.googleapis.com"),
+        variables=("OPENAI_API_BASE", "ANTHROPIC_API_BASE", "OLLAMA_API_BASE"),
+        providers=True,
+        quiet={"AIDER_ANALYTICS_DISABLE": "true", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
     )
     traits = Traits(
         streams=True,

@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
-from runner.agents.known_agent import KnownAgent, SignIn, StartProblem
+from runner.agents.known_agent import Endpoint, KnownAgent, SignIn, StartProblem
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result
 from runner.core.limits.agent_output import AgentUpdate, Fault, Final
@@ -50,6 +50,28 @@ class ClaudeAgent(KnownAgent):
                 variables=("GOOGLE_APPLICATION_CREDENTIALS",), files=(".config/gcloud",)
             ),
         },
+    )
+    endpoint = Endpoint(
+        hosts=("api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"),
+        variables=("ANTHROPIC_BASE_URL",),
+        naming=r"[\"']ANTHROPIC_BASE_URL[\"']\s*:\s*[\"']([^\"']+)",
+        named_in=(".claude/settings.json",),
+        moved_by="CLAUDE_CONFIG_DIR",
+        services={
+            "CLAUDE_CODE_USE_BEDROCK": Endpoint(
+                hosts=("bedrock-runtime.{AWS_REGION}.amazonaws.com", "sts.{AWS_REGION}.amazonaws.com"),
+                variables=("ANTHROPIC_BEDROCK_BASE_URL",),
+            ),
+            "CLAUDE_CODE_USE_VERTEX": Endpoint(
+                hosts=(
+                    "{CLOUD_ML_REGION}-aiplatform.googleapis.com",
+                    "aiplatform.googleapis.com",
+                    "oauth2.googleapis.com",
+                ),
+                variables=("ANTHROPIC_VERTEX_BASE_URL",),
+            ),
+        },
+        quiet={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
     )
     traits = Traits(
         streams=True,

@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
-from runner.agents.known_agent import KnownAgent, SignIn
+from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result
 from runner.core.agent_settings import AgentSettings
@@ -43,6 +43,14 @@ class CodexAgent(KnownAgent):
         passes=("CODEX_*", "OPENAI_*"),
         # A provider of the user's own has its key in a variable of any name.
         naming=r"env_key\s*=\s*[\"'](\w+)",
+        named_in=(".codex/config.toml",),
+        moved_by="CODEX_HOME",
+    )
+    endpoint = Endpoint(
+        hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
+        variables=("OPENAI_BASE_URL",),
+        providers=True,
+        naming=r"base_url\s*=\s*[\"']([^\"']+)",
         named_in=(".codex/config.toml",),
         moved_by="CODEX_HOME",
     )

@@ -4,7 +4,7 @@ import time
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
-from runner.agents.known_agent import KnownAgent, SignIn
+from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result
 from runner.core.limits.agent_output import AgentUpdate, Final
@@ -23,6 +23,24 @@ class GeminiAgent(KnownAgent):
         services={
             "GOOGLE_GENAI_USE_VERTEXAI": SignIn(
                 variables=("GOOGLE_APPLICATION_CREDENTIALS",), files=(".config/gcloud",)
+            )
+        },
+    )
+    endpoint = Endpoint(
+        hosts=(
+            "generativelanguage.googleapis.com",
+            "cloudcode-pa.googleapis.com",
+            "oauth2.googleapis.com",
+        ),
+        variables=("GOOGLE_GEMINI_BASE_URL",),
+        services={
+            "GOOGLE_GENAI_USE_VERTEXAI": Endpoint(
+                hosts=(
+                    "{GOOGLE_CLOUD_LOCATION}-aiplatform.googleapis.com",
+                    "aiplatform.googleapis.com",
+                    "oauth2.googleapis.com",
+                ),
+                variables=("GOOGLE_VERTEX_BASE_URL",),
             )
         },
     )

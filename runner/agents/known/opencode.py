@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, text, tool_line, whole
-from runner.agents.known_agent import KnownAgent, SignIn
+from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.agents.tool_calls import files_read, tool_result
 from runner.core.limits.agent_output import AgentUpdate, Final
@@ -28,6 +28,14 @@ class OpencodeAgent(KnownAgent):
         passes=("OPENCODE_*",),
         naming=r"\{env:(\w+)\}",
         named_in=(".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
+    )
+    endpoint = Endpoint(
+        hosts=("opencode.ai", "models.dev", "api.anthropic.com", "api.openai.com", "openrouter.ai"),
+        providers=True,
+        variables=("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"),
+        naming=r"[\"']baseURL[\"']\s*:\s*[\"']([^\"']+)",
+        named_in=(".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
+        named_by=("OPENCODE_CONFIG_CONTENT",),
     )
     traits = Traits(
         streams=True,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from runner.agents import faults
 from runner.agents.known.claude import ClaudeAgent
-from runner.agents.known_agent import KnownAgent, SignIn
+from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
@@ -23,6 +23,11 @@ class QwenAgent(KnownAgent):
         variables=("OPENAI_API_KEY", "DASHSCOPE_API_KEY"),
         files=(".qwen/oauth_creds.json",),
         passes=("QWEN_*", "OPENAI_*"),
+    )
+    endpoint = Endpoint(
+        hosts=("portal.qwen.ai", "chat.qwen.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"),
+        variables=("OPENAI_BASE_URL",),
+        providers=True,
     )
     traits = Traits(streams=True, says_end=True, whole_thread=True, obeys=(".qwen", ".env"))
 

@@ -32,6 +32,7 @@ from runner.core.text.redaction import Redactor
 from runner.core.text.telling import telling_lines
 from runner.land.candidates import Candidate
 from runner.machine.probe import Probe
+from runner.plan.guard import FULL
 from runner.plan.plan import worktree_root_of
 from runner.plan.shared_tree import require_enforcement
 from runner.records.event_log import EventLog
@@ -248,7 +249,8 @@ async def open_verifier(
     )
     snapshot = RunSnapshot(run_id=RunId(landing_id), started_at=0.0)
     log = EventLog(store=_Nowhere(), snapshot=snapshot, redactor=redactor)
-    async with open_keeper(alive_lock=keepers_lock_path(repository.common_dir)) as keeper:
+    lock = keepers_lock_path(repository.common_dir)
+    async with open_keeper(alive_lock=lock, network=settings.seal == FULL) as keeper:
         await keeper.ready()
         context = make_context(assignment, log=log, keeper=keeper, control=control, shared_tree=None, past={})
         window = WindowKeeper(context=context, sample=partial(Probe(PROGRAMS), root))

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from isolation.network.presets import PRESETS
+from isolation.network.rules import read_entry
 from runner.core.declaration import Bounds, Declared, declared_in
 
 _WORDS = {
@@ -58,7 +60,8 @@ def _checked(declared: Declared) -> Any:  # noqa: PLR0911  one return for each f
 
 def _list(declared: Declared) -> Any:
     setting = declared.setting
-    check = _inside if setting.inside else _anywhere if setting.anywhere else None
+    checks = {_inside: setting.inside, _anywhere: setting.anywhere, _host: setting.hosts}
+    check = next((check for check, wanted in checks.items() if wanted), None)
     entry: Any = Annotated[Text, AfterValidator(check)] if check else Text
     entries: Any = Annotated[list[entry], Field(min_length=1 if setting.filled else 0)]
     return Annotated[entries, BeforeValidator(_listed)] if setting.separator else entries
@@ -118,6 +121,12 @@ def _anywhere(path: str) -> str:
     if not path.startswith(("~/", "/")) or ".." in PurePosixPath(path).parts:
         raise ValueError("must be a path that begins with ~/ or /")
     return path
+
+
+def _host(text: str) -> str:
+    if text not in PRESETS:
+        read_entry(text)
+    return text
 
 
 def _listed(value: Any) -> Any:

@@ -1,21 +1,25 @@
 """What every program of a story finds in its environment, and what of the user's is kept from it."""
 
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from isolation.git.contained.concealment import conceal
 from isolation.git.repository import scrubbed
 from isolation.guard.private import STORES, Store
 from isolation.guard.seal import Seal, missed
-from isolation.model import Confinement, Workspace
-from runner.agents.catalog import KNOWN, Credentials, credentials_of
+from isolation.guard.sockets import SIGNING, signing
+from isolation.model import Confinement, Network, SessionSpec, Workspace
+from isolation.network.namespace import PROXY_PORT
+from runner.agents.catalog import KNOWN, Credentials, Reachable, credentials_of, reachable_by
 from runner.agents.protocol import Agent
 from runner.core.model import RunId, Step, StorySnapshot
 from runner.core.settings import SETTINGS, Settings
@@ -38,19 +42,39 @@ _DOORS = frozenset(
 )
 """Variables that lead to a program which hands out keys."""
 _FORMS = Redactor()
+_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
+_LOCAL = "localhost,127.0.0.1,::1"
+_LEADING = {
+    **{name: _PROXY for each in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY") for name in (each, each.lower())},
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), _LOCAL),
+    "NODE_USE_ENV_PROXY": "1",
+}
+"""What leads programs to the proxy of a sealed network. Node looks at them only if the last one says so."""
+_OFFLINE = re.compile(
+    r"Network is unreachable|ENETUNREACH|EAI_AGAIN|[Tt]emporary failure in name resolution"
+    r"|[Cc]ould not resolve host|getaddrinfo (?:failed|ENOTFOUND)|Name or service not known"
+)
 
 
 class SessionSeal(Struct, frozen=True, kw_only=True):
-    """What is kept from one session: the stores that it does not see, and the variables that it lacks."""
+    """What is kept from one session: the stores that it does not see, and the variables that it lacks.
+
+    In a sealed network it reaches `hosts` besides those that all sessions reach; `variables` lead it there.
+    """
 
     seal: Seal
     stores: tuple[Store, ...]
     shows: tuple[str, ...]
     withheld: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
-    def around(self, confinement: Confinement) -> Confinement:
-        """Return the confinement with everything private hidden. Blocks."""
-        return self.seal.around(confinement, self.stores, os.environ, self.shows)
+    def around(self, spec: SessionSpec) -> SessionSpec:
+        """Return the session with everything private hidden, and its network sealed. Blocks."""
+        if spec.confinement is None:
+            return spec
+        sealed = self.seal.around(spec.confinement, self.stores, os.environ, self.shows, self.hosts)
+        return replace(spec, confinement=sealed, env={**spec.env, **self.variables})
 
     def missed(self, output: str, confinement: Confinement) -> str:
         """Describe what a failed session says it missed of all this; empty if nothing."""
@@ -59,20 +83,38 @@ class SessionSeal(Struct, frozen=True, kw_only=True):
         if names:
             listed = ", ".join(names)
             words.append(f"it may need {listed}, which sessions do not get: `pass-env` passes variables")
+        if self.seal.network is not None and _OFFLINE.search(output):
+            words.append(
+                "it may have used the network directly, or looked up a name, which sessions cannot: "
+                "they reach the hosts of `seal-network`, through the proxy in HTTPS_PROXY"
+            )
         return "; ".join(filter(None, words))
 
 
+def denied_words(denied: Sequence[str]) -> str:
+    """Describe the hosts that a session's proxy refused; empty if there are none."""
+    if not denied:
+        return ""
+    return f"it was kept from reaching {', '.join(denied)}: `seal-network` allows hosts"
+
+
 def seal_git_commands(run: RunContext) -> None:
-    """Let git commands on stories' trees see no more than sessions do, from now on. Blocks."""
+    """Let git commands on stories' trees see no more than sessions do, from now on. Blocks.
+
+    What signs commits they see if git is to sign; a network they have no use for.
+    """
     found = _seal_of(run.write_guard.seal, run.settings, None)
     if found is None:
         conceal(None, frozenset())
         return
+    signs = run.repository.signs_commits
+    shows = (*found.shows, *(signing(os.environ, run.repository.signing_key) if signs else ()))
+    closed = Network() if found.seal.network is not None else None
 
     def around(confinement: Confinement) -> Confinement:
-        return found.seal.around(confinement, found.stores, os.environ, found.shows)
+        return replace(found.seal.around(confinement, found.stores, os.environ, shows), network=closed)
 
-    conceal(around, frozenset(found.withheld))
+    conceal(around, frozenset(found.withheld) - (SIGNING if signs else frozenset()))
 
 
 def session_seal(context: StoryContext, agent: Agent | None = None) -> SessionSeal | None:
@@ -84,6 +126,7 @@ def _seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> Sess
     if seal is None:
         return None
     own = _own(agent)
+    reached = reachable_by(agent, os.environ) if agent and seal.network is not None else Reachable()
     passed = (*settings.pass_env, *own.names)
     stores = [
         *STORES,
@@ -101,6 +144,8 @@ def _seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> Sess
         stores=tuple(stores),
         shows=(*shows, *own.places),
         withheld=tuple(name for name in os.environ if _is_withheld(name, passed, settings)),
+        hosts=reached.entries,
+        variables={**_LEADING, **reached.variables} if seal.network is not None else {},
     )
 
 

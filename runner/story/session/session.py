@@ -33,7 +33,7 @@ from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
 from runner.story.session.context_watch import ContextOrder, ContextWatch
-from runner.story.session.environment import SessionSeal
+from runner.story.session.environment import SessionSeal, denied_words
 from runner.story.session.log import SessionLog, read_tail
 from runner.story.session.progress import changed_since
 
@@ -143,8 +143,7 @@ class _Reader(Struct, frozen=True, kw_only=True):
 async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
     """Run one session to its end and judge it; afterwards none of its processes is left."""
     if order.seal and order.spec.confinement:
-        sealed = await trio.to_thread.run_sync(order.seal.around, order.spec.confinement)
-        order = replace(order, spec=replace(order.spec, confinement=sealed))
+        order = replace(order, spec=await trio.to_thread.run_sync(order.seal.around, order.spec))
     state, events = _State(), run.log
     with SessionLog(order.log, cap=order.log_cap, redactor=events.redactor) as log:
         reader = _Reader(
@@ -318,11 +317,12 @@ def _judge(
     if outcome is Outcome.FAILED and ended and confinement:
         words = refused(output, confinement, order.spec.cwd)
         detail += f"; {words}" if words else ""
-        if order.seal and (words := order.seal.missed(output, confinement)):
-            detail += f"; {words}"
-            output = f"{output.rstrip()}\nautopilot-multi: {words}\n"
-            with SessionLog(order.log, cap=order.log_cap) as log:
-                log.write(f"autopilot-multi: {words}\n".encode())
+    kept_off = _kept_off(order, ended, output, failed=outcome is Outcome.FAILED)
+    if kept_off:
+        detail += f"; {kept_off}" if outcome is Outcome.FAILED else ""
+        output = f"{output.rstrip()}\nautopilot-multi: {kept_off}\n"
+        with SessionLog(order.log, cap=order.log_cap) as log:
+            log.write(f"autopilot-multi: {kept_off}\n".encode())
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
     usage = listener.tally.usage
@@ -342,6 +342,15 @@ def _judge(
         overdue=reader.state.overdue,
         zone=reader.zone,
     )
+
+
+def _kept_off(order: SessionOrder, ended: Exit | None, output: str, *, failed: bool) -> str:
+    """Describe what the seal kept from a session: hosts in any case, and what it seems to have missed."""
+    confinement = order.spec.confinement
+    if ended is None or confinement is None or order.seal is None:
+        return ""
+    missed = order.seal.missed(output, confinement) if failed else ""
+    return "; ".join(filter(None, (denied_words(ended.denied), missed)))
 
 
 def _outcome(  # noqa: PLR0911  one return a way to end
