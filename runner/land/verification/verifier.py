@@ -42,6 +42,7 @@ from runner.run.window import WindowKeeper
 from runner.story.context.context import RunContext, StoryContext, story_context
 from runner.story.context.error_groups import unwrapped
 from runner.story.context.stop import Level, StopControl
+from runner.story.session.environment import seal_git_commands
 from runner.story.session.hooks import hook_order
 from runner.story.session.session import SessionOrder, run_session
 from runner.story.sessions import prepare_base_check
@@ -253,6 +254,7 @@ async def open_verifier(
     async with open_keeper(alive_lock=lock, network=settings.seal == FULL) as keeper:
         await keeper.ready()
         context = make_context(assignment, log=log, keeper=keeper, control=control, shared_tree=None, past={})
+        await to_thread.run_sync(seal_git_commands, context)
         window = WindowKeeper(context=context, sample=partial(Probe(PROGRAMS), root))
         try:
             await to_thread.run_sync(clear_leftovers, repository, root, PLACES)
