@@ -2,10 +2,11 @@
 
 The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
 reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}` or `{"say": "words"}`; `patch` is as `write`, but
-never by a shell. After the last one the model says that it is done. With `"told": ["words", […]]` it does
-those acts instead when the words stand in the prompt. Which act is next is told by the tool results since the
-last script, so that a resumed conversation needs no memory here. A program without tools (aider) gets the
-first act, if the script says `"toolless": true`.
+never by a shell. `"background": true` beside `sh` leaves the command running (claude). With `"cached": 800`
+so many input tokens of each reply come from a cache. After the last act the model says that it is done. With
+`"told": ["words", […]]` it does those acts instead when the words stand in the prompt. Which act is next is
+told by the tool results since the last script, so that a resumed conversation needs no memory here. A program
+without tools (aider) gets the first act, if the script says `"toolless": true`.
 
 With `"literal": true` it has no acts of its own: it does exactly and only what the prompt says, which is to
 write the files that the step names, to save a sub-step, and to write the result. In the step `asks` it asks
@@ -54,9 +55,10 @@ _ERRORS = {
 
 @dataclass
 class Scene:
-    """What the model was asked so far, one entry a request of a script."""
+    """What the model was asked so far, one entry a request of a script, and the tokens that it charged."""
 
     asked: list[dict[str, Any]] = field(default_factory=list)
+    charged: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -133,6 +135,7 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:
     command = ["bash", "-c", act["sh"]] if shell == "shell" else act["sh"]
     more: dict[str, Any] = {"description": "scripted"} if shell in {"bash", "run_shell_command"} else {}
     more |= {"is_background": False} if shell == "run_shell_command" else {}
+    more |= {"run_in_background": True} if act.get("background") else {}
     return {"tool": shell, "input": {_SHELLS[shell]: command, **more}}
 
 
@@ -179,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = fault or {}
         self._reply(
             request,
-            _action(script, step, request),
+            {**_action(script, step, request), "cached": script.get("cached", 0)},
             stall=fault.get("stall", 0),
             headers=fault.get("headers", {}),
         )
@@ -207,6 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
         self, request: Request, action: Action, *, stall: float = 0, headers: Mapping[str, str] | None = None
     ) -> None:
         whole, events = request.render(request.model, action)
+        with self.scene.lock:
+            self.scene.charged.update(input=dialects.INPUT, output=dialects.OUTPUT)
+            self.scene.charged["cached"] += action.get("cached", 0)
         if not request.streamed:
             if not self._hung_up(stall):
                 self._json(whole, headers=headers)
