@@ -30,6 +30,7 @@ from runner.core.settings import Settings
 from runner.core.text.names import one_line
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
+from runner.story.earlier_work import summary_of_work
 from runner.story.flow.brief import Brief
 from runner.story.session.context_watch import ContextOrder
 from runner.story.session.environment import environment_of, program, session_seal, user_environment
@@ -53,17 +54,21 @@ async def prepare_work(
     worker = _worker_for(context, brief)
     agent, name = worker.agent, _name(now, brief.step)
     cwd, files = context.inside(workspace.path, workspace), _exchanged(context.exchange(workspace), name)
+    known = now.step_history.conversation
+    conversation = known.id if known is not None and known.agent == agent.name else ""
     facts = prompt_facts(context, workspace, brief)
+    if not conversation and not isinstance(agent, CommandAgent):
+        earlier = await to_thread.run_sync(summary_of_work, context, workspace)
+        facts = replace(facts, earlier_work=earlier)
     prompt = facts.result_file.with_name(files.prompt.name)  # as the session sees it
     access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
-    known = now.step_history.conversation
     job = AgentJob(
         story=story,
         workspace=cwd,
         session_id=_session_id(context, name),
         model=worker.model,
         prompt=prompt,
-        conversation=known.id if known is not None and known.agent == agent.name else "",
+        conversation=conversation,
         git_dirs=access.git_dirs,
         folders=access.folders,
         verify=facts.verify,

@@ -115,7 +115,8 @@ def _as_messages(model: str, action: Action) -> Reply:
     if "text" in action:
         empty: dict[str, Any] = {"type": "text", "text": ""}
         full = {"type": "text", "text": action["text"]}
-        delta, stop = {"type": "text_delta", "text": action["text"]}, "end_turn"
+        delta = {"type": "text_delta", "text": action["text"]}
+        stop = "refusal" if action.get("refuses") else "end_turn"
     else:
         name = f"toolu_{uuid.uuid4().hex}"
         empty = {"type": "tool_use", "id": name, "name": action["tool"], "input": {}}

@@ -1,9 +1,9 @@
 """A model that follows a script, on loopback: what real agent programs talk to in these tests.
 
 The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
-reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}` or `{"say": "words"}`; `patch` is as `write`, but
-never by a shell. `"background": true` beside `sh` leaves the command running (claude). With `"cached": 800`
-so many input tokens of each reply come from a cache. After the last act the model says that it is done. With
+reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}`, `{"say": "words"}` or `{"refuse": "words"}`.
+`patch` is as `write`, but never by a shell. `"background": true` beside `sh` leaves the command running
+(claude). With `"cached": 800` so many input tokens of each reply come from a cache. After the last act the model says that it is done. With
 `"told": ["words", […]]` it does those acts instead when the words stand in the prompt. Which act is next is
 told by the tool results since the last script, so that a resumed conversation needs no memory here. A program
 without tools (aider) gets the first act, if the script says `"toolless": true`.
@@ -15,7 +15,8 @@ the user first, and in the step `fails` it does nothing until the user has decid
 was full.
 
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
-retry-after; `at` may be "*"), or `{"at": 0, "stall": 60}`. One with `headers` alone sends them along. Only
+retry-after; `at` may be "*"), `{"at": 0, "stall": 60}`, or `{"at": 0, "page": "<html>"}` for a network that
+answers by itself. One with `headers` alone sends them along. Only
 how often a fault was met is remembered, under the script's id.
 """
 
@@ -111,8 +112,8 @@ def _script(request: Request) -> tuple[dict[str, Any] | None, int, str]:
 def _action(script: dict[str, Any], step: int, request: Request) -> Action:
     acts = script.get("acts", [])
     act = acts[step] if step < len(acts) else {"say": "All done."}
-    if "say" in act:
-        return {"text": act["say"]}
+    if "say" in act or "refuse" in act:
+        return {"text": act.get("say") or act["refuse"], "refuses": "refuse" in act}
     if "patch" in act and "exec_command" in request.tools:  # codex takes such a command for a use of its tool
         name, words = map(str, act["patch"])
         lines = "\n".join(f"+{line}" for line in words.splitlines())
@@ -173,6 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
         with self.scene.lock:
             entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
             self.scene.asked.append(entry)
+        if fault and "page" in fault:
+            self._send(fault["page"].encode(), "text/html", 200, {})
+            return
         if fault and "status" in fault:
             status = fault["status"]
             headers = {"retry-after": str(fault["after"])} if "after" in fault else {}
@@ -197,9 +201,11 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        data = json.dumps(value).encode()
+        self._send(json.dumps(value).encode(), "application/json", status, headers or {})
+
+    def _send(self, data: bytes, kind: str, status: int, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        sent = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
+        sent = {"content-type": kind, "content-length": str(len(data)), **headers}
         for name, text in sent.items():
             self.send_header(name, text)
         self.end_headers()

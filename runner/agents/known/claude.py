@@ -185,6 +185,8 @@ def result(event: dict[str, Any]) -> AgentUpdate:
     else:
         reason = words or subtype.replace("_", " ")
         final = faults.failed(reason, at=time.time(), status=whole(event, "api_error_status"))
+        if text(event, "stop_reason") == "refusal":
+            final = replace(final, fault=Fault.LOST)
     return AgentUpdate(
         conversation=text(event, "session_id"),
         message=last_line(words),

@@ -98,10 +98,10 @@ class CodexAgent(KnownAgent):
             case "turn.completed":
                 return AgentUpdate(usage=_usage(event), final=Final(ok=True))
             case "turn.failed":
-                words = text(event, "error", "message")
+                words = _plain(text(event, "error", "message"))
                 return AgentUpdate(message=last_line(words), final=faults.failed(words, at=time.time()))
             case "error":
-                return _error(text(event, "message"))
+                return _error(_plain(text(event, "message")))
             case _:
                 return None
 
@@ -135,6 +135,18 @@ def _item(item: Any, *, begins: bool) -> AgentUpdate | None:
     if kind == "agent_message" and not begins:
         return AgentUpdate(message=last_line(text(item, "text")))
     return None
+
+
+def _plain(words: str) -> str:
+    """Return the message of an error that it passes on as the JSON of its service, with the status."""
+    answer = load(words.strip().encode())
+    error = at(answer, "error")
+    said = text(error, "message")
+    if not said:
+        return words
+    status = whole(answer, "status") or whole(error, "code") or whole(error, "status")
+    named = text(error, "code") or text(error, "type")
+    return f"{said} ({', '.join(filter(None, (f'status {status}' if status else '', named)))})"
 
 
 def _error(words: str) -> AgentUpdate:

@@ -345,13 +345,15 @@ def _judge(
     listener, last_line = reader.listener, reader.line or reader.tail.line
     said = reader.state.said or (listener.verdict(ended.returncode, last_line, at) if ended else None)
     outcome, detail = _outcome(ended, complaint, reader.state, result, said)
-    output = read_tail(order.log, FAILURE_TAIL_BYTES)
+    printed = read_tail(order.log, FAILURE_TAIL_BYTES)
+    # Raw events would only fill the next prompt.
+    output = (listener.recap if listener.traits.says_end else "") or printed
     confinement = order.spec.confinement
     # One that could not be started has not tried to write anything.
     if outcome is Outcome.FAILED and ended and confinement:
-        words = refused(output, confinement, order.spec.cwd)
+        words = refused(printed, confinement, order.spec.cwd)
         detail += f"; {words}" if words else ""
-        if order.seal and (words := order.seal.missed(output, confinement)):
+        if order.seal and (words := order.seal.missed(printed, confinement)):
             detail += f"; {words}"
             output = f"{output.rstrip()}\nautopilot-multi: {words}\n"
             with SessionLog(order.log, cap=order.log_cap) as log:
