@@ -1,4 +1,4 @@
-"""What earlier sessions did, in words for a session that starts a new conversation and knows nothing of it."""
+"""What earlier sessions did, in words for a session whose conversation is new and knows nothing of it."""
 
 from isolation.model import Workspace
 from runner.core.model import Outcome, SessionKind, SessionRecord

@@ -198,6 +198,7 @@ class Pipeline:
                 return None
             prepared = await prepare_work(self._context, workspace, flow.brief(), allowance)
             ended = await self._run_session(prepared)
+            await self._story_workspace.release_locks()
             await run_hook("after_run", self._context, workspace)
             if isinstance(ended, KillSwitch):
                 return self._stopped(ended)
