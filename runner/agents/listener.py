@@ -8,6 +8,7 @@ from runner.core.limits.agent_output import Fault, Final, LineSplitter, Tally
 from runner.core.text.screen import neutral
 
 _LONGEST_COMPLAINT = 500
+_LONGEST_QUESTION = 2000
 _RECALLED = 20
 """How many of its newest lines the next attempt can read."""
 
@@ -48,6 +49,12 @@ class OutputListener:
     def recap(self) -> str:
         """What it said and did last, a line each, in words and not as its events."""
         return "\n".join(self._recent)
+
+    @property
+    def question(self) -> str:
+        """What it asked in its last words to the user; empty if these are no question."""
+        said = self.tally.said.strip()
+        return neutral(said[-_LONGEST_QUESTION:]) if said.endswith("?") and self.tally.at_end else ""
 
     @property
     def hopeless(self) -> bool:

@@ -156,7 +156,10 @@ def _denied_tools(ended: SessionVerdict) -> str:
     denied = ended.said.denied if ended.said else ()
     if not denied:
         return ""
-    return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
+    return (
+        f"its agent was denied {', '.join(denied)}; to allow a command, add it to `verify`, or to the agent's "
+        "own rules with `args` under [agents]; `permissions` there says what it may do"
+    )
 
 
 def _full_context(ended: SessionVerdict) -> str:

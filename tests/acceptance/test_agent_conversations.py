@@ -78,3 +78,24 @@ def test_a_network_that_answers_by_itself_costs_no_attempt(actors: Actors) -> No
     actors.story("a", *[trouble(words, None)] * 5, WELL)
     ran = actors.run()
     assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 1), ran.err
+
+
+def test_a_question_in_plain_words_becomes_a_decision(actors: Actors) -> None:
+    """An agent that asks instead of working is not lost as no work; with a change, the work counts."""
+    actors.install("claude")
+    words = "I found two schemas.\n\nShould I keep the old table?"
+    said = {"type": "assistant", "message": {"content": [{"type": "text", "text": words}]}}
+    lines = [*claude()[:-1], said, claude(result=words)[-1]]
+    actors.story("a", {"lines": lines}, WELL)
+    actors.story("b", {"lines": lines, "files": {"b.txt": "x"}})
+    denied = {"tool_name": "Bash", "tool_input": {"command": "npm install left-pad"}}
+    actors.story("c", {"lines": claude(permission_denials=[denied])})
+    ran = actors.run()
+    assert [ran.story(name)["status"] for name in "abc"] == ["parked", "done", "no_work"], ran.err
+    assert "Should I keep the old table?" in ran.story("a")["reason"]
+    assert "was denied Bash: npm install left-pad; to allow a command" in ran.err
+    shown = actors.run("decide", "a", "A")
+    assert shown.code == 0, shown.err
+    again = actors.run("resume")
+    assert again.story("a")["status"] == "done", again.err
+    assert "I found two schemas." in json.dumps(ran.data) or "two schemas" in actors.prompt("a")

@@ -12,7 +12,7 @@ MOVES = (
 
 
 def test_a_story_whose_branch_another_one_moved_is_not_done(repo: Path) -> None:
-    """What was verified is kept under a ref, the difference is named, and the command that repairs it works."""
+    """What was verified is kept under a ref, the difference is named, and the offered command repairs it."""
     write_story(repo, "a", command="echo a > a")
     write_story(repo, "b", command=MOVES, depends_on=["x"])
     write_story(repo, "x", command="echo x > x", depends_on=["a"])

@@ -5,8 +5,8 @@ reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}`, `{"say": "words"}` o
 `patch` is as `write`, but never by a shell. `"background": true` beside `sh` leaves the command running
 (claude). With `"cached": 800` so many input tokens of each reply come from a cache. After the last act the
 model says that it is done. With `"told": ["words", […]]` it does those acts instead when the words stand in
-the prompt. Which act is next is told by the tool results since the last script, so that a resumed conversation
-needs no memory here. A program without tools (aider) gets the first act, if the script says
+the prompt. Which act is next is told by the tool results since the last script, so that a resumed
+conversation needs no memory here. A program without tools (aider) gets the first act, if the script says
 `"toolless": true`.
 
 With `"literal": true` it has no acts of its own: it does exactly and only what the prompt says, which is to

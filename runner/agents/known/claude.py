@@ -141,6 +141,7 @@ def _assistant(event: dict[str, Any]) -> AgentUpdate:
         ),
         nested=_is_nested(event),
         message=shown,
+        said=said,
     )
 
 
@@ -180,7 +181,10 @@ def result(event: dict[str, Any]) -> AgentUpdate:
     words = text(event, "result") or _listed(at(event, "errors"))
     subtype = text(event, "subtype")
     if subtype == "success" and event.get("is_error") is False:
-        denied = tuple(sorted({text(item, "tool_name") for item in objects(event, "permission_denials")}))
+        refused = objects(event, "permission_denials")
+        denied = tuple(
+            sorted({tool_line(text(item, "tool_name"), at(item, "tool_input")) for item in refused})
+        )
         final = Final(ok=True, message=last_line(words), denied=denied)
     else:
         reason = words or subtype.replace("_", " ")

@@ -133,7 +133,7 @@ def _item(item: Any, *, begins: bool) -> AgentUpdate | None:
         result = tool_result(name, at(item, "aggregated_output"), failed=failed)
         return AgentUpdate(ended=(name,), reads=reads, results=(result,), message=shown)
     if kind == "agent_message" and not begins:
-        return AgentUpdate(message=last_line(text(item, "text")))
+        return AgentUpdate(message=last_line(text(item, "text")), said=text(item, "text"))
     return None
 
 

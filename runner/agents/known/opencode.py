@@ -56,7 +56,8 @@ class OpencodeAgent(KnownAgent):
             case "tool_use":
                 return _tool(conversation, part)
             case "text":
-                return AgentUpdate(conversation=conversation, message=last_line(text(part, "text")))
+                said = text(part, "text")
+                return AgentUpdate(conversation=conversation, message=last_line(said), said=said)
             case "step_start":
                 return AgentUpdate(conversation=conversation)
             case "step_finish":

@@ -44,8 +44,8 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
     """What one line reports; empty and None mean nothing. `begun` and `ended` are ids of tool uses.
 
     `reads` are tool uses, each with a file that it reads; `results` say how tool uses ended. `nested`: this
-    is about the conversation of a helper, not about the session's own. `whole_thread`: the usage covers the
-    whole conversation, earlier sessions included.
+    is about the conversation of a helper, not about the session's own. `said` is all that it says to
+    the user. `whole_thread`: the usage covers the whole conversation, earlier sessions included.
     """
 
     conversation: str = ""
@@ -55,6 +55,7 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
     results: tuple[ToolResult, ...] = ()
     nested: bool = False
     message: str = ""
+    said: str = ""
     usage: Usage | None = None
     whole_thread: bool = False
     retry_seconds: float | None = None
@@ -71,6 +72,7 @@ class Tally(Struct):
     sums: bool = False
     conversation: str = ""
     message: str = ""
+    said: str = ""
     uses: int = 0
     usage: Usage = field(default_factory=Usage)
     whole_thread: bool = False
@@ -94,6 +96,8 @@ class Tally(Struct):
             self.context.add(tools=self.uses - before, reads=seen.reads, results=seen.results)
         self.conversation = seen.conversation or self.conversation
         self.message = seen.message or self.message
+        if seen.begun or (seen.said and not seen.nested):
+            self.said = "" if seen.begun else seen.said  # what it says before a tool is not its last word
         self.resets_at = seen.resets_at or self.resets_at
         if seen.usage is not None:
             self.usage = self.usage + seen.usage if self.sums else seen.usage

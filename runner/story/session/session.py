@@ -93,7 +93,8 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
 
     `said` is the agent's own final result, `usage` and `tools` what it reported on the way. `attempts` are
     writes that were refused; None where they were not witnessed. `overdue`: its time limit ended it.
-    `zone` is how full its context was; None if that was not watched.
+    `zone` is how full its context was; None if that was not watched. `question` is what the agent asked in
+    its last words, where it reported nothing else.
     """
 
     outcome: Outcome
@@ -109,6 +110,7 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
     attempts: Attempts | None = None
     overdue: bool = False
     zone: Zone | None = None
+    question: str = ""
 
 
 class _State(Struct):
@@ -377,6 +379,7 @@ def _judge(
         attempts=ended.attempts if ended else None,
         overdue=reader.state.overdue,
         zone=reader.zone,
+        question=listener.question if outcome is Outcome.OK and not result.status else "",
     )
 
 
