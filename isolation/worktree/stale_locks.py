@@ -1,8 +1,8 @@
-"""Locks that a killed git command of a story left behind, removed with proof that nobody holds them.
+"""Locks that a killed git command of a story left behind, removed with proof that no process holds them.
 
 A session that is killed while it commits leaves `index.lock` or the lock of its branch, and every later git
 command there fails. Such a lock is removed only if it lies in the git directory of the story's own worktree
-or names the story's own branch, and if nobody can hold it: no process has it open, no program works in the
+or names the story's own branch, and if it is not held: no process has it open, no program works in the
 worktree, and for the lock of the branch no git command works in the main checkout either. Callers make sure
 that no session of the story lives. Locks of the whole repository, such as that of its configuration, may be
 the user's: they stay.
@@ -22,7 +22,7 @@ _LOOKS, _BETWEEN = 20, 0.1
 
 
 def remove_stale_locks(repository: Repository, path: Path, branch: str) -> tuple[Path, ...]:
-    """Remove the locks of a story's worktree that nobody holds, and return them.
+    """Remove the locks of a story's worktree that no process holds, and return them.
 
     Blocks, for a few seconds at most. A lock that may be in use stays; the git command that meets it says so.
     """

@@ -52,7 +52,7 @@ class OutputListener:
 
     @property
     def question(self) -> str:
-        """What it asked in its last words to the user; empty if these are no question."""
+        """What it asked at its end in its message to the user; empty if that is no question."""
         said = self.tally.said.strip()
         return neutral(said[-_LONGEST_QUESTION:]) if said.endswith("?") and self.tally.at_end else ""
 

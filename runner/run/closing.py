@@ -22,8 +22,8 @@ FINISHED = "refs/autopilot/finished"
 async def check_branches(log: EventLog, repository: Repository, *, since: float) -> None:
     """Make sure that the branches of the stories that were done since then still hold what was verified.
 
-    Sessions can move the branches of other stories. A story whose branch was moved is not done: nobody has
-    verified what is there now. One whose branch was deleted, as after a landing, is only named.
+    Sessions can move the branches of other stories. A story whose branch was moved is not done: what
+    is there now was never verified. One whose branch was deleted, as after a landing, is only named.
     """
     run = log.snapshot
     done = [

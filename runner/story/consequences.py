@@ -157,8 +157,8 @@ def _denied_tools(ended: SessionVerdict) -> str:
     if not denied:
         return ""
     return (
-        f"its agent was denied {', '.join(denied)}; to allow a command, add it to `verify`, or to the agent's "
-        "own rules with `args` under [agents]; `permissions` there says what it may do"
+        f"its agent was denied {', '.join(denied)}; to allow a command, add it to `verify`, or to the "
+        "agent's own rules with `args` under [agents]; `permissions` there says what it may do"
     )
 
 

@@ -54,12 +54,8 @@ async def prepare_work(
     worker = _worker_for(context, brief)
     agent, name = worker.agent, _name(now, brief.step)
     cwd, files = context.inside(workspace.path, workspace), _exchanged(context.exchange(workspace), name)
-    known = now.step_history.conversation
-    conversation = known.id if known is not None and known.agent == agent.name else ""
-    facts = prompt_facts(context, workspace, brief)
-    if not conversation and not isinstance(agent, CommandAgent):
-        earlier = await to_thread.run_sync(summary_of_work, context, workspace)
-        facts = replace(facts, earlier_work=earlier)
+    conversation = _conversation(now, agent)
+    facts = await _work_facts(context, workspace, brief, fresh=not conversation)
     prompt = facts.result_file.with_name(files.prompt.name)  # as the session sees it
     access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
     job = AgentJob(
@@ -109,6 +105,22 @@ async def prepare_work(
     started = _started(context, order, brief.step, SessionKind.WORK)
     escalated = brief.command is None and worker.name != context.workers.first.name
     return PreparedSession(order=order, started=replace(started, model=worker.model, escalated=escalated))
+
+
+async def _work_facts(
+    context: StoryContext, workspace: Workspace, brief: Brief, *, fresh: bool
+) -> PromptFacts:
+    """Return what the prompt is made of; one for a fresh conversation says what was done before."""
+    facts = prompt_facts(context, workspace, brief)
+    if not fresh or isinstance(_worker_for(context, brief).agent, CommandAgent):
+        return facts
+    return replace(facts, earlier_work=await to_thread.run_sync(summary_of_work, context, workspace))
+
+
+def _conversation(now: StorySnapshot, agent: Agent) -> str:
+    """Return the conversation that the next session resumes; empty for a new one."""
+    known = now.step_history.conversation
+    return known.id if known is not None and known.agent == agent.name else ""
 
 
 def _progress(

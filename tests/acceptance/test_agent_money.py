@@ -1,6 +1,7 @@
 """What sessions cost, with agents that report it in their own ways: totals are what the service charged."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,41 @@ def test_an_error_of_qwen_is_read_where_it_names_it(actors: Actors) -> None:
     story = ran.story("a")
     assert (story["status"], story["sessions"]) == ("failed", 1), ran.err
     assert re.search("401 no such key", story["reason"])
+
+
+def test_a_budget_that_cannot_hold_and_a_model_for_several_agents_are_refused(actors: Actors) -> None:
+    """Both are said before anything starts, with what to do; each agent can have its own model."""
+    for name in ("claude", "codex"):
+        actors.install(name)
+    ended = {"type": "turn.completed", "usage": {"input_tokens": 1000, "output_tokens": 10}}
+    actors.story("a", {"lines": claude(), "files": {"a": "x"}}, agent="claude")
+    actors.story("b", {"lines": [ended], "files": {"b": "x"}}, agent="codex")
+    refused = actors.run("--cost-budget=5")
+    assert refused.code == 1
+    assert "cannot limit codex with a model that is not named" in refused.document["error"]["message"]
+    assert "--allow-unpriced" in refused.document["error"]["hint"]
+    mixed = actors.run("--model=opus")
+    assert "model 'opus' would go to several agents: claude, codex" in mixed.document["error"]["message"]
+    (actors.repo / "autopilot-multi.toml").write_text('[agents.codex]\nmodel = "gpt-5"\n')
+    ran = actors.run("--model=opus", "--cost-budget=5")
+    assert ran.code == 0, ran.err
+    ((first, *_), (second, *_)) = actors.calls("a"), actors.calls("b")
+    assert first[first.index("--model") + 1] == "opus"
+    assert second[second.index("-m") + 1] == "gpt-5"
+    (actors.repo / "autopilot-multi.toml").unlink()
+    again = actors.run("--again", "--agent=claude", "--model=opus", "--cost-budget=5", "--allow-unpriced")
+    assert again.code == 0, again.err
+    assert "-m" not in actors.calls("b")[-1], "the model is the run's agent's"
+    assert "the cost budget cannot limit codex" in again.err
+
+
+def test_doctor_knows_versions_and_sign_ins(actors: Actors, tmp_path: Path) -> None:
+    """A version that was never tried is named; a key that codex does not read signs nobody in."""
+    package = tmp_path / "node_modules" / "codex"
+    (package / "bin").mkdir(parents=True)
+    (package / "package.json").write_text('{"name": "@openai/codex", "version": "9.9.9"}')
+    actors.install("codex").rename(package / "bin" / "codex")
+    (tmp_path / "actors" / "bin" / "codex").symlink_to(package / "bin" / "codex")
+    shown = actors.run("doctor", OPENAI_API_KEY="sk-x").out
+    assert "codex 9.9.9" in shown
+    assert "no sign-in found; this version was never tried, tried: 0.166.0" in shown

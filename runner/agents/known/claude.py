@@ -39,6 +39,7 @@ class ClaudeAgent(KnownAgent):
 
     name = "claude"
     package = "@anthropic-ai/claude-code"
+    tried = ("2.1.197", "2.1.326")
     sign_in = SignIn(
         variables=(
             "ANTHROPIC_API_KEY",
@@ -59,6 +60,7 @@ class ClaudeAgent(KnownAgent):
     )
     traits = Traits(
         streams=True,
+        reports_cost=True,
         says_end=True,
         quiet_seconds=QUIET,
         obeys=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),

@@ -37,8 +37,10 @@ class CodexAgent(KnownAgent):
 
     name = "codex"
     package = "@openai/codex"
+    tried = ("0.166.0", "0.169.0")
     sign_in = SignIn(
-        variables=("CODEX_API_KEY", "OPENAI_API_KEY"),
+        # OPENAI_API_KEY alone does not sign it in, unless a provider of the user's own reads it.
+        variables=("CODEX_API_KEY",),
         files=(".codex/auth.json",),
         passes=("CODEX_*", "OPENAI_*"),
         # A provider of the user's own has its key in a variable of any name.

@@ -17,6 +17,7 @@ class GeminiAgent(KnownAgent):
 
     name = "gemini"
     package = "@google/gemini-cli"
+    tried = ("0.61.0",)
     sign_in = SignIn(
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         files=(".gemini/oauth_creds.json",),

@@ -22,6 +22,7 @@ class OpencodeAgent(KnownAgent):
 
     name = "opencode"
     package = "opencode-ai"
+    tried = ("1.18.33",)
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
         files=(".local/share/opencode/auth.json",),
@@ -31,6 +32,7 @@ class OpencodeAgent(KnownAgent):
     )
     traits = Traits(
         streams=True,
+        reports_cost=True,
         says_end=True,
         sums=True,
         quiet_seconds=_QUIET,

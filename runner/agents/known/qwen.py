@@ -22,6 +22,7 @@ class QwenAgent(KnownAgent):
 
     name = "qwen"
     package = "@qwen-code/qwen-code"
+    tried = ("0.15.10", "0.24.4")
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "DASHSCOPE_API_KEY"),
         files=(".qwen/oauth_creds.json",),

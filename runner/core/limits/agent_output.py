@@ -97,7 +97,7 @@ class Tally(Struct):
         self.conversation = seen.conversation or self.conversation
         self.message = seen.message or self.message
         if seen.begun or (seen.said and not seen.nested):
-            self.said = "" if seen.begun else seen.said  # what it says before a tool is not its last word
+            self.said = "" if seen.begun else seen.said  # what it says before it uses a tool is not the end
         self.resets_at = seen.resets_at or self.resets_at
         if seen.usage is not None:
             self.usage = self.usage + seen.usage if self.sums else seen.usage

@@ -32,5 +32,5 @@ def _changed(order: SessionOrder, context: StoryContext) -> bool:
         head = repository.run("rev-parse", "HEAD", cwd=place).stdout.strip()
         dirty = repository.run("status", "--porcelain", cwd=place).stdout.strip()
     except IsolationError:
-        return True  # what cannot be told is judged as always
+        return True  # what cannot be known is judged as always
     return bool(dirty) or head != (workspace.commit or workspace.head)

@@ -93,8 +93,8 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
 
     `said` is the agent's own final result, `usage` and `tools` what it reported on the way. `attempts` are
     writes that were refused; None where they were not witnessed. `overdue`: its time limit ended it.
-    `zone` is how full its context was; None if that was not watched. `question` is what the agent asked in
-    its last words, where it reported nothing else.
+    `zone` is how full its context was; None if that was not watched. `question` is what the agent asked at
+    its end, where it reported nothing else.
     """
 
     outcome: Outcome
