@@ -4,7 +4,7 @@ A new agent is a new file in `known/` and one line in `_CLASSES`.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import PurePath
 
@@ -23,6 +23,7 @@ from runner.agents.workers import Worker, Workers
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import AgentError
 from runner.core.limits.agent_sessions import AgentProgram
+from runner.core.limits.prices import has_price
 from runner.core.model import Story
 from runner.core.settings import Settings
 
@@ -90,11 +91,55 @@ def reachable_by(agent: Agent, environ: Mapping[str, str]) -> Reachable:
 
 def workers_of(story: Story, settings: Settings) -> Workers:
     """Return who works on a story: its own agent, and those that it escalates to after failed attempts."""
-    first = Worker(agent=choose(story, settings), model=settings.model)
+    agent = choose(story, settings)
+    first = Worker(agent=agent, model=_model_of(agent.name, settings))
     if story.command is not None:
         return Workers(first=first)
     entries = settings.escalate if story.escalate is None else story.escalate
     return Workers(first=first, later=tuple(_later(entry, first, story, settings) for entry in entries))
+
+
+def _model_of(name: str, settings: Settings) -> str:
+    """Return the model of an agent: its own, else the run's unless the run has another agent."""
+    own = settings.agents.get(name, AgentSettings()).model
+    mine = settings.agent in {AUTO, name} or name == CommandAgent.name
+    return own or (settings.model if mine else "")
+
+
+def require_clear_models(workers: Iterable[Workers], settings: Settings) -> None:
+    """Raise where the run's model would go to several agents, of which at most one knows it."""
+    firsts = {one.first.agent.name: one.first for one in workers if one.first.agent.name in KNOWN}
+    asked = sorted(name for name in firsts if not settings.agents.get(name, AgentSettings()).model)
+    if settings.model and settings.agent == AUTO and len(asked) > 1:
+        raise AgentError(
+            f"model '{settings.model}' would go to several agents: {', '.join(asked)}",
+            hint=f'give an agent its own: [agents.{asked[-1]}] model = "…"; or name with --agent the one '
+            "that the model is for.",
+        )
+
+
+def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str, ...]:
+    """Refuse a cost budget that cannot hold, since the cost of an agent is unknown; or only say so."""
+    if settings.cost_budget is None and settings.story_cost_budget is None:
+        return ()
+    every = [worker for one in workers for worker in (one.first, *one.later)]
+    unknown = {
+        f"{worker.agent.name} with {f'model {worker.model}' if worker.model else 'a model that is not named'}"
+        for worker in every
+        if not isinstance(worker.agent, CommandAgent)
+        and not worker.agent.traits.reports_cost
+        and not has_price(worker.model, settings.prices)
+    }
+    if not unknown:
+        return ()
+    words = f"the cost budget cannot limit {', '.join(sorted(unknown))}: what that costs is unknown"
+    if settings.allow_unpriced:
+        return (words,)
+    raise AgentError(
+        words,
+        hint="name a model with a price (--model, [agents.NAME] model), give its price under [prices], use "
+        "--token-budget, or start anyway with --allow-unpriced.",
+    )
 
 
 def choose(story: Story, settings: Settings) -> Agent:
@@ -130,7 +175,8 @@ def _later(entry: str, first: Worker, story: Story, settings: Settings) -> Worke
             hint=f'put {{model}} into its argv: [agents.{agent.name}] argv = ["…", "{{model}}"].',
         )
     # The run's model is that of the story's own agent; another one would not know it.
-    return Worker(agent=agent, model=model or (first.model if agent.name == first.agent.name else ""))
+    own = settings.agents.get(agent.name, AgentSettings()).model
+    return Worker(agent=agent, model=model or (first.model if agent.name == first.agent.name else own))
 
 
 def _is_configured(name: str, settings: Settings) -> bool:

@@ -39,7 +39,9 @@ class TemplateAgent:
         self._settings = settings
         paths = {key: path for key, path in settings.events.items() if key != "usage"}
         self._events = {key: tuple(path.split(".")) for key, path in paths.items()}
-        self.traits = Traits(streams=bool(paths), sums=settings.events.get("usage") == "sum")
+        self.traits = Traits(
+            streams=bool(paths), sums=settings.events.get("usage") == "sum", reports_cost="cost" in paths
+        )
 
     @property
     def name(self) -> str:

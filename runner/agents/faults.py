@@ -15,7 +15,13 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         "invalid session identifier",
         "session not found",
         "thread not found",
+        # These do not fit, or are refused, again with each request of the same conversation.
         "prompt is too long",
+        "request (?:entity )?too large|payload too large",
+        r"context[_ ]length[_ ]exceeded|maximum context length|(?:exceeds?|ran out of).{0,40}context window",
+        "input is too long|conversation is too long",
+        "violates? our usage policy|start a new session to continue|rephrasing the request in a new session",
+        "invalid_prompt|flagged as potentially violating|content_filter",
     ),
     Fault.LIMIT: (
         "rate.?limit",
@@ -34,8 +40,8 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         r"model[_ ]not[_ ]found",
         "does not exist or you do not have access",
         "permission_error",
-        "insufficient_quota",
-        "credit balance is too low",
+        "invalid_request_error",
+        "unsupported_value|unsupported_parameter",
         "invalid auth method",
     ),
     Fault.TRANSIENT: (
@@ -54,11 +60,19 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         "(?:internal )?server[ _]error",
         "bad gateway",
         "(?:service|temporarily) unavailable",
+        # What answers is not the service: a network that wants a sign-in, or a proxy.
+        "malformed response|<!doctype html|<html|unexpected token '?<",
+        "error decoding response body|certificate",
     ),
 }
+_UNPAID = re.compile(
+    "insufficient_quota|credit balance is too low|billing_not_active|quota exceeded. check your plan",
+    re.IGNORECASE,
+)
+"""No money is left, which a service may report like a limit of its rate; waiting does not bring any."""
 # The order decides: the first class with a match wins.
 _PATTERNS = {fault: re.compile("|".join(words), re.IGNORECASE) for fault, words in _WORDS.items()}
-_LIMIT, _SERVER = 429, 500
+_TOO_LARGE, _LIMIT, _SERVER = 413, 429, 500
 _PERMANENT = frozenset({400, 401, 402, 403, 404})
 _REPEATABLE = frozenset({408, 409, 425})
 
@@ -81,8 +95,10 @@ def fault_of(words: str, status: int | None = None) -> Fault | None:
         found = _STATUS.search(words)
         status = int(found[1]) if found else None
     # Before the status: a lost conversation may come with a 400 or 404, and yet a new one will work.
-    if _PATTERNS[Fault.LOST].search(words):
+    if status == _TOO_LARGE or _PATTERNS[Fault.LOST].search(words):
         return Fault.LOST
+    if _UNPAID.search(words):
+        return Fault.PERMANENT
     if status is not None:
         if status == _LIMIT:
             return Fault.LIMIT

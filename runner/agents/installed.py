@@ -30,7 +30,15 @@ class Installed(Struct, frozen=True, kw_only=True):
     def description(self) -> str:
         """The agent in one phrase."""
         named = f"{self.name} {self.version}".rstrip()
-        return f"{named} ({self.path}; {self.sign_in or 'no sign-in found'})"
+        return f"{named} ({self.path}; {self.sign_in or 'no sign-in found'}{self._untried})"
+
+    @property
+    def _untried(self) -> str:
+        """What to know about a version that was never tried; nothing if it is unknown."""
+        tried = KNOWN[self.name].tried
+        if not self.version or self.version in tried:
+            return ""
+        return f"; this version was never tried, tried: {', '.join(tried)}"
 
 
 def find_installed(environ: Mapping[str, str]) -> Iterator[Installed]:

@@ -148,11 +148,12 @@ class KnownAgent(ABC):
     """An agent with a file of its own; it implements `protocol.Agent`.
 
     `name` is also the name of its program. `package` is the package that holds its script; it identifies
-    the agent's processes and its version.
+    the agent's processes and its version. `tried` are the versions that were run with this program.
     """
 
     name: ClassVar[str]
     package: ClassVar[str]
+    tried: ClassVar[tuple[str, ...]]
     sign_in: ClassVar[SignIn]
     endpoint: ClassVar[Endpoint] = Endpoint()
     traits: Traits

@@ -1,11 +1,16 @@
 """Follows the output of a running agent, and keeps what it has reported so far."""
 
+from collections import deque
+
 from runner.agents import faults
 from runner.agents.protocol import Agent, Traits
 from runner.core.limits.agent_output import Fault, Final, LineSplitter, Tally
 from runner.core.text.screen import neutral
 
 _LONGEST_COMPLAINT = 500
+_LONGEST_QUESTION = 2000
+_RECALLED = 20
+"""How many of its newest lines the next attempt can read."""
 
 
 class OutputListener:
@@ -16,6 +21,7 @@ class OutputListener:
         self._lines = LineSplitter()
         self._dropped = 0
         self._complaint = ""
+        self._recent: deque[str] = deque(maxlen=_RECALLED)
         self.traits = agent.traits if agent else Traits()
         self.tally = Tally(sums=self.traits.sums)
 
@@ -38,6 +44,17 @@ class OutputListener:
     def line(self) -> str:
         """Its newest message, as text that is safe for a terminal."""
         return neutral(self.tally.message)
+
+    @property
+    def recap(self) -> str:
+        """What it said and did last, a line each, in words and not as its events."""
+        return "\n".join(self._recent)
+
+    @property
+    def question(self) -> str:
+        """What it asked at its end in its message to the user; empty if that is no question."""
+        said = self.tally.said.strip()
+        return neutral(said[-_LONGEST_QUESTION:]) if said.endswith("?") and self.tally.at_end else ""
 
     @property
     def hopeless(self) -> bool:
@@ -66,6 +83,10 @@ class OutputListener:
         seen = self._agent.parse(line) if self._agent else None
         if seen is not None:
             self.tally.add(seen, at)
+            if seen.message and seen.message not in self._recent:
+                self._recent.append(neutral(seen.message))
         elif self.traits.says_end and not line.startswith(b"{"):
             words = line[:_LONGEST_COMPLAINT].decode("utf-8", "replace")
             self._complaint = words if faults.fault_of(words) else self._complaint
+            if words.strip():
+                self._recent.append(neutral(words.strip()))

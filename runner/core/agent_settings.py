@@ -71,6 +71,14 @@ class AgentSettings:
             expects="a table of variables with text values",
         ),
     ] = field(default_factory=dict)
+    model: Annotated[
+        str,
+        Setting(
+            help="the model of this agent, instead of the run's `model`",
+            details="For a run with several agents, since none of them knows the models of another.",
+            filled=True,
+        ),
+    ] = ""
     permissions: Annotated[
         str,
         Setting(

@@ -384,6 +384,14 @@ class WorkSettings:
             example="1.5",
         ),
     ] = None
+    allow_unpriced: Annotated[
+        bool,
+        Setting(
+            help="start although a cost budget cannot limit an agent, since what its model costs is unknown",
+            details="Without it, such a run is refused before it starts.",
+            flag="--allow-unpriced",
+        ),
+    ] = False
     peer_abort: Annotated[
         int,
         Setting(

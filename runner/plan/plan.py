@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
 from isolation.paths import folds_case, worktree_root
-from runner.agents.catalog import workers_of
+from runner.agents.catalog import require_clear_models, require_prices, workers_of
 from runner.agents.workers import Workers
 from runner.core.base.check import Mode
 from runner.core.errors import BacklogError, UsageError
@@ -126,6 +126,7 @@ def make_plan(request: RunRequest) -> Plan:
     """Read and check everything; the first problem is raised."""
     backlog = load_backlog(request)
     workers = {story.id: workers_of(story, backlog.settings) for story in backlog.own}
+    require_clear_models(workers.values(), backlog.settings)
     if backlog.settings.prompt_template:
         load_template(backlog.repository.top / backlog.settings.prompt_template)
     parts = structs.asdict(backlog)
@@ -134,6 +135,7 @@ def make_plan(request: RunRequest) -> Plan:
         *shared_file_notes(backlog.repository, backlog.own, backlog.settings),
         *_auto_notes(backlog.own, workers, backlog.settings),
         *_attempt_notes(backlog.own, backlog.settings),
+        *require_prices(workers.values(), backlog.settings),
     )
     if backlog.settings.base_check != Mode.OFF:
         left = [story for story in backlog.own if story.id not in backlog.finished]

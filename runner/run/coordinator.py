@@ -48,7 +48,7 @@ from runner.records.journal import Journal
 from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
-from runner.run.closing import close_run, records_on_error
+from runner.run.closing import check_branches, close_run, records_on_error
 from runner.run.first_events import OTHER_JOBS, as_recorded, beginning, planned_retries
 from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
@@ -318,7 +318,9 @@ async def _coordinate(
         ):
             await to_thread.run_sync(seal_git_commands, context)
             await tidy(context, view.say)
+            began = log.now()
             await _orchestrate(assignment, context, beginning.journal, interaction, sample)
+            await check_branches(log, repository, since=began)
     code = ended_by.code if ended_by.code is not None else exit_code(log.snapshot)
     await close_run(log, repository, assignment.worktree_root, view, exit_code=code)
     return Ended(run=log.snapshot, exit_code=code)

@@ -11,12 +11,13 @@ from msgspec import Struct
 from isolation.git.commits import named
 from runner.core.base.commands import cannot_start, is_of_the_machine, missing_program
 from runner.core.events import events as ev
+from runner.core.limits.agent_output import Fault
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
 from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
 from runner.core.limits.waves import unrecovered_failures
-from runner.core.model import Outcome, Story, StorySnapshot
+from runner.core.model import Outcome, SessionKind, Story, StorySnapshot
 from runner.story.session.session import SessionVerdict
 
 _BY_HAND = (
@@ -59,7 +60,9 @@ def consequences(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
     if ended.outcome in {Outcome.OK, Outcome.PARTIAL, Outcome.ASKS}:
         return (ev.CheckpointPlanned(story_id=facts.story.id), *judged)
     if ended.outcome is Outcome.FAILED and not ends:
-        return _cannot_start(ended, facts) or failed_attempt(f"session: {ended.detail}", ended.output, facts)
+        return _cannot_start(ended, facts) or failed_attempt(
+            f"session: {ended.detail}", ended.output, facts, dead=_is_dead(ended)
+        )
     return judged
 
 
@@ -103,13 +106,21 @@ def _cannot_start(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]
     return (ev.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=why, hint=hint),)
 
 
-def failed_attempt(reason: str, output: str, facts: EndFacts) -> tuple[ev.Body, ...]:
+def failed_attempt(reason: str, output: str, facts: EndFacts, *, dead: bool = False) -> tuple[ev.Body, ...]:
     """Return a failed attempt; the same failure again and again is also a spiral.
+
+    The next attempt begins a new conversation if this one is dead, or has led to two failures in a row.
 
     A plain command repeats itself by nature, and the last attempt is not retried in any case.
     """
     story, now = facts.story, facts.now
-    failure = ev.AttemptFailed(story_id=story.id, attempt=now.progress.attempt, reason=reason, output=output)
+    failure = ev.AttemptFailed(
+        story_id=story.id,
+        attempt=now.progress.attempt,
+        reason=reason,
+        output=output,
+        fresh=dead or _failed_before(now),
+    )
     digests = (*now.step_history.failures, failure_digest(reason, output))
     if story.command or now.progress.attempt >= now.max_attempts or not same_failure(digests):
         return (failure,)
@@ -145,7 +156,10 @@ def _denied_tools(ended: SessionVerdict) -> str:
     denied = ended.said.denied if ended.said else ()
     if not denied:
         return ""
-    return f"its agent was denied {', '.join(denied)}; `permissions` under [agents] says what it may do"
+    return (
+        f"its agent was denied {', '.join(denied)}; to allow a command, add it to `verify`, or to the "
+        "agent's own rules with `args` under [agents]; `permissions` there says what it may do"
+    )
 
 
 def _full_context(ended: SessionVerdict) -> str:
@@ -218,6 +232,21 @@ def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
             return (ev.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
         case None:
             return ()
+
+
+def _is_dead(ended: SessionVerdict) -> bool:
+    """Whether no request can succeed any more in the conversation of a session."""
+    return ended.said is not None and ended.said.fault is Fault.LOST
+
+
+def _failed_before(now: StorySnapshot) -> bool:
+    """Whether an earlier attempt failed in the conversation of the newest work session, too."""
+    worked = [session for session in now.sessions if session.kind is SessionKind.WORK]
+    if not worked or not worked[-1].conversation:
+        return False
+    last = worked[-1]
+    same = [one for one in worked if one.conversation == last.conversation]
+    return any(one.attempt < last.attempt for one in same)
 
 
 def _continued_conversation(now: StorySnapshot) -> bool:

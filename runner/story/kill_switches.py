@@ -9,7 +9,7 @@ import trio
 from isolation.model import Workspace
 from runner.core import choose
 from runner.core.events import events as ev
-from runner.core.limits.budget import Amount, Kind
+from runner.core.limits.budget import Amount, Kind, spent, within
 from runner.core.limits.kill_switches import (
     LoopFacts,
     Switch,
@@ -57,7 +57,7 @@ async def admit(context: StoryContext, workspace: Workspace) -> KillSwitch | cho
     while found is None:
         part = context.run.budget.take(context.story.id, *_kind(context))
         if isinstance(part, Amount):
-            return part
+            return _of_story(part, context)
         if part.switch is not None:
             return part.switch
         if not waits:
@@ -68,6 +68,13 @@ async def admit(context: StoryContext, workspace: Workspace) -> KillSwitch | cho
         await _budget_or_abort(context)
         found = before_work(context)
     return found
+
+
+def _of_story(part: Amount, context: StoryContext) -> Amount:
+    """Return what a session may spend of its part, by the budget of its story."""
+    settings = context.settings
+    own = Amount(tokens=settings.story_token_budget, cost=settings.story_cost_budget)
+    return part if own == Amount() else within(part, own, spent(context.now.usage))
 
 
 def _kind(context: StoryContext) -> tuple[Kind, Amount]:
@@ -145,7 +152,7 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
     run, now, settings = context.log.snapshot, context.now, context.settings
     # Adding up all usage costs more with each session, and only a budget needs it.
     limit = context.run.budget.limit
-    spent = run.usage if limit != Amount() else None
+    used = run.usage if limit != Amount() else None
     own = now.usage if {settings.story_token_budget, settings.story_cost_budget} != {None} else None
     return LoopFacts(
         aborted=context.aborted,
@@ -159,9 +166,9 @@ def _facts(context: StoryContext, confidence: float | None) -> LoopFacts:
         story_minutes_used=now.loop_seconds / 60,
         story_minutes=context.story_minutes,
         # Other jobs may have spent everything before this one has spent anything.
-        tokens_used=(spent.tokens or 0) if spent else None,
+        tokens_used=(used.tokens or 0) if used else None,
         token_budget=None if limit.tokens is None else int(limit.tokens),
-        cost_used=(spent.cost_usd or 0.0) if spent else None,
+        cost_used=(used.cost_usd or 0.0) if used else None,
         cost_budget=limit.cost,
         story_tokens_used=own.tokens if own else None,
         story_token_budget=settings.story_token_budget,

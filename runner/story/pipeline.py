@@ -38,6 +38,7 @@ from runner.story.consequences import (
 )
 from runner.story.context.context import StoryContext, apart
 from runner.story.faults import crashed, ended_by
+from runner.story.flow.asked_in_words import with_question
 from runner.story.flow.steps import DONE_NUMBER, FlowSteps, open_flow
 from runner.story.kill_switches import admit, before_verify, before_work
 from runner.story.other_sessions import Others, check_others, note_deviation, session_visible
@@ -198,6 +199,7 @@ class Pipeline:
                 return None
             prepared = await prepare_work(self._context, workspace, flow.brief(), allowance)
             ended = await self._run_session(prepared)
+            await self._story_workspace.release_locks()
             await run_hook("after_run", self._context, workspace)
             if isinstance(ended, KillSwitch):
                 return self._stopped(ended)
@@ -245,6 +247,7 @@ class Pipeline:
             await presence.seen()  # other runs must be able to see it before it works
             ended = await run_watched(order, context.run)
             presence.end()  # the entry is withdrawn while the end is recorded
+            ended = await with_question(ended, order, context)
             facts = self._end_facts()
             bodies = (
                 verify_consequences(ended, verify, facts, without=without)

@@ -30,6 +30,7 @@ from runner.core.settings import Settings
 from runner.core.text.names import one_line
 from runner.plan.settings.prompt_template import load_template
 from runner.story.context.context import StoryContext
+from runner.story.earlier_work import summary_of_work
 from runner.story.flow.brief import Brief
 from runner.story.session.context_watch import ContextOrder
 from runner.story.session.environment import environment_of, program, session_seal, user_environment
@@ -53,17 +54,17 @@ async def prepare_work(
     worker = _worker_for(context, brief)
     agent, name = worker.agent, _name(now, brief.step)
     cwd, files = context.inside(workspace.path, workspace), _exchanged(context.exchange(workspace), name)
-    facts = prompt_facts(context, workspace, brief)
+    conversation = _conversation(now, agent)
+    facts = await _work_facts(context, workspace, brief, fresh=not conversation)
     prompt = facts.result_file.with_name(files.prompt.name)  # as the session sees it
     access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
-    known = now.step_history.conversation
     job = AgentJob(
         story=story,
         workspace=cwd,
         session_id=_session_id(context, name),
         model=worker.model,
         prompt=prompt,
-        conversation=known.id if known is not None and known.agent == agent.name else "",
+        conversation=conversation,
         git_dirs=access.git_dirs,
         folders=access.folders,
         verify=facts.verify,
@@ -104,6 +105,22 @@ async def prepare_work(
     started = _started(context, order, brief.step, SessionKind.WORK)
     escalated = brief.command is None and worker.name != context.workers.first.name
     return PreparedSession(order=order, started=replace(started, model=worker.model, escalated=escalated))
+
+
+async def _work_facts(
+    context: StoryContext, workspace: Workspace, brief: Brief, *, fresh: bool
+) -> PromptFacts:
+    """Return what the prompt is made of; one for a fresh conversation says what was done before."""
+    facts = prompt_facts(context, workspace, brief)
+    if not fresh or isinstance(_worker_for(context, brief).agent, CommandAgent):
+        return facts
+    return replace(facts, earlier_work=await to_thread.run_sync(summary_of_work, context, workspace))
+
+
+def _conversation(now: StorySnapshot, agent: Agent) -> str:
+    """Return the conversation that the next session resumes; empty for a new one."""
+    known = now.step_history.conversation
+    return known.id if known is not None and known.agent == agent.name else ""
 
 
 def _progress(

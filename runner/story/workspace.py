@@ -18,6 +18,7 @@ from isolation.shared_tree.claim_branch import commit_claim
 from isolation.workspace import OpenWorkspace, open_workspace
 from isolation.worktree.aside import remember_brought
 from isolation.worktree.opening import require_there
+from isolation.worktree.stale_locks import remove_stale_locks
 from runner.core.events import events as ev
 from runner.core.left_out.evidence import Retry
 from runner.core.model import RunId, Status, Story, StoryId
@@ -59,6 +60,7 @@ class StoryWorkspace:
         """Return the block in which the story's workspace is open; `begin` makes it ready for work."""
         context, story = self._context, self._context.story
         run = context.log.snapshot
+        await self.release_locks()
         builds_on_others = story.depends_on or self._follows
         needed = await to_thread.run_sync(self._dependencies) if builds_on_others else ()
         request = WorkspaceRequest(
@@ -91,6 +93,17 @@ class StoryWorkspace:
         with self._leases:
             async with opening as opened:
                 yield opened
+
+    async def release_locks(self) -> None:
+        """Remove the git locks that a killed session left, and say so; no session of the story is alive."""
+        run, story_id = self._context.run, self._context.story.id
+        if self._claim is not None:
+            return  # the git directory is the user's
+        path = run.workspace_path(story_id)
+        gone = await to_thread.run_sync(remove_stale_locks, self._repository, path, branch_of(story_id))
+        for lock in gone:
+            words = f"removed {lock}, which a killed git command left and no process holds"
+            self._context.log.defer(ev.Noted(story_id=story_id, message=words))
 
     async def begin(self, opened: OpenWorkspace) -> Workspace:
         """Make the workspace ready for work, and record that it is open."""

@@ -41,3 +41,31 @@ async def test_an_open_tool_is_a_sign_of_life(
         assert (found.status, found.stalls) == (Status.DONE, 0)
     else:
         assert switch_of(found)[0] == "stall-timeout"
+
+
+STAYS = """#!{python}
+import pathlib, subprocess, sys
+server = subprocess.Popen(["sleep", "600"], start_new_session=True)
+pathlib.Path("made.txt").write_text("made")
+print('{{"type": "turn.completed", "usage": {{"input_tokens": 1}}}}', flush=True)
+server.wait()
+print('{{"type": "turn.failed", "error": {{"message": "interrupted"}}}}', flush=True)
+sys.exit(7)
+"""
+
+
+async def test_a_program_that_stays_after_its_final_result_is_ended_and_its_work_counts(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that it left running keeps it alive; what it prints when it is ended changes nothing."""
+    monkeypatch.setattr("runner.story.session.session.AFTER_RESULT", 0.4)
+    program = tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text(STAYS.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    write_story(repo, "a", agent="codex")
+    found = story(await carry(repo, grace_seconds=1), "a")
+    assert (found.status, found.progress.attempt) == (Status.DONE, 1)
+    (session,) = found.sessions
+    assert session.detail.startswith("ended 0 s after its final result")

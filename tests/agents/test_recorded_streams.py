@@ -17,7 +17,7 @@ EXPECTED = {
     "claude-done": Heard(tools=2, input_tokens=3000, output_tokens=30, cost=0.0095, ok=True),
     "claude-overload": Heard(tools=2, input_tokens=3000, output_tokens=30, cost=0.0095, ok=True),
     "claude-denied": Heard(
-        tools=1, input_tokens=2000, output_tokens=20, cost=0.0063, ok=True, denied=("Bash",)
+        tools=1, input_tokens=2000, output_tokens=20, cost=0.0063, ok=True, denied=("Bash: wget example.com",)
     ),
     "claude-limit": Heard(
         tools=0, input_tokens=0, output_tokens=0, cost=0, ok=False, fault=Fault.LIMIT, dated=True

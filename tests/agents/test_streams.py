@@ -182,7 +182,7 @@ def test_opencode_sums_its_steps() -> None:
     assert (tally.conversation, tally.uses, tally.usage.input_tokens, tally.usage.cost_usd) == (
         "s",
         1,
-        20,
+        28,
         1.0,
     )
     assert tally.final is not None

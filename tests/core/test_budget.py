@@ -13,6 +13,7 @@ from runner.core.limits.budget import (
     guessed,
     set_aside,
     shortage,
+    within,
 )
 
 MINE = Kind(agent="mine", model="big", step="Implement")
@@ -42,37 +43,41 @@ def test_what_fits_is_reserved_and_what_does_not_waits() -> None:
     limit, wanted = Amount(cost=1.0), Amount(cost=0.4)
     parts: list[Part] = []
     for _ in range(2):
-        part = set_aside(limit, Amount(), parts, wanted, slots=3)
+        part = set_aside(limit, Amount(), parts, wanted)
         assert part is not None
         assert part.reserved == wanted
         parts.append(part)
-    assert set_aside(limit, Amount(), parts, wanted, slots=3) is None
+    assert set_aside(limit, Amount(), parts, wanted) is None
 
 
-def test_a_session_may_spend_its_share_of_what_no_other_may_spend() -> None:
-    """An expensive session is not cut off while there is money; together they may spend all of it."""
+def test_a_session_may_spend_all_that_is_really_left() -> None:
+    """An expensive session is not cut off while there is money; what others need is reserved for them."""
     limit, wanted = Amount(cost=9.0), Amount(cost=1.0)
     parts: list[Part] = []
     for _ in range(3):
-        part = set_aside(limit, Amount(), parts, wanted, slots=3)
+        part = set_aside(limit, Amount(), parts, wanted)
         assert part is not None
         parts.append(part)
-    assert [part.allowance.cost for part in parts] == [3.0, 3.0, 3.0]
-    assert set_aside(limit, Amount(cost=5.0), [held(1.0, 3.0)], wanted, slots=3) == held(1.0)
+    assert [part.allowance.cost for part in parts] == [9.0, 8.0, 7.0]
+    assert set_aside(limit, Amount(cost=5.0), [held(1.0, 9.0)], wanted) == held(1.0, 3.0)
+    assert within(Amount(cost=8.0), Amount(cost=2.0, tokens=10), Amount(cost=0.5)) == Amount(
+        cost=1.5, tokens=10
+    )
+    assert within(Amount(cost=1.0), Amount(cost=2.0), Amount(cost=3.0)) == Amount(cost=0.0)
 
 
 def test_alone_a_session_gets_what_is_left() -> None:
     """A budget is used to its end, by one session at a time."""
-    part = set_aside(Amount(cost=10.0), Amount(cost=9.5), [], Amount(cost=2.0), slots=3)
+    part = set_aside(Amount(cost=10.0), Amount(cost=9.5), [], Amount(cost=2.0))
     assert part == held(0.5)
 
 
 def test_tokens_and_dollars_must_both_fit() -> None:
     """One currency that is in others' hands is enough to wait, and is the one that is named."""
     limit, wanted = Amount(tokens=100, cost=10.0), Amount(tokens=60, cost=1.0)
-    first = set_aside(limit, Amount(), [], wanted, slots=2)
+    first = set_aside(limit, Amount(), [], wanted)
     assert first is not None
-    assert set_aside(limit, Amount(), [first], wanted, slots=2) is None
+    assert set_aside(limit, Amount(), [first], wanted) is None
     assert shortage(limit, Amount(cost=2), [first], Expected(amount=wanted, basis="assumed")) == (
         "a session is expected to spend 60 tokens, and 40 tokens of 100 tokens is free "
         "(0 tokens spent, 60 tokens reserved for running sessions) (assumed)"
@@ -117,14 +122,14 @@ money = st.floats(0, 100, allow_nan=False)
 parts = st.tuples(money, money).map(lambda pair: held(min(pair), max(pair)))
 
 
-@given(limit=money, used=money, running=st.lists(parts, max_size=4), wanted=money, slots=st.integers(1, 6))
+@given(limit=money, used=money, running=st.lists(parts, max_size=4), wanted=money)
 def test_reserved_parts_never_exceed_the_budget(
-    limit: float, used: float, running: list[Part], wanted: float, slots: int
+    limit: float, used: float, running: list[Part], wanted: float
 ) -> None:
     """All reserved parts stay within what is left; a session may spend at least what is reserved for it."""
     left = max(0.0, limit - used)
     reserved = sum(part.reserved.cost or 0.0 for part in running)
-    part = set_aside(Amount(cost=limit), Amount(cost=used), running, Amount(cost=wanted), slots=slots)
+    part = set_aside(Amount(cost=limit), Amount(cost=used), running, Amount(cost=wanted))
     if part is None:
         assert reserved > 0, "what runs alone never waits"
         return

@@ -64,6 +64,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "stuck-minutes = 0.5\n"
         "confidence-threshold = 0.5\ntoken-budget = 1000\ncost-budget = 3\nstory-token-budget = 9\n"
         "story-cost-budget = 2\nsession-tokens = 5\nsession-cost = 0.5\npeer-abort = 3\nselector = 'pick'\n"
+        "allow-unpriced = true\n"
         "bg-isolation = 'none'\nguard = false\nways-out = 'warn'\n"
         "base = 'main'\nbase-follow = true\n"
         "continue = 'always'\ngrace-seconds = 1\nlog-cap-mb = 2\nagents-per-wave = 3\n"

@@ -13,7 +13,10 @@ INPUT, OUTPUT = 1000, 10
 """The tokens that every reply says to have used."""
 
 Action = dict[str, Any]
-"""What the model does: `{"text": words}`, or `{"tool": name, "input": arguments}`."""
+"""What the model does: `{"text": words}`, or `{"tool": name, "input": arguments}`.
+
+`cached` is how many of its input tokens came from a cache.
+"""
 Event = tuple[str, Any]
 """A name, empty where the protocol has none, and what is sent under it."""
 Reply = tuple[dict[str, Any], list[Event]]
@@ -107,11 +110,13 @@ def _gemini_turns(body: dict[str, Any]) -> Iterator[tuple[bool, str]]:
 
 
 def _as_messages(model: str, action: Action) -> Reply:
-    usage = {"input_tokens": INPUT, "output_tokens": OUTPUT}
+    cached = action.get("cached", 0)
+    usage = {"input_tokens": INPUT - cached, "cache_read_input_tokens": cached, "output_tokens": OUTPUT}
     if "text" in action:
         empty: dict[str, Any] = {"type": "text", "text": ""}
         full = {"type": "text", "text": action["text"]}
-        delta, stop = {"type": "text_delta", "text": action["text"]}, "end_turn"
+        delta = {"type": "text_delta", "text": action["text"]}
+        stop = "refusal" if action.get("refuses") else "end_turn"
     else:
         name = f"toolu_{uuid.uuid4().hex}"
         empty = {"type": "tool_use", "id": name, "name": action["tool"], "input": {}}
@@ -141,7 +146,7 @@ def _as_responses(model: str, action: Action) -> Reply:
     name = uuid.uuid4().hex
     usage = {
         "input_tokens": INPUT,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": action.get("cached", 0)},
         "output_tokens": OUTPUT,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": INPUT + OUTPUT,
@@ -174,7 +179,9 @@ def _as_responses(model: str, action: Action) -> Reply:
 
 def _as_chat(model: str, action: Action) -> Reply:
     name = uuid.uuid4().hex
-    usage = {"prompt_tokens": INPUT, "completion_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT}
+    usage: dict[str, Any] = {"prompt_tokens": INPUT, "completion_tokens": OUTPUT}
+    usage |= {"total_tokens": INPUT + OUTPUT}
+    usage |= {"prompt_tokens_details": {"cached_tokens": action.get("cached", 0)}}
     message: dict[str, Any] = {"role": "assistant", "content": action.get("text")}
     if "tool" in action:
         called = {"name": action["tool"], "arguments": json.dumps(action["input"])}
@@ -197,6 +204,7 @@ def _as_gemini(model: str, action: Action) -> Reply:
     part = {"text": action["text"]} if "text" in action else {"functionCall": called}
     usage = {
         "promptTokenCount": INPUT,
+        "cachedContentTokenCount": action.get("cached", 0),
         "candidatesTokenCount": OUTPUT,
         "totalTokenCount": INPUT + OUTPUT,
     }

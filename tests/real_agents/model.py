@@ -1,11 +1,13 @@
 """A model that follows a script, on loopback: what real agent programs talk to in these tests.
 
 The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
-reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}` or `{"say": "words"}`; `patch` is as `write`, but
-never by a shell. After the last one the model says that it is done. With `"told": ["words", […]]` it does
-those acts instead when the words stand in the prompt. Which act is next is told by the tool results since the
-last script, so that a resumed conversation needs no memory here. A program without tools (aider) gets the
-first act, if the script says `"toolless": true`.
+reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}`, `{"say": "words"}` or `{"refuse": "words"}`.
+`patch` is as `write`, but never by a shell. `"background": true` beside `sh` leaves the command running
+(claude). With `"cached": 800` so many input tokens of each reply come from a cache. After the last act the
+model says that it is done. With `"told": ["words", […]]` it does those acts instead when the words stand in
+the prompt. Which act is next is told by the tool results since the last script, so that a resumed
+conversation needs no memory here. A program without tools (aider) gets the first act, if the script says
+`"toolless": true`.
 
 With `"literal": true` it has no acts of its own: it does exactly and only what the prompt says, which is to
 write the files that the step names, to save a sub-step, and to write the result. In the step `asks` it asks
@@ -14,7 +16,8 @@ the user first, and in the step `fails` it does nothing until the user has decid
 was full.
 
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
-retry-after; `at` may be "*"), or `{"at": 0, "stall": 60}`. One with `headers` alone sends them along. Only
+retry-after; `at` may be "*"), `{"at": 0, "stall": 60}`, or `{"at": 0, "page": "<html>"}` for a network that
+answers by itself. One with `headers` alone sends them along. Only
 how often a fault was met is remembered, under the script's id.
 """
 
@@ -54,9 +57,10 @@ _ERRORS = {
 
 @dataclass
 class Scene:
-    """What the model was asked so far, one entry a request of a script."""
+    """What the model was asked so far, one entry a request of a script, and the tokens that it charged."""
 
     asked: list[dict[str, Any]] = field(default_factory=list)
+    charged: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -109,8 +113,8 @@ def _script(request: Request) -> tuple[dict[str, Any] | None, int, str]:
 def _action(script: dict[str, Any], step: int, request: Request) -> Action:
     acts = script.get("acts", [])
     act = acts[step] if step < len(acts) else {"say": "All done."}
-    if "say" in act:
-        return {"text": act["say"]}
+    if "say" in act or "refuse" in act:
+        return {"text": act.get("say") or act["refuse"], "refuses": "refuse" in act}
     if "patch" in act and "exec_command" in request.tools:  # codex takes such a command for a use of its tool
         name, words = map(str, act["patch"])
         lines = "\n".join(f"+{line}" for line in words.splitlines())
@@ -133,6 +137,7 @@ def _action(script: dict[str, Any], step: int, request: Request) -> Action:
     command = ["bash", "-c", act["sh"]] if shell == "shell" else act["sh"]
     more: dict[str, Any] = {"description": "scripted"} if shell in {"bash", "run_shell_command"} else {}
     more |= {"is_background": False} if shell == "run_shell_command" else {}
+    more |= {"run_in_background": True} if act.get("background") else {}
     return {"tool": shell, "input": {_SHELLS[shell]: command, **more}}
 
 
@@ -170,6 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
         with self.scene.lock:
             entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
             self.scene.asked.append(entry)
+        if fault and "page" in fault:
+            self._send(fault["page"].encode(), "text/html", 200, {})
+            return
         if fault and "status" in fault:
             status = fault["status"]
             headers = {"retry-after": str(fault["after"])} if "after" in fault else {}
@@ -179,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = fault or {}
         self._reply(
             request,
-            _action(script, step, request),
+            {**_action(script, step, request), "cached": script.get("cached", 0)},
             stall=fault.get("stall", 0),
             headers=fault.get("headers", {}),
         )
@@ -194,9 +202,11 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        data = json.dumps(value).encode()
+        self._send(json.dumps(value).encode(), "application/json", status, headers or {})
+
+    def _send(self, data: bytes, kind: str, status: int, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        sent = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
+        sent = {"content-type": kind, "content-length": str(len(data)), **headers}
         for name, text in sent.items():
             self.send_header(name, text)
         self.end_headers()
@@ -207,6 +217,9 @@ class _Handler(BaseHTTPRequestHandler):
         self, request: Request, action: Action, *, stall: float = 0, headers: Mapping[str, str] | None = None
     ) -> None:
         whole, events = request.render(request.model, action)
+        with self.scene.lock:
+            self.scene.charged.update(input=dialects.INPUT, output=dialects.OUTPUT)
+            self.scene.charged["cached"] += action.get("cached", 0)
         if not request.streamed:
             if not self._hung_up(stall):
                 self._json(whole, headers=headers)

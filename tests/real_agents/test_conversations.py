@@ -94,3 +94,13 @@ def test_a_spiral_begins_a_new_conversation(stage: Stage) -> None:
     talks = [record["conversation"] for record in work_sessions(stage.repo)]
     assert talks[0] == talks[1]
     assert talks[-1] != talks[0]
+
+
+@pytest.mark.parametrize("agent", ["claude"])
+def test_a_refusal_is_not_resumed(stage: Stage) -> None:
+    """The conversation is dead: the next attempt starts a new one, and its prompt says so."""
+    again = ("This is a new conversation.", [{"write": ["a.txt", "made"]}])
+    ran = carry_one(stage, stage.play("a", {"refuse": "No."}, told=again))
+    assert (ran.code, ran.story("a")["status"], ran.story("a")["attempt"]) == (0, "done", 2), ran.err
+    first, second = (record["conversation"] for record in work_sessions(stage.repo))
+    assert first != second

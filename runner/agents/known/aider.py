@@ -44,6 +44,7 @@ class AiderAgent(KnownAgent):
 
     name = "aider"
     package = "aider"
+    tried = ("0.86.2",)
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"),
         passes=("AIDER_*",),
@@ -56,6 +57,7 @@ class AiderAgent(KnownAgent):
     )
     traits = Traits(
         streams=True,
+        reports_cost=True,
         sums=True,
         quiet_seconds=_QUIET,
         litter=("/.aider.tags.cache.v*/",),

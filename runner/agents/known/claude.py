@@ -11,6 +11,8 @@ import time
 import uuid
 from typing import Any
 
+from msgspec.structs import replace
+
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, number, objects, text, tool_line, whole
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn, StartProblem
@@ -23,7 +25,11 @@ _GIT = ("add", "commit", "status", "diff", "log", "show", "rm", "mv", "restore")
 _STATE = ("sub-step", "show", "check")
 """What a session asks of this program; other actions of `state` change the repository or write elsewhere."""
 _HOPELESS = frozenset({401, 403})
+_LIMIT, _SPENT = "--max-budget-usd", "error_max_budget_usd"
 _OWN_IDS = uuid.UUID("7d0c1f5e-5d0e-4a55-9a39-6a3f8f1c2b10")
+_BY_MODEL = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+_BY_RESULT = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""Input that was in no cache, output, input from a cache, and input that was put into one."""
 QUIET = 330.0
 """A stream that its service has stalled is silent for 300 s and then continues."""
 
@@ -33,6 +39,7 @@ class ClaudeAgent(KnownAgent):
 
     name = "claude"
     package = "@anthropic-ai/claude-code"
+    tried = ("2.1.197", "2.1.326")
     sign_in = SignIn(
         variables=(
             "ANTHROPIC_API_KEY",
@@ -75,6 +82,7 @@ class ClaudeAgent(KnownAgent):
     )
     traits = Traits(
         streams=True,
+        reports_cost=True,
         says_end=True,
         quiet_seconds=QUIET,
         obeys=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
@@ -97,7 +105,7 @@ class ClaudeAgent(KnownAgent):
         argv = ["claude", "-p", "--output-format", "stream-json", "--verbose"]
         argv += ["--resume" if job.conversation else "--session-id", conversation]
         argv += ["--model", job.model] if job.model else []
-        argv += ["--max-budget-usd", f"{job.cost:.4f}"] if job.cost else []
+        argv += [_LIMIT, f"{job.cost:.4f}"] if job.cost else []
         argv += self._permissions(job)
         # Worktrees share what claude remembers about a repository, and an unattended run needs no updates.
         env = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1", **self._settings.env}
@@ -128,7 +136,12 @@ class ClaudeAgent(KnownAgent):
                 resets = number(event, "rate_limit_info", "resetsAt") or 0.0
                 return AgentUpdate(resets_at=resets) if rejected else None
             case "result":
-                return result(event)
+                seen = result(event)
+                # A limit of the user's own is one that the session has to keep.
+                if text(event, "subtype") != _SPENT or any(_LIMIT in word for word in self._settings.args):
+                    return seen
+                words = seen.message or "it has spent what it was allowed to"
+                return replace(seen, final=Final(ok=False, message=words, fault=Fault.SPENT))
             case _:
                 return None
 
@@ -152,6 +165,7 @@ def _assistant(event: dict[str, Any]) -> AgentUpdate:
         ),
         nested=_is_nested(event),
         message=shown,
+        said=said,
     )
 
 
@@ -191,15 +205,22 @@ def result(event: dict[str, Any]) -> AgentUpdate:
     words = text(event, "result") or _listed(at(event, "errors"))
     subtype = text(event, "subtype")
     if subtype == "success" and event.get("is_error") is False:
-        denied = tuple(sorted({text(item, "tool_name") for item in objects(event, "permission_denials")}))
+        refused = objects(event, "permission_denials")
+        denied = tuple(
+            sorted({tool_line(text(item, "tool_name"), at(item, "tool_input")) for item in refused})
+        )
         final = Final(ok=True, message=last_line(words), denied=denied)
     else:
         reason = words or subtype.replace("_", " ")
         final = faults.failed(reason, at=time.time(), status=whole(event, "api_error_status"))
+        if text(event, "stop_reason") == "refusal":
+            final = replace(final, fault=Fault.LOST)
     return AgentUpdate(
         conversation=text(event, "session_id"),
         message=last_line(words),
         usage=_usage(event),
+        # Versions that number their results report totals that include earlier sessions of the conversation.
+        whole_thread="result_index" in event,
         final=final,
     )
 
@@ -209,15 +230,20 @@ def _listed(errors: Any) -> str:
 
 
 def _usage(event: dict[str, Any]) -> Usage | None:
-    spent = at(event, "usage")
-    fresh, output = whole(spent, "input_tokens"), whole(spent, "output_tokens")
-    if fresh is None and output is None:
+    """Return what all results of its process have used together, helpers and other models included.
+
+    `usage` is only that of the last result, so it counts only where the totals by model are missing.
+    """
+    models = at(event, "modelUsage")
+    totals = [one for one in models.values() if isinstance(one, dict)] if isinstance(models, dict) else []
+    names = _BY_MODEL if totals else _BY_RESULT
+    parts = totals or [at(event, "usage")]
+    fresh, output, cached, made = ([whole(part, name) for part in parts] for name in names)
+    if not any(count is not None for count in (*fresh, *output)):
         return None
-    cached = whole(spent, "cache_read_input_tokens")
-    made = whole(spent, "cache_creation_input_tokens") or 0
     return Usage(
-        input_tokens=(fresh or 0) + (cached or 0) + made,
-        output_tokens=output,
-        cached_tokens=cached,
+        input_tokens=sum(count or 0 for count in (*fresh, *cached, *made)),
+        output_tokens=sum(count or 0 for count in output),
+        cached_tokens=sum(count or 0 for count in cached) if any(cached) else cached[0],
         cost_usd=number(event, "total_cost_usd"),
     )

@@ -37,8 +37,10 @@ class CodexAgent(KnownAgent):
 
     name = "codex"
     package = "@openai/codex"
+    tried = ("0.166.0", "0.169.0")
     sign_in = SignIn(
-        variables=("CODEX_API_KEY", "OPENAI_API_KEY"),
+        # OPENAI_API_KEY alone does not sign it in, unless a provider of the user's own reads it.
+        variables=("CODEX_API_KEY",),
         files=(".codex/auth.json",),
         passes=("CODEX_*", "OPENAI_*"),
         # A provider of the user's own has its key in a variable of any name.
@@ -106,10 +108,10 @@ class CodexAgent(KnownAgent):
             case "turn.completed":
                 return AgentUpdate(usage=_usage(event), final=Final(ok=True))
             case "turn.failed":
-                words = text(event, "error", "message")
+                words = _plain(text(event, "error", "message"))
                 return AgentUpdate(message=last_line(words), final=faults.failed(words, at=time.time()))
             case "error":
-                return _error(text(event, "message"))
+                return _error(_plain(text(event, "message")))
             case _:
                 return None
 
@@ -141,8 +143,20 @@ def _item(item: Any, *, begins: bool) -> AgentUpdate | None:
         result = tool_result(name, at(item, "aggregated_output"), failed=failed)
         return AgentUpdate(ended=(name,), reads=reads, results=(result,), message=shown)
     if kind == "agent_message" and not begins:
-        return AgentUpdate(message=last_line(text(item, "text")))
+        return AgentUpdate(message=last_line(text(item, "text")), said=text(item, "text"))
     return None
+
+
+def _plain(words: str) -> str:
+    """Return the message of an error that it passes on as the JSON of its service, with the status."""
+    answer = load(words.strip().encode())
+    error = at(answer, "error")
+    said = text(error, "message")
+    if not said:
+        return words
+    status = whole(answer, "status") or whole(error, "code") or whole(error, "status")
+    named = text(error, "code") or text(error, "type")
+    return f"{said} ({', '.join(filter(None, (f'status {status}' if status else '', named)))})"
 
 
 def _error(words: str) -> AgentUpdate:

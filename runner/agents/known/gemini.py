@@ -1,6 +1,7 @@
 """Gemini CLI, headless: `gemini -o stream-json`. It resumes by id, though its help names positions."""
 
 import time
+from typing import Any
 
 from runner.agents import faults
 from runner.agents.json_line import at, last_line, load, text, tool_line, whole
@@ -16,6 +17,7 @@ class GeminiAgent(KnownAgent):
 
     name = "gemini"
     package = "@google/gemini-cli"
+    tried = ("0.61.0",)
     sign_in = SignIn(
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         files=(".gemini/oauth_creds.json",),
@@ -83,11 +85,7 @@ class GeminiAgent(KnownAgent):
                 return AgentUpdate(message=last_line(text(event, "message")))
             case "result":
                 stats = at(event, "stats")
-                usage = Usage(
-                    input_tokens=whole(stats, "input_tokens"),
-                    output_tokens=whole(stats, "output_tokens"),
-                    cached_tokens=whole(stats, "cached"),
-                )
+                usage = _usage(stats)
                 words = text(event, "error", "message") or text(event, "status")
                 ok = text(event, "status") == "success"
                 return AgentUpdate(
@@ -95,3 +93,11 @@ class GeminiAgent(KnownAgent):
                 )
             case _:
                 return None
+
+
+def _usage(stats: Any) -> Usage:
+    """Return what a session has used; what the model thought is paid as output, and is only in the total."""
+    read, written, total = (whole(stats, f"{name}_tokens") for name in ("input", "output", "total"))
+    if read is not None and written is not None and total is not None:
+        written = max(written, total - read)
+    return Usage(input_tokens=read, output_tokens=written, cached_tokens=whole(stats, "cached"))

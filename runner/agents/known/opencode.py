@@ -22,6 +22,7 @@ class OpencodeAgent(KnownAgent):
 
     name = "opencode"
     package = "opencode-ai"
+    tried = ("1.18.33",)
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
         files=(".local/share/opencode/auth.json",),
@@ -39,6 +40,7 @@ class OpencodeAgent(KnownAgent):
     )
     traits = Traits(
         streams=True,
+        reports_cost=True,
         says_end=True,
         sums=True,
         quiet_seconds=_QUIET,
@@ -64,16 +66,12 @@ class OpencodeAgent(KnownAgent):
             case "tool_use":
                 return _tool(conversation, part)
             case "text":
-                return AgentUpdate(conversation=conversation, message=last_line(text(part, "text")))
+                said = text(part, "text")
+                return AgentUpdate(conversation=conversation, message=last_line(said), said=said)
             case "step_start":
                 return AgentUpdate(conversation=conversation)
             case "step_finish":
-                usage = Usage(
-                    input_tokens=whole(part, "tokens", "input"),
-                    output_tokens=whole(part, "tokens", "output"),
-                    cached_tokens=whole(part, "tokens", "cache", "read"),
-                    cost_usd=number(part, "cost"),
-                )
+                usage = _usage(part)
                 # Other reasons, such as a tool call, end a step but not the session.
                 final = Final(ok=True) if text(part, "reason") == "stop" else None
                 return AgentUpdate(conversation=conversation, usage=usage, final=final)
@@ -106,3 +104,15 @@ def _tool(conversation: str, part: Any) -> AgentUpdate:
         results=(result,),
         message=tool_line(tool, arguments),
     )
+
+
+def _usage(part: Any) -> Usage:
+    """Return what a step has used; it counts input from a cache, and what the model thought, separately."""
+    counts = at(part, "tokens")
+    kept = [whole(counts, "cache", name) for name in ("read", "write")]
+    fresh, written, total = (whole(counts, name) for name in ("input", "output", "total"))
+    read = None if fresh is None else fresh + sum(count or 0 for count in kept)
+    if read is not None and written is not None and total is not None:
+        written = max(written, total - read)
+    cost = number(part, "cost")
+    return Usage(input_tokens=read, output_tokens=written, cached_tokens=kept[0], cost_usd=cost)

@@ -1,15 +1,18 @@
 """Qwen Code, headless: claude's events without a cost. It reports an error of its service as a success."""
 
 import time
+from typing import Any
 
 from msgspec.structs import replace
 
 from runner.agents import faults
+from runner.agents.json_line import at, last_line, load, text, whole
 from runner.agents.known.claude import ClaudeAgent
 from runner.agents.known_agent import Endpoint, KnownAgent, SignIn
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
+from runner.core.model import Usage
 
 _ERROR = "[API Error"
 
@@ -19,6 +22,7 @@ class QwenAgent(KnownAgent):
 
     name = "qwen"
     package = "@qwen-code/qwen-code"
+    tried = ("0.15.10", "0.24.4")
     sign_in = SignIn(
         variables=("OPENAI_API_KEY", "DASHSCOPE_API_KEY"),
         files=(".qwen/oauth_creds.json",),
@@ -47,8 +51,26 @@ class QwenAgent(KnownAgent):
 
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one event."""
-        # Only the words of such a result show that the service failed.
+        event = load(line)
         seen = self._events.parse(line)
-        if seen is None or seen.final is None or not seen.final.message.startswith(_ERROR):
+        if event is None or seen is None or event.get("type") != "result":
             return seen
-        return replace(seen, final=faults.failed(seen.final.message, at=time.time()))
+        seen = replace(seen, usage=_usage(event))
+        # Newer versions admit an error, but name it in a place of its own.
+        words = text(event, "error", "message") or (seen.final.message if seen.final else "")
+        if at(event, "error") is None and not words.startswith(_ERROR):
+            return seen
+        return replace(seen, message=last_line(words), final=faults.failed(words, at=time.time()))
+
+
+def _usage(event: dict[str, Any]) -> Usage | None:
+    """Return what the conversation has used; its input includes what came from a cache."""
+    spent = at(event, "usage")
+    tokens = whole(spent, "input_tokens")
+    if tokens is None:
+        return None
+    return Usage(
+        input_tokens=tokens,
+        output_tokens=whole(spent, "output_tokens"),
+        cached_tokens=whole(spent, "cache_read_input_tokens"),
+    )

@@ -165,12 +165,16 @@ class Checkpointed(Struct, frozen=True, kw_only=True):
 
 
 class AttemptFailed(Struct, frozen=True, kw_only=True):
-    """One attempt did not pass; `output` goes into the next attempt's prompt."""
+    """One attempt did not pass; `output` goes into the next attempt's prompt.
+
+    With `fresh` that starts a new conversation, since the old one leads nowhere.
+    """
 
     story_id: StoryId
     attempt: int
     reason: str
     output: str
+    fresh: bool = False
 
 
 class SpiralSeen(Struct, frozen=True, kw_only=True):

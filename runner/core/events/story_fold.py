@@ -202,8 +202,9 @@ def _checkpointed(story: StorySnapshot, body: ev.Checkpointed) -> StorySnapshot:
 
 
 def _attempt_failed(story: StorySnapshot, body: ev.AttemptFailed) -> StorySnapshot:
+    before = without_conversation(story) if body.fresh else story
     history = replace(
-        story.step_history,
+        before.step_history,
         last_failure=body.output,
         failures=(*story.step_history.failures, failure_digest(body.reason, body.output)),
     )

@@ -5,12 +5,14 @@ None of it proves that work was done; it shows progress, tells life from silence
 """
 
 from enum import StrEnum
+from typing import TypeVar
 
 from msgspec import Struct, field
 
 from runner.core.limits.context_zone import ContextCount, ToolResult
 from runner.core.model import Usage
 
+_N = TypeVar("_N", int, float)
 MAX_LINE = 4 << 20
 LONGEST_TOOL = 2 * 3600.0
 """A tool that has been open for longer than this no longer counts as a sign of life."""
@@ -23,7 +25,9 @@ class Fault(StrEnum):
     LIMIT = "limit"
     PERMANENT = "permanent"
     LOST = "lost"
-    """The conversation to be resumed does not exist, or is too long to continue."""
+    """The conversation to be resumed does not exist, or no request in it can succeed any more."""
+    SPENT = "spent"
+    """It has used up what it was allowed to spend; whether the run has more, the run knows."""
 
 
 class Final(Struct, frozen=True, kw_only=True):
@@ -40,7 +44,8 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
     """What one line reports; empty and None mean nothing. `begun` and `ended` are ids of tool uses.
 
     `reads` are tool uses, each with a file that it reads; `results` say how tool uses ended. `nested`: this
-    is about the conversation of a helper, not about the session's own.
+    is about the conversation of a helper, not about the session's own. `said` is all that it says to
+    the user. `whole_thread`: the usage covers the whole conversation, earlier sessions included.
     """
 
     conversation: str = ""
@@ -50,21 +55,29 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
     results: tuple[ToolResult, ...] = ()
     nested: bool = False
     message: str = ""
+    said: str = ""
     usage: Usage | None = None
+    whole_thread: bool = False
     retry_seconds: float | None = None
     resets_at: float = 0.0
     final: Final | None = None
 
 
 class Tally(Struct):
-    """All that a session has reported so far; with `sums` usages are added, else the newest counts."""
+    """All that a session has reported so far; with `sums` usages are added, else the newest counts.
+
+    `at_end`: nothing was reported since its final result.
+    """
 
     sums: bool = False
     conversation: str = ""
     message: str = ""
+    said: str = ""
     uses: int = 0
     usage: Usage = field(default_factory=Usage)
+    whole_thread: bool = False
     final: Final | None = None
+    at_end: bool = False
     resets_at: float = 0.0
     context: ContextCount = field(default_factory=ContextCount)
     _open: dict[str, float] = field(default_factory=dict)
@@ -83,12 +96,16 @@ class Tally(Struct):
             self.context.add(tools=self.uses - before, reads=seen.reads, results=seen.results)
         self.conversation = seen.conversation or self.conversation
         self.message = seen.message or self.message
+        if seen.begun or (seen.said and not seen.nested):
+            self.said = "" if seen.begun else seen.said  # what it says before it uses a tool is not the end
         self.resets_at = seen.resets_at or self.resets_at
         if seen.usage is not None:
             self.usage = self.usage + seen.usage if self.sums else seen.usage
+            self.whole_thread = seen.whole_thread
         # Any line without an announcement means that the wait is over.
         self._retries_at = at + seen.retry_seconds if seen.retry_seconds else 0.0
         self.final = seen.final or self.final
+        self.at_end = seen.final is not None
 
     def forget_tools(self) -> None:
         """Consider no tool open, since the line that ended one may have been dropped."""
@@ -145,11 +162,12 @@ def since(total: Usage, before: Usage) -> Usage:
         input_tokens=_less(total.input_tokens, before.input_tokens),
         output_tokens=_less(total.output_tokens, before.output_tokens),
         cached_tokens=_less(total.cached_tokens, before.cached_tokens),
-        cost_usd=total.cost_usd,
+        cost_usd=_less(total.cost_usd, before.cost_usd),
     )
 
 
-def _less(total: int | None, before: int | None) -> int | None:
+def _less(total: _N | None, before: _N | None) -> _N | None:
     if total is None or before is None or before > total:
         return total  # a smaller total means that the count was restarted
-    return total - before
+    # Differences of dollars have digits that no price has.
+    return round(total - before, 9)

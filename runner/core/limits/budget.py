@@ -5,9 +5,10 @@ dollar. A session that would not fit waits for the others; alone it gets what is
 spend is known from sessions of the same agent and model: in this run, or in earlier ones; before there are
 any, a stated estimate counts, so that the first session does not hold up the others.
 
-What a session may spend, its allowance, is more: its share of all that no other session may spend. So a
-session that turns out expensive is not cut off while there is money. Allowances together exceed what is left
-by no more than what the sessions are expected to spend.
+What is reserved decides only who starts. What a session may spend, its allowance, is all that is really
+left: the budget without what was spent and what is reserved for other sessions. So a session that turns out
+expensive is not cut off while there is money. Sessions that are all more expensive than expected can exceed
+the budget together; then no further one starts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -132,28 +133,25 @@ def guessed(limit: Amount, slots: int, *, usual: Amount) -> Amount:
 
 
 def set_aside(
-    limit: Amount, used: Amount, held: Sequence[Part], expected: Amount, *, slots: int, strict: bool = False
+    limit: Amount, used: Amount, held: Sequence[Part], expected: Amount, *, strict: bool = False
 ) -> Part | None:
     """Return what the next session holds; None when it must wait for another to end.
 
-    `slots` is how many sessions may run at the same time. If `strict`, a session that is alone gets nothing
-    either when it is expected to spend more than what is left.
+    If `strict`, a session that is alone gets nothing either when it is expected to spend more than what is
+    left.
     """
-    room = max(1, slots - len(held))
     tokens = _part(
         limit.tokens,
         used.tokens,
-        [(one.reserved.tokens or 0.0, one.allowance.tokens or 0.0) for one in held],
+        sum(one.reserved.tokens or 0.0 for one in held),
         expected.tokens,
-        room,
         strict=strict,
     )
     cost = _part(
         limit.cost,
         used.cost,
-        [(one.reserved.cost or 0.0, one.allowance.cost or 0.0) for one in held],
+        sum(one.reserved.cost or 0.0 for one in held),
         expected.cost,
-        room,
         strict=strict,
     )
     if tokens is None or cost is None:
@@ -220,22 +218,27 @@ def _smaller(usual: float | None, limit: float | None, slots: int) -> float | No
 
 
 def _part(
-    limit: float | None,
-    used: float | None,
-    held: Sequence[tuple[float, float]],
-    expected: float | None,
-    room: int,
-    *,
-    strict: bool,
+    limit: float | None, used: float | None, reserved: float, expected: float | None, *, strict: bool
 ) -> tuple[float | None, float | None] | None:
     """Return what is reserved of one currency and what may be spent; None when the session must wait."""
     if limit is None:
         return None, None
     left = max(0.0, limit - (used or 0.0))
-    reserved = sum(part for part, _ in held)
     wanted = left if expected is None else expected
     if wanted > left - reserved:
         # When no other session holds a part, waiting would never end: it gets what is left.
         return None if reserved or strict else (left, left)
-    unclaimed = left - sum(allowance for _, allowance in held)
-    return wanted, max(wanted, unclaimed / room)
+    return wanted, left - reserved
+
+
+def within(allowance: Amount, limit: Amount, used: Amount) -> Amount:
+    """Return what a session may spend if its story has a budget of its own, too."""
+    return Amount(
+        tokens=_least(allowance.tokens, limit.tokens, used.tokens),
+        cost=_least(allowance.cost, limit.cost, used.cost),
+    )
+
+
+def _least(allowance: float | None, limit: float | None, used: float | None) -> float | None:
+    left = None if limit is None else max(0.0, limit - (used or 0.0))
+    return min((one for one in (allowance, left) if one is not None), default=None)

@@ -55,6 +55,10 @@ def after_outage(facts: OutageFacts) -> Pause | Refusal | None:
         case Fault.LOST:
             # Only a resumed conversation can be replaced; a fresh one that is lost would be lost again.
             return Pause(until=facts.at, fresh=True) if facts.resumed else None
+        case Fault.SPENT if facts.outages < MOST_OUTAGES:
+            return Pause(until=facts.at)
+        case Fault.SPENT:
+            return Refusal(because=f"reached its limit {facts.outages + 1} times in a row")
         case Fault.TRANSIENT | Fault.LIMIT:
             lasted = 0.0 if facts.since is None else facts.at - facts.since
             if facts.outages >= MOST_OUTAGES or lasted > LONGEST_OUTAGE:

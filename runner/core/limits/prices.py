@@ -28,6 +28,11 @@ PRICES: Mapping[str, Price] = {
 }
 
 
+def has_price(model: str, own: Mapping[str, Price]) -> bool:
+    """Return whether it is known what a model costs."""
+    return model in own or model in PRICES
+
+
 def priced(usage: Usage, model: str, own: Mapping[str, Price]) -> Usage:
     """Add an estimated cost where tokens and a price are known, and the agent reported no cost."""
     price = own.get(model) or PRICES.get(model)

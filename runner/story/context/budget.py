@@ -65,7 +65,7 @@ class BudgetLedger:
         slots = min(self._most, sum(not story.status.final for story in run.stories.values()))
         expected = self._expected(run, kind, usual, slots)
         held, used = list(self._parts.values()), spent(run.usage)
-        part = set_aside(self.limit, used, held, expected.amount, slots=slots, strict=self._strict)
+        part = set_aside(self.limit, used, held, expected.amount, strict=self._strict)
         if part is None:
             reason = shortage(self.limit, used, held, expected)
             return Shortage(reason=reason, switch=None if held else self._switch(used, expected, reason))

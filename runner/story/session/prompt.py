@@ -23,7 +23,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     `last` is the session of this step before this one. `state` and `state_file` are None in `quick`. `agents`
     is how many helper agents may work at once, None for a plain command. `program` is how a session calls
     this program, and `context_file` tells it how full its context is. `not_landed` says why a story that was
-    done is tried again.
+    done is tried again. `earlier_work` is what was done before, for a conversation that does not know it.
     """
 
     story: Story
@@ -43,6 +43,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     agents: int | None = None
     context_file: str = ""
     not_landed: str = ""
+    earlier_work: str = ""
 
 
 def render(facts: PromptFacts, template: str) -> str:
@@ -75,9 +76,7 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "verify": _under("Your work counts when these commands pass here:", _bullets(facts.verify)),
         "tracker": contract.tracker(state.tracker),
         "agents": contract.agents(facts.agents),
-        "continue": contract.resuming(
-            facts.last, state.sub_step, explained=bool(facts.last_failure or facts.not_landed)
-        ),
+        "continue": "\n\n".join(filter(None, (_resuming(facts, state), facts.earlier_work))),
         "interrupted": contract.resuming(facts.last, "") if interrupted else "",
         "last_failure": "\n\n".join(filter(None, (facts.not_landed, _failure(facts.last_failure)))),
         "state": contract.state(facts.state_file, state, program=facts.program) if facts.state_file else "",
@@ -87,6 +86,11 @@ def _parts(facts: PromptFacts) -> dict[str, object]:
         "ending": f"{contract.leaving(shared=facts.shared)} {result}",
         "result_file": facts.result_file,
     }
+
+
+def _resuming(facts: PromptFacts, state: StateFacts) -> str:
+    explained = bool(facts.last_failure or facts.not_landed)
+    return contract.resuming(facts.last, state.sub_step, explained=explained)
 
 
 def _failure(output: str) -> str:

@@ -42,6 +42,12 @@ LOOK_EVERY = 1.0
 FAILURE_TAIL_BYTES = 4096
 LOOK_FOR_LIFE = 15.0
 LOOKS_A_WINDOW = 4
+AFTER_RESULT = 10.0
+"""How long a program may stay, without a word and idle, after its final result."""
+LONGEST_AFTER_RESULT = 300.0
+"""How long it may stay while something that it left running works; that may lead to another result."""
+BACKGROUND_SHARE = 0.1
+"""A share of a core below which what a program left running counts as idle, such as a server."""
 
 
 class TimeLimit(Struct, frozen=True, kw_only=True):
@@ -87,7 +93,8 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
 
     `said` is the agent's own final result, `usage` and `tools` what it reported on the way. `attempts` are
     writes that were refused; None where they were not witnessed. `overdue`: its time limit ended it.
-    `zone` is how full its context was; None if that was not watched.
+    `zone` is how full its context was; None if that was not watched. `question` is what the agent asked at
+    its end, where it reported nothing else.
     """
 
     outcome: Outcome
@@ -103,6 +110,7 @@ class SessionVerdict(Struct, frozen=True, kw_only=True):
     attempts: Attempts | None = None
     overdue: bool = False
     zone: Zone | None = None
+    question: str = ""
 
 
 class _State(Struct):
@@ -113,6 +121,8 @@ class _State(Struct):
     printed_at: float = 0.0
     peak_memory: int | None = None
     overdue: bool = False
+    said: Final | None = None
+    """The final result of a program that was ended since it did not exit by itself."""
 
 
 class _Reader(Struct, frozen=True, kw_only=True):
@@ -158,6 +168,8 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
                 async with run.keeper.start(order.spec) as session, trio.open_nursery() as nursery:
                     nursery.start_soon(_obey, order, session, run.control, state)
                     nursery.start_soon(_watch, order, session, reader, events)
+                    if reader.listener.traits.says_end:
+                        nursery.start_soon(_watch_end, order, session, reader)
                     if order.progress is not None:
                         nursery.start_soon(_watch_progress, order.progress, order, session, state)
                     if order.limit is not None:
@@ -256,6 +268,29 @@ async def _watch(order: SessionOrder, session: Session, reader: _Reader, events:
                 await events.record(seen)
 
 
+async def _watch_end(order: SessionOrder, session: Session, reader: _Reader) -> None:
+    """End a program that has reported its final result and does not exit, since it left something running."""
+    state, ended_at, before = reader.state, 0.0, None
+    while True:
+        await trio.sleep(AFTER_RESULT / 2)
+        now, tally = trio.current_time(), reader.listener.tally
+        if not tally.at_end or tally.final is None:
+            ended_at, before = 0.0, None
+            continue
+        ended_at, usage = ended_at or state.printed_at, session.usage()
+        spent = usage.cpu_seconds if usage else 0.0
+        works = before is None or spent - before >= BACKGROUND_SHARE * AFTER_RESULT / 2
+        before = spent
+        stays = now - ended_at
+        if stays >= LONGEST_AFTER_RESULT or (now - state.printed_at >= AFTER_RESULT and not works):
+            state.said = reader.listener.verdict(0, "", now) if state.ended_by is None else None
+            state.why = (
+                f"ended {stays:.0f} s after its final result, since something that it started still ran"
+            )
+            session.stop(grace=min(order.grace, AFTER_RESULT))
+            return
+
+
 def _any_changed(places: tuple[Path, ...], since: float) -> bool:
     return any(changed_since(place, since) for place in places)
 
@@ -309,15 +344,17 @@ def _judge(
 ) -> SessionVerdict:
     result = load_result(order.result_file) if order.result_file else Result()
     listener, last_line = reader.listener, reader.line or reader.tail.line
-    said = listener.verdict(ended.returncode, last_line, at) if ended else None
+    said = reader.state.said or (listener.verdict(ended.returncode, last_line, at) if ended else None)
     outcome, detail = _outcome(ended, complaint, reader.state, result, said)
-    output = read_tail(order.log, FAILURE_TAIL_BYTES)
+    printed = read_tail(order.log, FAILURE_TAIL_BYTES)
+    # Raw events would only fill the next prompt.
+    output = (listener.recap if listener.traits.says_end else "") or printed
     confinement = order.spec.confinement
     # One that could not be started has not tried to write anything.
     if outcome is Outcome.FAILED and ended and confinement:
-        words = refused(output, confinement, order.spec.cwd)
+        words = refused(printed, confinement, order.spec.cwd)
         detail += f"; {words}" if words else ""
-    kept_off = _kept_off(order, ended, output, failed=outcome is Outcome.FAILED)
+    kept_off = _kept_off(order, ended, printed, failed=outcome is Outcome.FAILED)
     if kept_off:
         detail += f"; {kept_off}" if outcome is Outcome.FAILED else ""
         output = f"{output.rstrip()}\nautopilot-multi: {kept_off}\n"
@@ -326,6 +363,7 @@ def _judge(
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
     usage = listener.tally.usage
+    whole_thread = listener.traits.whole_thread or listener.tally.whole_thread
     return SessionVerdict(
         outcome=outcome,
         exit_code=ended.returncode if ended else None,
@@ -335,12 +373,13 @@ def _judge(
         result=result,
         peak_memory=reader.state.peak_memory,
         said=said,
-        usage=since(usage, order.used_before) if listener.traits.whole_thread else usage,
+        usage=since(usage, order.used_before) if whole_thread else usage,
         # A program that prints plain text does not report its tools, so their number is unknown.
         tools=listener.tally.uses if listener.traits.says_end else None,
         attempts=ended.attempts if ended else None,
         overdue=reader.state.overdue,
         zone=reader.zone,
+        question=listener.question if outcome is Outcome.OK and not result.status else "",
     )
 
 
@@ -363,10 +402,16 @@ def _outcome(  # noqa: PLR0911  one return a way to end
         return Outcome.FAILED, complaint
     if said is not None and not said.ok:
         return Outcome.FAILED, said.message
+    if state.said is not None:
+        return _reported(result, state.why)  # the exit code is that of our signal
     if ended.returncode < 0:
         return Outcome.FAILED, f"ended by signal {-ended.returncode}"
     if ended.returncode > 0:
         return Outcome.FAILED, f"exit code {ended.returncode}"
+    return _reported(result)
+
+
+def _reported(result: Result, detail: str = "") -> tuple[Outcome, str]:
     match result.status:
         case "failed":
             return Outcome.FAILED, result.notes or "it reported failure"
@@ -375,4 +420,4 @@ def _outcome(  # noqa: PLR0911  one return a way to end
         case "needs-decision":
             return Outcome.ASKS, result.question or "it needs a decision"
         case _:
-            return Outcome.OK, ""
+            return Outcome.OK, detail
