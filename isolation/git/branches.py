@@ -7,13 +7,13 @@ import re
 from collections.abc import Collection
 
 from isolation.errors import WorkspaceError
+from isolation.git.direct.refs import COMMIT_ID, has_refs_below
 from isolation.git.registrations import Registration
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
 from isolation.paths import RepositoryPaths, current_branch, own_git_dir
 
 _LONGEST_BRANCH = 200
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NEVER_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
 
 
@@ -53,9 +53,10 @@ def require_creatable(repository: Repository, branch: str) -> None:
     parts = branch.split("/")
     above = ["/".join(parts[:end]) for end in range(1, len(parts))]
     blocking = next((name for name in above if repository.branch_tip(name)), None)
-    below = repository.run(
-        "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/"
-    ).stdout.strip()
+    below = ""
+    if has_refs_below(repository.common_dir, f"refs/heads/{branch}"):
+        listing = ("for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/")
+        below = repository.run(*listing).stdout.strip()
     if blocking or below:
         raise WorkspaceError(
             f"branch {branch} cannot be created while branch {blocking or below} exists",
@@ -101,7 +102,7 @@ def head_without_git(paths: RepositoryPaths) -> str:
     try:
         if not branch:
             head = (git_dir / "HEAD").read_text().strip() if git_dir else ""
-            return head if _COMMIT.fullmatch(head) else ""
+            return head if COMMIT_ID.fullmatch(head) else ""
         loose = paths.common_dir / "refs" / "heads" / branch
         if loose.is_file():
             return loose.read_text().strip()
