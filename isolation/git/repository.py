@@ -242,6 +242,8 @@ class Repository:
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Return whether the first commit is in the history of the second."""
+        if ancestor == descendant:
+            return True
         args = ("merge-base", "--is-ancestor", ancestor, descendant)
         output = self.run(*args, check=False)
         if output.returncode not in {0, 1}:

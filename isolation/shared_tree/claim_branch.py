@@ -22,13 +22,13 @@ from isolation.git.branches import (
 )
 from isolation.git.commit_flaws import conflict_markers, may_have_markers
 from isolation.git.commits import Checkpoint, commit_tree, merge_parents, named, operation_in_progress
-from isolation.git.direct.skipped import skipped_paths
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.private_index import ClaimTree, claim_tree, differing
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import claim_index_path, own_git_dir, require_component
+from isolation.shared_tree.skipped import skipped_paths
 
 LEFTOVERS = "refs/autopilot/left/"
 
