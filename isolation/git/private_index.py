@@ -25,10 +25,7 @@ _MOST_LOOKED = 1000
 
 
 class ClaimTree(Struct, frozen=True, kw_only=True):
-    """A commit's tree with the claim's paths as in the working tree; `changed` are those that differ.
-
-    Without any, the tree is the commit's own and not named.
-    """
+    """A commit's tree with the claim's paths as in the working tree; `changed` are those that differ."""
 
     tree: str
     changed: tuple[str, ...]
@@ -48,18 +45,22 @@ def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, clai
     present, gone = _owned(repository, cwd, env, claim, committed)
     if not present and not gone:  # the usual case at the start of a story that makes new files
         index.unlink(missing_ok=True)
-        return ClaimTree(tree="", changed=())
+        return ClaimTree(tree=committed.tree, changed=())
     committed.write(index)
     # Removals first, so that a folder can take the place of a file.
     if gone:
         _update(repository, cwd, env, ("--force-remove",), gone)
     if present:
         _update(repository, cwd, env, ("--add", "--remove", "--replace"), present)
-    comparing = ("diff-index", "--cached", "-z", "--name-only", "--no-renames", tip, "--")
-    changed = repository.run(*comparing, cwd=cwd, env=env).fields()
-    tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip() if changed else ""
+    if any(map(committed.has, present)):
+        comparing = ("diff-index", "--cached", "-z", "--name-only", "--no-renames", tip, "--")
+        changed = repository.run(*comparing, cwd=cwd, env=env).fields()
+    else:  # all of it is new or gone, so all of it differs
+        changed = tuple(sorted((*present, *gone), key=os.fsencode))
+    tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip() if changed else committed.tree
     index.unlink(missing_ok=True)
-    return ClaimTree(tree=tree, changed=changed)
+    # What was new may have vanished before git read it.
+    return ClaimTree(tree=tree, changed=changed if tree != committed.tree else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ class _Committed:
     """
 
     key: tuple[object, ...]
+    tree: str
     paths: list[bytes]
     modes: list[str]
     content: bytes
@@ -77,6 +79,12 @@ class _Committed:
     def write(self, index: Path) -> None:
         """Write it as a private index file that git has not seen yet."""
         index.write_bytes(self.content)
+
+    def has(self, path: str) -> bool:
+        """Return whether a path is one of its files."""
+        name = os.fsencode(path)
+        here = bisect_left(self.paths, name)
+        return self.paths[here : here + 1] == [name]
 
     def below(self, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield path and mode of the files at or below these folders, of all files without any."""
@@ -107,7 +115,9 @@ def _committed(repository: Repository, cwd: Path, env: dict[str, str], tip: str)
         words, _, path = entry.partition("\t")
         paths.append(os.fsencode(path))
         modes.append(words.partition(" ")[0])
-    found = _Committed(key=key, paths=paths, modes=modes, content=Path(env["GIT_INDEX_FILE"]).read_bytes())
+    content = Path(env["GIT_INDEX_FILE"]).read_bytes()
+    (tree,) = repository.trees((tip,))
+    found = _Committed(key=key, tree=tree, paths=paths, modes=modes, content=content)
     _kept[:] = [found, *_kept][:_MOST_KEPT]
     return found
 
