@@ -157,14 +157,14 @@ def _name(number: int) -> str:
 
 
 def _git(root: Path, stories: int, width: int) -> Took:
-    """GNU parallel around plain git; git refuses some adds that meet another one, so it tries again."""
+    """GNU parallel around plain git, which fails where two worktrees come and go at once: it tries again."""
     tree = f"{root}.trees/{{}}"
     line = (
-        f"until git worktree add -q -B {{}} {tree} 2>/dev/null; do rm -rf {tree}; done; "
-        f"cd {tree} && echo {{}} > {{}}.txt && git add -A && git commit -q -m {{}} "
-        f"&& cd {root} && git worktree remove {tree}"
+        f"until git worktree add -q -B {{}} {tree}; do rm -rf {tree}; done; cd {tree} && echo {{}} > {{}}.txt; "
+        f"until git add -A && git commit -q -m {{}}; do :; done; "
+        f"cd {root}; until git worktree remove {tree}; do :; done"
     )
-    took = _timed(["parallel", f"-j{width}", line, ":::", *map(_name, range(stories))], root)
+    took = _timed(["parallel", "--timeout=60", f"-j{width}", line, ":::", *map(_name, range(stories))], root)
     branches = subprocess.run(["git", "branch", "--list", "s*"], cwd=root, check=True, capture_output=True)
     assert len(branches.stdout.splitlines()) == stories
     return took
