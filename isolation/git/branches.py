@@ -7,11 +7,10 @@ import re
 from collections.abc import Collection
 
 from isolation.errors import WorkspaceError
-from isolation.git.direct.refs import COMMIT_ID, has_refs_below
+from isolation.git.direct.refs import has_refs_below
 from isolation.git.registrations import Registration
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
-from isolation.paths import RepositoryPaths, current_branch, own_git_dir
 
 _LONGEST_BRANCH = 200
 _NEVER_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
@@ -92,25 +91,6 @@ def delete_branch(repository: Repository, branch: str, value: str) -> None:
     # The value makes it a compare-and-swap: a branch that has moved since stays.
     with_value = ("update-ref", "-d", f"refs/heads/{branch}", value)
     repository.run(*with_value, check=False)
-
-
-def head_without_git(paths: RepositoryPaths) -> str:
-    """Return the commit of the main checkout, read without a process; empty if that takes git."""
-    checkout = paths.main_checkout or paths.top
-    git_dir = own_git_dir(checkout) if checkout != paths.common_dir else paths.common_dir
-    branch = current_branch(checkout)
-    try:
-        if not branch:
-            head = (git_dir / "HEAD").read_text().strip() if git_dir else ""
-            return head if COMMIT_ID.fullmatch(head) else ""
-        loose = paths.common_dir / "refs" / "heads" / branch
-        if loose.is_file():
-            return loose.read_text().strip()
-        ending = f" refs/heads/{branch}"
-        lines = (paths.common_dir / "packed-refs").read_text(errors="surrogateescape").splitlines()
-        return next((line.partition(" ")[0] for line in lines if line.endswith(ending)), "")
-    except (OSError, ValueError):  # also what is not text, and a name that no file can have
-        return ""
 
 
 def merged(repository: Repository, commits: Collection[str]) -> frozenset[str]:

@@ -160,7 +160,8 @@ def _git(root: Path, stories: int, width: int) -> Took:
     """GNU parallel around plain git, which fails where two worktrees come and go at once: it tries again."""
     tree = f"{root}.trees/{{}}"
     line = (
-        f"until git worktree add -q -B {{}} {tree}; do rm -rf {tree}; done; cd {tree} && echo {{}} > {{}}.txt; "
+        f"until git worktree add -q -B {{}} {tree}; do rm -rf {tree}; done; "
+        f"cd {tree} && echo {{}} > {{}}.txt; "
         f"until git add -A && git commit -q -m {{}}; do :; done; "
         f"cd {root}; until git worktree remove {tree}; do :; done"
     )

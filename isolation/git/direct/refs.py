@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 from isolation.files.plain import read_plain
-from isolation.paths import own_git_dir
+from isolation.paths import RepositoryPaths, current_branch, own_git_dir
 
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 NO_REF = ""
@@ -87,3 +87,22 @@ def _read_packed(common: Path) -> bytes | None:
         return b""
     except OSError:
         return None
+
+
+def head_without_git(paths: RepositoryPaths) -> str:
+    """Return the commit of the main checkout, read without a process; empty if that takes git."""
+    checkout = paths.main_checkout or paths.top
+    git_dir = own_git_dir(checkout) if checkout != paths.common_dir else paths.common_dir
+    branch = current_branch(checkout)
+    try:
+        if not branch:
+            head = (git_dir / "HEAD").read_text().strip() if git_dir else ""
+            return head if COMMIT_ID.fullmatch(head) else ""
+        loose = paths.common_dir / "refs" / "heads" / branch
+        if loose.is_file():
+            return loose.read_text().strip()
+        ending = f" refs/heads/{branch}"
+        lines = (paths.common_dir / "packed-refs").read_text(errors="surrogateescape").splitlines()
+        return next((line.partition(" ")[0] for line in lines if line.endswith(ending)), "")
+    except (OSError, ValueError):  # also what is not text, and a name that no file can have
+        return ""
