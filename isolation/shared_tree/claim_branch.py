@@ -109,7 +109,7 @@ def commit_claim(
             move = ("update-ref", "-m", "autopilot-multi: checkpoint", f"refs/heads/{workspace.branch}")
             repository.run(*move, commit, tip)
         tip = commit
-    # The first commit is the only one; whoever moved the branch from its base would have been seen.
+    # The branch was at its base and was moved from there by compare-and-swap: this is its only commit.
     first = bool(built.changed) and before == workspace.base
     commits = 1 if first else repository.count_commits(workspace.base, tip)
     # The commits here are ours and never empty, so one alone has changed something.
