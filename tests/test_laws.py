@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 SPAWNERS = {
     "isolation/keeper/confined.py",
     "isolation/keeper/fork_server.py",
-    "isolation/keeper/client.py",
+    "isolation/keeper/trying.py",
     "isolation/keeper/server.py",
     "isolation/keeper/spawn.py",
     "isolation/kernel/process_tree.py",

@@ -7,13 +7,12 @@ import re
 from collections.abc import Collection
 
 from isolation.errors import WorkspaceError
+from isolation.git.direct.refs import has_refs_below
 from isolation.git.registrations import Registration
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
-from isolation.paths import RepositoryPaths, current_branch, own_git_dir
 
 _LONGEST_BRANCH = 200
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NEVER_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{")
 
 
@@ -53,9 +52,10 @@ def require_creatable(repository: Repository, branch: str) -> None:
     parts = branch.split("/")
     above = ["/".join(parts[:end]) for end in range(1, len(parts))]
     blocking = next((name for name in above if repository.branch_tip(name)), None)
-    below = repository.run(
-        "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/"
-    ).stdout.strip()
+    below = ""
+    if has_refs_below(repository.common_dir, f"refs/heads/{branch}"):
+        listing = ("for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/")
+        below = repository.run(*listing).stdout.strip()
     if blocking or below:
         raise WorkspaceError(
             f"branch {branch} cannot be created while branch {blocking or below} exists",
@@ -91,25 +91,6 @@ def delete_branch(repository: Repository, branch: str, value: str) -> None:
     # The value makes it a compare-and-swap: a branch that has moved since stays.
     with_value = ("update-ref", "-d", f"refs/heads/{branch}", value)
     repository.run(*with_value, check=False)
-
-
-def head_without_git(paths: RepositoryPaths) -> str:
-    """Return the commit of the main checkout, read without a process; empty if that takes git."""
-    checkout = paths.main_checkout or paths.top
-    git_dir = own_git_dir(checkout) if checkout != paths.common_dir else paths.common_dir
-    branch = current_branch(checkout)
-    try:
-        if not branch:
-            head = (git_dir / "HEAD").read_text().strip() if git_dir else ""
-            return head if _COMMIT.fullmatch(head) else ""
-        loose = paths.common_dir / "refs" / "heads" / branch
-        if loose.is_file():
-            return loose.read_text().strip()
-        ending = f" refs/heads/{branch}"
-        lines = (paths.common_dir / "packed-refs").read_text(errors="surrogateescape").splitlines()
-        return next((line.partition(" ")[0] for line in lines if line.endswith(ending)), "")
-    except (OSError, ValueError):  # also what is not text, and a name that no file can have
-        return ""
 
 
 def merged(repository: Repository, commits: Collection[str]) -> frozenset[str]:

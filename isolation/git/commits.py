@@ -5,7 +5,6 @@ interrupted can simply be repeated. A branch moves only by compare-and-swap. A l
 holds is waited for, within bounds, and never deleted.
 """
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from isolation.errors import (
 from isolation.files.plain import read_plain
 from isolation.git.checkout import CheckoutStatus, read_status
 from isolation.git.commit_flaws import conflict_markers, may_have_markers, reveal_hidden
+from isolation.git.direct.refs import COMMIT_ID
 from isolation.git.forecast.merge_answers import named_in_messages
 from isolation.git.repository import GitOutput, Repository, failure
 from isolation.paths import own_git_dir
@@ -47,7 +47,6 @@ _SERIES = ("sequencer", "rebase-merge", "rebase-apply", "MERGE_HEAD")
 _NAMED = 5
 _LONGEST_LOG = 1 << 26
 _EMBEDDED = "warning: adding embedded git repository: "
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def named(paths: Sequence[str]) -> str:
@@ -67,7 +66,8 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
     `files` is how many paths the session changed; None if that can no longer be found out. `unchanged` means
     that the tip has the same files as the base, although there may be commits. `markers` are the files to
-    which the branch adds conflict markers.
+    which the branch adds conflict markers. All that the branch changes is `among` these paths; None if only
+    git can tell.
     """
 
     tip: str
@@ -75,6 +75,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     files: int | None
     unchanged: bool = False
     markers: tuple[str, ...] = ()
+    among: tuple[str, ...] | None = None
 
 
 def checkpoint(
@@ -109,7 +110,10 @@ def checkpoint(
     # Alone on its base, the new commit holds just what was dirty.
     suspect = may_have_markers(cwd, status.dirty) if first else not unchanged
     markers = conflict_markers(repository, base, tip, cwd) if suspect else ()
-    return Checkpoint(tip=tip, commits=commits, files=files, unchanged=unchanged, markers=markers)
+    among = status.dirty if first else None
+    return Checkpoint(
+        tip=tip, commits=commits, files=files, unchanged=unchanged, markers=markers, among=among
+    )
 
 
 def commit_paths(
@@ -176,7 +180,7 @@ def _logged_on_top_of(base: str, cwd: Path) -> str | None:
         return None
     words = lines[-1].decode(errors="replace").split(" ", 2) if lines else []
     before, after = (*words, "", "")[:2]
-    return after if before == base != after and _COMMIT.fullmatch(after) else None
+    return after if before == base != after and COMMIT_ID.fullmatch(after) else None
 
 
 def _since_base(
@@ -384,7 +388,7 @@ def _signature(repository: Repository, date: float) -> dict[str, str]:
 
 
 def _independent(repository: Repository, parents: Sequence[str]) -> list[str]:
-    if len(parents) == 1 and _COMMIT.fullmatch(parents[0]):
+    if len(parents) == 1 and COMMIT_ID.fullmatch(parents[0]):
         return list(parents)  # the usual case, without a git process
     tips = list(dict.fromkeys(repository.resolve(parent) for parent in parents))
     if len(tips) < 2:  # noqa: PLR2004  one tip needs no comparison

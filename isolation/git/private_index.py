@@ -5,7 +5,9 @@ there stays as it is, and nothing of it gets into a story's commit.
 """
 
 import os
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,8 +17,11 @@ from isolation.claims.owners import roots
 from isolation.errors import WorkspaceError
 from isolation.git.commits import named
 from isolation.git.repository import Repository
+from isolation.paths import own_git_dir
 
 _GITLINK = "160000"
+_MOST_LOOKED = 1000
+"""How many entries are looked at before it costs less to ask git."""
 
 
 class ClaimTree(Struct, frozen=True, kw_only=True):
@@ -36,16 +41,97 @@ def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, clai
     for left in (index, index.with_name(f"{index.name}.lock")):
         left.unlink(missing_ok=True)
     env = {"GIT_INDEX_FILE": str(index)}
-    repository.run("read-tree", tip, cwd=cwd, env=env)
-    present, gone = _owned(repository, cwd, env, claim)
+    committed = _committed(repository, cwd, env, tip)
+    present, gone = _owned(repository, cwd, env, claim, committed)
+    if not present and not gone:  # the usual case at the start of a story that makes new files
+        index.unlink(missing_ok=True)
+        return ClaimTree(tree=committed.tree, changed=())
+    committed.write(index)
     # Removals first, so that a folder can take the place of a file.
     if gone:
         _update(repository, cwd, env, ("--force-remove",), gone)
     if present:
         _update(repository, cwd, env, ("--add", "--remove", "--replace"), present)
-    tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip()
+    if any(map(committed.has, present)):
+        comparing = ("diff-index", "--cached", "-z", "--name-only", "--no-renames", tip, "--")
+        changed = repository.run(*comparing, cwd=cwd, env=env).fields()
+    else:  # all of it is new or gone, so all of it differs
+        changed = tuple(sorted((*present, *gone), key=os.fsencode))
+    tree = repository.run("write-tree", cwd=cwd, env=env).stdout.strip() if changed else committed.tree
     index.unlink(missing_ok=True)
-    return ClaimTree(tree=tree, changed=repository.changed_paths(tip, tree, cwd))
+    # What was new may have vanished before git read it.
+    return ClaimTree(tree=tree, changed=changed if tree != committed.tree else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Committed:
+    """The files of a commit: their paths in the order of bytes, with their modes, and as an index file.
+
+    It is kept in memory: a program that git starts for a story can write to the folder of private indexes.
+    """
+
+    key: tuple[object, ...]
+    tree: str
+    paths: list[bytes]
+    modes: list[str]
+    content: bytes
+
+    def write(self, index: Path) -> None:
+        """Write it as a private index file that git has not seen yet."""
+        index.write_bytes(self.content)
+
+    def has(self, path: str) -> bool:
+        """Return whether a path is one of its files."""
+        name = os.fsencode(path)
+        here = bisect_left(self.paths, name)
+        return self.paths[here : here + 1] == [name]
+
+    def below(self, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield path and mode of the files at or below these folders, of all files without any."""
+        spans = [self._span(os.fsencode(each)) for each in folders] or [range(len(self.paths))]
+        for number in sorted({number for span in spans for number in span}):
+            yield os.fsdecode(self.paths[number]), self.modes[number]
+
+    def _span(self, folder: bytes) -> Iterable[int]:
+        here = bisect_left(self.paths, folder)
+        first = bisect_left(self.paths, folder + b"/")
+        found = range(first, bisect_left(self.paths, folder + b"0"))  # the byte after the slash
+        return (here, *found) if self.paths[here : here + 1] == [folder] else found
+
+
+_kept: list[_Committed] = []
+_MOST_KEPT = 2
+
+
+def _committed(repository: Repository, cwd: Path, env: dict[str, str], tip: str) -> _Committed:
+    """Return the files of a commit; those of the last commits, on which most stories begin, are kept."""
+    key = (cwd, tip, *_sparse_settings(repository, cwd))
+    for known in tuple(_kept):
+        if known.key == key:
+            return known
+    repository.run("read-tree", tip, cwd=cwd, env=env)
+    paths, modes = [], []
+    for entry in repository.run("ls-files", "-z", "--stage", cwd=cwd, env=env).fields():
+        words, _, path = entry.partition("\t")
+        paths.append(os.fsencode(path))
+        modes.append(words.partition(" ")[0])
+    content = Path(env["GIT_INDEX_FILE"]).read_bytes()
+    (tree,) = repository.trees((tip,))
+    found = _Committed(key=key, tree=tree, paths=paths, modes=modes, content=content)
+    _kept[:] = [found, *_kept][:_MOST_KEPT]
+    return found
+
+
+def _sparse_settings(repository: Repository, cwd: Path) -> Iterator[object]:
+    """Yield what tells whether git would now leave out other files of a commit than before."""
+    git_dir = own_git_dir(cwd) or repository.common_dir
+    places = (repository.common_dir / "config", git_dir / "config.worktree", git_dir / "info/sparse-checkout")
+    for place in places:
+        try:
+            found = place.stat()
+            yield (found.st_mtime_ns, found.st_size, found.st_ino)
+        except OSError:
+            yield None
 
 
 def differing(
@@ -62,23 +148,27 @@ def differing(
 
 
 def _owned(
-    repository: Repository, cwd: Path, env: dict[str, str], claim: Claim
+    repository: Repository, cwd: Path, env: dict[str, str], claim: Claim, committed: _Committed
 ) -> tuple[list[str], list[str]]:
     """Return the claim's paths that exist, and its tracked paths that no longer do."""
-    within = ("--literal-pathspecs", "ls-files", "-z")
-    specs = ("--", *roots(claim))
+    specs = roots(claim)
     present: list[str] = []
     gone: list[str] = []
-    for entry in repository.run(*within, "--stage", *specs, cwd=cwd, env=env).fields():
-        words, _, path = entry.partition("\t")
+    tracked = set()
+    for path, mode in committed.below(specs):
+        tracked.add(path)
         if not claim.owns(path):
             continue
-        if words.startswith(_GITLINK):
+        if mode == _GITLINK:
             # A submodule that is not checked out has an empty folder; its recorded commit stays.
             present += [path] if (cwd / path / ".git").exists() else []
         else:
             (present if _is_entry(cwd, path) else gone).append(path)
-    others = repository.run(*within, "--others", "--exclude-standard", *specs, cwd=cwd, env=env).fields()
+    if not _has_others(cwd, specs, tracked):
+        return present, gone
+    committed.write(Path(env["GIT_INDEX_FILE"]))
+    listing = ("--literal-pathspecs", "ls-files", "-z", "--others", "--exclude-standard", "--", *specs)
+    others = repository.run(*listing, cwd=cwd, env=env).fields()
     nested = [path for path in others if path.endswith("/") and claim.owns(path.rstrip("/"))]
     if nested:
         raise WorkspaceError(
@@ -86,6 +176,26 @@ def _owned(
             hint="remove them, or have git ignore them, then run again",
         )
     return [*present, *(path for path in others if claim.owns(path))], gone
+
+
+def _has_others(cwd: Path, folders: Sequence[str], tracked: Collection[str]) -> bool:
+    """Return, without a process, whether there may be entries that are not tracked; False is certain."""
+    if not folders:
+        return True
+    pending, looked = list(folders), 0
+    while pending:
+        path = pending.pop()
+        place, looked = cwd / path, looked + 1
+        if looked > _MOST_LOOKED:
+            return True
+        if place.is_dir() and not place.is_symlink():
+            try:
+                pending += [f"{path}/{entry.name}" for entry in place.iterdir()]
+            except OSError:
+                return True
+        elif path not in tracked and os.path.lexists(place):
+            return True
+    return False
 
 
 def _is_entry(cwd: Path, path: str) -> bool:

@@ -33,6 +33,7 @@ from isolation.files.disk import replace_file
 from isolation.git.contained.boundary import confinement_of
 from isolation.git.contained.concealment import concealed
 from isolation.git.contained.object_store import settle_stores, take_over
+from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
 from isolation.model import Confinement
@@ -212,8 +213,13 @@ class Repository:
 
     def branch_tip(self, branch: str) -> str | None:
         """Return the commit at the tip of a local branch; None without such a branch."""
+        read = read_ref(self.common_dir, f"refs/heads/{branch}")
+        if read == NO_REF:
+            return None
+        if read is not None and self._has_commit(read):
+            return read
         found = self.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}", check=False)
-        return found.stdout.strip() if found.returncode == 0 else None
+        return self._seen(found.stdout.strip()) if found.returncode == 0 else None
 
     def name_of_branch(self, branch: str) -> str:
         """Return the shortest unambiguous name of a branch; a tag of the same name would take precedence."""
@@ -236,6 +242,8 @@ class Repository:
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
         """Return whether the first commit is in the history of the second."""
+        if ancestor == descendant:
+            return True
         args = ("merge-base", "--is-ancestor", ancestor, descendant)
         output = self.run(*args, check=False)
         if output.returncode not in {0, 1}:
@@ -260,8 +268,25 @@ class Repository:
 
     def head(self, cwd: Path | None = None) -> str | None:
         """Return the commit that a checkout is at; None before the first commit."""
+        if cwd is None or cwd == self.top:
+            read = read_head(self.common_dir, self.top)
+            if read is not None and self._has_commit(read):
+                return read
         found = self.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=cwd, check=False)
-        return found.stdout.strip() if found.returncode == 0 else None
+        return self._seen(found.stdout.strip()) if found.returncode == 0 else None
+
+    def _has_commit(self, commit: str) -> bool:
+        """Return, without a process, whether git has a commit that some ref holds; False may be wrong."""
+        return commit in self._commits or has_commit(self.common_dir, commit)
+
+    def _seen(self, commit: str) -> str:
+        """Remember that git has found a commit; one that a ref holds is never removed."""
+        self._commits.add(commit)
+        return commit
+
+    @cached_property
+    def _commits(self) -> set[str]:
+        return set()
 
     @cached_property
     def _hooks_lie_in_tree(self) -> bool:

@@ -32,7 +32,7 @@ from isolation.git.contained.boundary import with_store
 from isolation.git.registrations import linked_paths
 from isolation.git.repository import Repository
 from isolation.guard.view import View, through
-from isolation.keeper.client import run_trial
+from isolation.keeper.trying import run_trial
 from isolation.keeper.wire import confinement_texts, read_attempts
 from isolation.kernel.overlay import overlay_changes
 from isolation.model import Attempt, Confinement, EnforcementLevel, Means, Overlay, Workspace

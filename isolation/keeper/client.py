@@ -14,10 +14,9 @@ Invariants:
 import fcntl
 import os
 import socket
-import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -25,18 +24,15 @@ import trio
 from msgspec import Struct
 
 from isolation.errors import KeeperError
-from isolation.keeper import server as keeper_server
-from isolation.keeper.fork_server import CLOSE_LIMIT, GREETING_LIMIT, ForkServer
+from isolation.keeper.fork_server import CLOSE_LIMIT, ForkServer
 from isolation.keeper.wire import Lines, encode, read_answer, read_report
 from isolation.kernel.process_tree import Tree, kill_level, load_stat
 from isolation.model import Exit, SessionSpec
 
-__all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "run_trial", "wait_for_old_keepers"]
+__all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "wait_for_old_keepers"]
 
 CHUNK = 65536
 POLL_SECONDS = 0.02
-
-_TRIAL = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.trial import main; main()"
 
 
 class TreeUsage(Struct, frozen=True, kw_only=True):
@@ -64,24 +60,6 @@ async def open_keeper(*, alive_lock: Path, network: bool = False) -> AsyncIterat
         yield Keeper(server)
     finally:
         await server.close()
-
-
-def run_trial(arguments: Sequence[str]) -> str:
-    """Run `keeper/trial.py` in a process of its own and return what it printed; blocks for a moment."""
-    root = Path(keeper_server.__file__).parent.parent.parent
-    command = [sys.executable, "-I", "-S", "-c", _TRIAL, str(root), *arguments]
-    try:
-        done = subprocess.run(  # noqa: S603  our own module
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=GREETING_LIMIT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"failed {error}"
-    return done.stdout
 
 
 async def wait_for_old_keepers(alive_lock: Path) -> bool:

@@ -2,7 +2,7 @@
 
 Apart from `Lines`, which reads the socket, everything is pure: from a `SessionSpec` to bytes, from a line to
 a value or to the `KeeperError` that explains it. `keeper/server.py` has the other side and the format of
-each line; it must not import this module, which loads trio.
+each line; it must not import this module.
 """
 
 import errno
@@ -11,8 +11,6 @@ import signal
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-
-import trio
 
 from isolation.errors import KeeperError
 from isolation.keeper.server import DENIED, HEADER, TRIED
@@ -165,6 +163,8 @@ class Lines:
             try:
                 data = self._source.recv(4096)
             except BlockingIOError:
+                import trio  # here, since commands that only show something load this module, too
+
                 await trio.lowlevel.wait_readable(self._source)
                 continue
             except ConnectionResetError:  # it died with unread orders: an end of file like any other

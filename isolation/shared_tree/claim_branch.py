@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from isolation.claims.globs import Claim
-from isolation.claims.owners import roots
 from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.branches import (
     fast_forward,
@@ -29,6 +28,7 @@ from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import claim_index_path, own_git_dir, require_component
+from isolation.shared_tree.skipped import skipped_paths
 
 LEFTOVERS = "refs/autopilot/left/"
 
@@ -100,7 +100,7 @@ def commit_claim(
             f"branch {workspace.branch} is gone",
             hint=f"`git branch {workspace.branch} {since[:12]}` restores it; then resume the run",
         )
-    index = claim_index_path(repository.common_dir, workspace.branch)
+    before, index = tip, claim_index_path(repository.common_dir, workspace.branch)
     built = claim_tree(repository, workspace.path, index=index, tip=tip, claim=claim)
     if built.changed:
         commit = commit_tree(repository, built.tree, (tip,), message, date)
@@ -109,7 +109,9 @@ def commit_claim(
             move = ("update-ref", "-m", "autopilot-multi: checkpoint", f"refs/heads/{workspace.branch}")
             repository.run(*move, commit, tip)
         tip = commit
-    commits = repository.count_commits(workspace.base, tip)
+    # The branch was at its base and was moved from there by compare-and-swap: this is its only commit.
+    first = bool(built.changed) and before == workspace.base
+    commits = 1 if first else repository.count_commits(workspace.base, tip)
     # The commits here are ours and never empty, so one alone has changed something.
     unchanged = commits != 1 and len(set(repository.trees((workspace.base, tip)))) == 1
     made = commits == 1 and bool(built.changed)
@@ -117,9 +119,10 @@ def commit_claim(
     return Checkpoint(
         tip=tip,
         commits=commits,
-        files=len(repository.changed_paths(since, tip)) if tip != since else 0,
+        files=len(built.changed) if before == since else len(repository.changed_paths(since, tip)),
         unchanged=unchanged,
         markers=conflict_markers(repository, workspace.base, tip, workspace.path) if suspect else (),
+        among=built.changed if first else None,
     )
 
 
@@ -219,9 +222,9 @@ def _require_dependencies(repository: Repository, request: WorkspaceRequest, bas
 
 def _require_checked_out(repository: Repository, cwd: Path, claim: Claim) -> None:
     """Refuse a claim with files that a sparse checkout leaves out: they would be committed as deleted."""
-    listing = ("--literal-pathspecs", "ls-files", "-z", "-t", "--", *roots(claim))
-    hidden = [entry[2:] for entry in repository.run(*listing, cwd=cwd).fields() if entry.startswith("S ")]
-    missing = [path for path in hidden if claim.owns(path) and not (cwd / path).is_symlink()]
+    missing = [
+        path for path in skipped_paths(repository, cwd) if claim.owns(path) and not (cwd / path).is_symlink()
+    ]
     missing = [path for path in missing if not (cwd / path).exists()]
     if missing:
         raise WorkspaceError(

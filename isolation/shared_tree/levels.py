@@ -41,9 +41,7 @@ from isolation.guard.guard import (
 )
 from isolation.model import Confinement, EnforcementLevel, Means
 from isolation.paths import EXCHANGE, find_repository, folds_case
-from isolation.shared_tree.diversion import Diversion
 from isolation.shared_tree.findings import Watch
-from isolation.shared_tree.tree_watch import TreeWatch
 
 UNPREVENTED = "a write outside a story's claim is not prevented, only found when its session is over"
 
@@ -140,6 +138,8 @@ class Divert(Level):
 
     def open(self, tree: SharedTree) -> Enforcement:
         """Settle each story's overlay when one of its sessions ends."""
+        from isolation.shared_tree.diversion import Diversion  # loads trio, which a plan does not need
+
         tree.overlays.mkdir(parents=True, exist_ok=True)
         self.support(tree.overlays)  # probed once here, before all stories ask at the same time
         diversion = Diversion(
@@ -261,9 +261,9 @@ def probe(where: Path | None = None) -> tuple[Support, ...]:
     return tuple(level.support(where) for level in LEVELS.values())
 
 
-def _watch(
-    tree: SharedTree, reach: Mapping[str, Sequence[str]] | None, *, prevented: bool = True
-) -> TreeWatch:
+def _watch(tree: SharedTree, reach: Mapping[str, Sequence[str]] | None, *, prevented: bool = True) -> Watch:
+    from isolation.shared_tree.tree_watch import TreeWatch  # loads trio, which a plan does not need
+
     watch = TreeWatch(
         tree.repository,
         run_id=tree.run_id,

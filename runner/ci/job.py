@@ -28,7 +28,7 @@ from runner.plan.settings.json_form import redactor_for
 from runner.records.journal import Journal
 from runner.records.shards.results import newest
 from runner.records.shards.shard import Shard, ShardError
-from runner.run.coordinator import Ended
+from runner.run.result.ended import Ended
 
 
 class JobEnd(Struct, frozen=True, kw_only=True):

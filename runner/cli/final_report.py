@@ -13,7 +13,7 @@ from runner.core.model import RunSnapshot
 from runner.report.run_document import run_document
 from runner.report.terminal.table import look_for
 from runner.report.terminal.text import report
-from runner.run.coordinator import Ended
+from runner.run.result.ended import Ended
 
 
 class Appendix(Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
     done = {story.id: story.workspace.commit for story in run.stories.values() if _may_be_merged(story)}
     if not done:
         return run
-    from isolation.git.branches import head_without_git
+    from isolation.git.direct.refs import head_without_git
     from isolation.paths import find_repository
 
     paths = find_repository(Path(directory))
@@ -42,7 +42,8 @@ def with_merged(run: RunSnapshot, directory: str | Path) -> RunSnapshot:
 def _marked(run: RunSnapshot, paths: "RepositoryPaths", done: Mapping[StoryId, str | None]) -> RunSnapshot:
     if which("git") is None:
         return run
-    from isolation.git.branches import head_without_git, merged
+    from isolation.git.branches import merged
+    from isolation.git.direct.refs import head_without_git
     from isolation.git.repository import Repository
     from isolation.paths import current_branch
 

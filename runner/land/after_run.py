@@ -14,7 +14,7 @@ from runner.core.model import RunSnapshot, Status, StoryId
 from runner.core.settings import Settings
 from runner.land import session
 from runner.records.journal import Journal
-from runner.run.coordinator import Ended
+from runner.run.result.ended import Ended
 
 _AS_CHECKED_OUT = "HEAD"
 _SIGNALS = 128

@@ -10,7 +10,6 @@ Whatever ends a run, its processes are gone before the lease is released, and th
 
 import gc
 import os
-import secrets
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -32,12 +31,12 @@ from runner.core.events import events as ev
 from runner.core.events.fold import apply, exit_code, fold
 from runner.core.events.story_json import from_json
 from runner.core.limits.budget import OtherJobs
-from runner.core.model import RunId, RunSnapshot, Status, StoryId, Tier
+from runner.core.model import RunId, RunSnapshot, Status, StoryId
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.names import branch_of
 from runner.machine.probe import Probe
-from runner.plan.guard import FULL, WriteGuard
+from runner.plan.guard import FULL
 from runner.plan.plan import Plan, worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
@@ -53,6 +52,7 @@ from runner.run.first_events import OTHER_JOBS, as_recorded, beginning, planned_
 from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
+from runner.run.result.ended import Ended, new_run_id
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
 from runner.run.side_tasks import aggregating, notifying, refreshing
 from runner.run.signals import EndedBy, ctrl_c, listening
@@ -69,29 +69,12 @@ SWITCH_SECONDS = 0.0005
 _OPEN = frozenset({Status.RUNNING, Status.STOPPED, Status.PARKED, Status.SKIPPED})
 
 
-class Ended(Struct, frozen=True, kw_only=True):
-    """The result of a run: its last snapshot and the program's exit code.
-
-    `idle` means that no story was left to carry. `events` are those of a run that left none in the journal.
-    """
-
-    run: RunSnapshot
-    exit_code: int
-    idle: bool = False
-    events: tuple[ev.Event, ...] = ()
-
-
 class _Beginning(Struct, frozen=True, kw_only=True):
     """Where a run begins in its journal: its snapshot so far, and the events to record first."""
 
     journal: Journal
     snapshot: RunSnapshot
     first: Sequence[ev.Body]
-
-
-def new_run_id() -> RunId:
-    """Return an id that sorts by time and never repeats."""
-    return RunId(time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + f"-{secrets.token_hex(4)}")
 
 
 def run_plan(plan: Plan, view: View, *, dialog: Dialog | None, quiet: bool) -> Ended:
@@ -154,17 +137,6 @@ def _starting_with(sampled: ResourceSample, sample: Sampler) -> Sampler:
     """Return a sampler whose first sample is the one just taken."""
     left = [sampled]
     return lambda where: left.pop() if left else sample(where)
-
-
-def nothing_to_do(plan: Plan) -> Ended:
-    """Return the result of a backlog that earlier runs have finished; writes nothing."""
-    run_id, at = new_run_id(), time.time()
-    first = beginning(plan, Tier.UNKNOWN, WriteGuard().enforcement)
-    events = [ev.Event(run_id=run_id, at=at, body=body) for body in first]
-    code = exit_code(fold(run_id, events))
-    events.append(ev.Event(run_id=run_id, at=at, body=ev.RunEnded(exit_code=code)))
-    run = fold(run_id, events)
-    return Ended(run=run, exit_code=code, idle=True, events=tuple(events))
 
 
 def run_rest(

@@ -21,6 +21,7 @@ from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
 from runner.core.model import ContinuePolicy, Decision, RunSnapshot, Status, Story, StoryId, Tier
+from runner.core.schedule.relevant import Relevant
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.schedule import ScheduleDecision, decide
 from runner.core.schedule.tiers import evaluate
@@ -89,6 +90,8 @@ class Orchestrator:
         base: BaseCheck | None = None,
     ) -> None:
         self._order = order
+        self._by_id = {story.id: story for story in order}
+        self._relevant = Relevant(order)
         self._workers = workers
         self._context = context
         self._world = world
@@ -126,17 +129,18 @@ class Orchestrator:
             changed = self._changed
             log = self._context.log
             await self._stop_unstarted()
-            statuses = {story.id: story.status for story in log.snapshot.stories.values()}
+            order = self._relevant_stories()
+            statuses = {story.id: log.snapshot.stories[story.id].status for story in order}
             for story_id in [each for each in self._ahead if statuses[each].final]:
                 self._withdraw(story_id)
             decision = decide(
-                self._order,
+                order,
                 statuses,
                 window=log.snapshot.window,
                 policy=self._policy,
                 admitting=self._admitting,
                 patient=self._awaiting_answers,
-                leaving=[name for name, count in self._active.items() if count and statuses[name].final],
+                leaving=[name for name in self._active if statuses[name].final],
                 held=self._held(),
                 reasons=False,
             )
@@ -152,6 +156,14 @@ class Orchestrator:
         for story_id in tuple(self._ahead):
             self._withdraw(story_id)
 
+    def _relevant_stories(self) -> Sequence[Story]:
+        """Return the stories that the next decision depends on."""
+        run = self._context.log.snapshot
+        if self._policy is ContinuePolicy.NEVER or run.pauses:
+            return self._order  # any that has failed, or waits for its agent, counts
+        active = {*self._active, *self._ahead}
+        return self._relevant.stories(run.stories, active=active, most=run.window + MOST_AHEAD)
+
     async def _follow_base(self, decision: ScheduleDecision) -> bool:
         """Look once for each story that is about to start where its base is; True if that took time."""
         new = {name for name in decision.start if name not in self._based}
@@ -161,6 +173,8 @@ class Orchestrator:
     async def _stop_unstarted(self) -> None:
         """Record the result of stories that the user stopped before they had a slot; no worktree is made."""
         run, control = self._context.log.snapshot, self._context.control
+        if not control.asked:
+            return
         asked = [
             story.id
             for story in run.stories.values()
@@ -182,7 +196,7 @@ class Orchestrator:
         ready = [story_id for story_id in decision.start if story_id in self._ahead.keys() - waiting]
         starting = [story_id for story_id in decision.start if story_id not in self._ahead.keys() | waiting]
         preparing = self._to_prepare(decision, waiting)
-        new = [story for story in self._order if story.id in starting or story.id in preparing]
+        new = [self._by_id[story_id] for story_id in (*starting, *preparing)]
         interrupted = {story.id: log.snapshot.stories[story.id].workspace.opening for story in new}
         bodies += [ev.StoryStarted(story_id=story_id) for story_id in starting]
         bodies += [intent(story, self._context) for story in new]
@@ -215,9 +229,8 @@ class Orchestrator:
         if held and not self._context.shared_tree:
             return tuple(name for name in held if not run.stories[name].sessions)
         room = min(MOST_AHEAD, run.window) - len(self._ahead)
-        opening = any(
-            story.status is Status.RUNNING and story.workspace.opening for story in run.stories.values()
-        )
+        working = (run.stories[name] for name in self._active)
+        opening = any(story.status is Status.RUNNING and story.workspace.opening for story in working)
         if self._context.shared_tree or decision.start or opening or not self._disk_is_ample:
             return ()
         fresh = [name for name in decision.next if name not in self._ahead and not run.stories[name].sessions]
@@ -239,6 +252,7 @@ class Orchestrator:
         async for story_id in self._left:
             self._ahead.pop(story_id, None)
             self._active[story_id] -= 1
+            self._active += Counter()  # without those that have none left
             # The answer may have come while the pipeline was ending.
             if not _paused(self._context.log.snapshot.stories[story_id].decision):
                 await self._requeue_answered(story_id)
@@ -377,8 +391,10 @@ class Orchestrator:
             self._context.control.raise_run(Level.STOP, detail)
             return
 
-    def _notice(self, _event: ev.Event, _run: RunSnapshot) -> None:
+    def _notice(self, event: ev.Event, _run: RunSnapshot) -> None:
         """Decide again what may start, after the events that can change the answer."""
+        if isinstance(event.body, ev.StoryRequeued):
+            self._relevant.start_over()
         self._wake()
 
     def _wake(self) -> None:

@@ -397,12 +397,12 @@ class Pipeline:
         """Return what this story changed outside its claim; the folder of its documents is its own."""
         if not self._story.owns:
             return ()
-        repository, head = self._context.repository, self._now.workspace.commit or workspace.base
-        changed = repository.changed_paths(workspace.base, head, workspace.path)
+        head = self._now.workspace.commit or workspace.base
         # As in the proof that claims are disjoint: names that it treats as one are one here, too.
-        claim = claims.compile(self._story.owns, folding=folds_case(repository.top))
+        claim = claims.compile(self._story.owns, folding=folds_case(self._context.repository.top))
         # A story of an earlier version may keep its state file outside its claim.
-        return claim.foreign(path for path in changed if not flow.keeps(path))
+        own = lambda path: flow.keeps(path) or claim.owns(path)  # noqa: E731
+        return self._story_workspace.foreign(workspace, head, own)
 
     async def _verify(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Run the verify commands that are left; afterwards `implemented` says whether all passed."""

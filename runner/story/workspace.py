@@ -1,7 +1,7 @@
 """Where a story works, and what it commits there: all of its worktree, or what it owns of the shared tree."""
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 
 import trio
@@ -54,7 +54,8 @@ class StoryWorkspace:
         self._claim = shared_tree.claims[context.story.id] if shared_tree else None
         self._leases = ExitStack()
         self._opened_at = -math.inf
-        """What git resolves to the story's branch; known with its first commit here."""
+        self._last: Checkpoint | None = None
+        """The last checkpoint that was made here."""
 
     async def open(self) -> AbstractAsyncContextManager[OpenWorkspace]:
         """Return the block in which the story's workspace is open; `begin` makes it ready for work."""
@@ -178,11 +179,22 @@ class StoryWorkspace:
         """Commit everything in a worktree; in the shared tree, what the story owns. Blocking."""
         repository, message = self._repository, self._message()
         if self._claim is not None:
-            return commit_claim(repository, workspace, self._claim, message, at, since=since)
-        require_there(repository, workspace.path)
-        path, branch, base = workspace.path, workspace.branch, workspace.base
-        made = checkpoint(repository, path, branch, message, at, base=base, since=since)
-        return self._one_merge(workspace, made, since, message)
+            made = commit_claim(repository, workspace, self._claim, message, at, since=since)
+        else:
+            require_there(repository, workspace.path)
+            path, branch, base = workspace.path, workspace.branch, workspace.base
+            made = checkpoint(repository, path, branch, message, at, base=base, since=since)
+            made = self._one_merge(workspace, made, since, message)
+        self._last = made
+        return made
+
+    def foreign(self, workspace: Workspace, head: str, owned: Callable[[str], bool]) -> tuple[str, ...]:
+        """Return what the story has changed and does not own. Blocking."""
+        last = self._last
+        if last is not None and last.tip == head and last.among is not None and all(map(owned, last.among)):
+            return ()  # the usual case, without a git process
+        changed = self._repository.changed_paths(workspace.base, head, workspace.path)
+        return tuple(path for path in changed if not owned(path))
 
     def commit_own(self, workspace: Workspace, paths: tuple[str, ...], at: float) -> str | None:
         """Commit what the runner wrote, and nothing else; return the new tip, if there is one. Blocking."""
@@ -230,7 +242,7 @@ class StoryWorkspace:
         if tip is None:
             return made
         commits = self._repository.count_commits(workspace.base, tip)
-        return replace(made, tip=tip, commits=commits)
+        return replace(made, tip=tip, commits=commits, among=None)
 
     @property
     def _base(self) -> str:

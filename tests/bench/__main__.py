@@ -15,6 +15,7 @@ BENCHES = (
     "bench_busy",
     "bench_run",
     "bench_shared",
+    "bench_stories",
     "bench_schedule",
     "bench_crossings",
     "bench_land",

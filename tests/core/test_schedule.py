@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from runner.core.model import ContinuePolicy, Status, Story, StoryId
+from runner.core.model import ContinuePolicy, Status, Story, StoryId, StorySnapshot
 from runner.core.schedule.graph import ordered
+from runner.core.schedule.relevant import Relevant
 from runner.core.schedule.schedule import ScheduleDecision, Skip, decide
 from tests.core.test_graph import backlogs, story
 
@@ -327,3 +328,23 @@ def test_next_are_those_that_only_lack_a_place() -> None:
     alone = story("x", mode="housekeeping")
     assert ask(a, b, alone, window=1, a=Status.RUNNING).next == ()
     assert ask(a, b, window=1, admitting=False).next == ()
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(Status), min_size=12, max_size=12), min_size=1, max_size=4),
+    st.integers(min_value=0, max_value=4),
+)
+def test_a_narrowed_backlog_gives_the_same_decision(rounds: list[list[Status]], window: int) -> None:
+    """Of stories without dependencies, those behind the first that may start change nothing."""
+    order = tuple(story(f"s{number:02}") for number in range(12))
+    relevant = Relevant(order)
+    for found in rounds:
+        statuses = {item.id: status for item, status in zip(order, found, strict=True)}
+        now = {name: StorySnapshot(id=name, title="", status=status) for name, status in statuses.items()}
+        relevant.start_over()
+        active = [name for name, status in statuses.items() if status is Status.RUNNING]
+        some = relevant.stories(now, active=active, most=window + 2)
+        few = decide(some, {item.id: statuses[item.id] for item in some}, window, USUAL, admitting=True)
+        all_ = decide(order, statuses, window, USUAL, admitting=True)
+        assert (few.start, few.skip, few.next[:2]) == (all_.start, all_.skip, all_.next[:2])
+        assert [item.id for item in some] == sorted(item.id for item in some)

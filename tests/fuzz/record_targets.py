@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from isolation.errors import IsolationError
 from isolation.files import lease
-from isolation.git import branches, commit_flaws, registrations
+from isolation.git import commit_flaws, registrations
+from isolation.git.direct.refs import head_without_git, read_head, read_ref
 from isolation.git.forecast import contact, merge_answers
 from isolation.git.remotes import without_credentials
 from isolation.git.repository import GitOutput
@@ -195,7 +196,9 @@ def git_folder(data: bytes) -> None:
     (top / ".git/objects").mkdir(exist_ok=True)
     (top / ".git/refs").mkdir(exist_ok=True)
     current_branch(top)
-    branches.head_without_git(RepositoryPaths(top=top, common_dir=top / ".git"))
+    head_without_git(RepositoryPaths(top=top, common_dir=top / ".git"))
+    read_head(top / ".git", top)
+    read_ref(top / ".git", "refs/heads/main")
     find_repository(written(data, "linked/.git").parent)
 
 

@@ -14,8 +14,9 @@ from runner.core.model import RunSnapshot, Status, StoryId, Tier
 from runner.core.schedule.resources import ResourceSample
 from runner.plan.plan import RunRequest, make_plan
 from runner.run import window as window_keeper
-from runner.run.coordinator import Ended, start_run
+from runner.run.coordinator import start_run
 from runner.run.interaction import LiveRun
+from runner.run.result.ended import Ended
 from runner.story.context.memory import largest_peak
 from runner.story.flow.decisions import answer_event
 from runner.story.pipeline import Pipeline

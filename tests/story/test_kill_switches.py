@@ -13,7 +13,8 @@ from runner.core.events import events as ev
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
 from runner.core.schedule.resources import ResourceSample
 from runner.plan.plan import RunRequest, make_plan
-from runner.run.coordinator import Ended, start_run
+from runner.run.coordinator import start_run
+from runner.run.result.ended import Ended
 from tests.acceptance.program import processes_with, write_story
 from tests.conftest import git
 from tests.run.test_orchestrator import PLENTY, Watcher

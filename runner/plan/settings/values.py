@@ -7,6 +7,7 @@ A source's values come in as plain data and leave flat, under dotted keys such a
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -21,9 +22,6 @@ from runner.core.text.unknown_keys import UnknownKey, message_and_hint
 from runner.plan.settings.files import line_of
 from runner.plan.settings.model import model_of
 from runner.plan.settings.tiers import refuse_crossed
-
-# Built once: making a pydantic model takes longer than checking all sources against it.
-_MODEL = model_of("Settings", SETTINGS.values())
 
 
 class SourceKind(Enum):
@@ -84,12 +82,18 @@ def checked(values: Mapping[str, Any], source: Source) -> dict[str, Any]:
     if isinstance(given.get("hooks"), dict):
         given["hooks"] = {str(name).replace("-", "_"): text for name, text in given["hooks"].items()}
     try:
-        model = _MODEL.model_validate(given)
+        model = _model_of(frozenset(given)).model_validate(given)
     except ValidationError as error:
         _refuse(error, source)
     for name, agent in (getattr(model, "agents", None) or {}).items():
         _require_argv(name, agent, source)
     return dict(sorted(_flattened(SETTINGS.values(), model)))
+
+
+@cache
+def _model_of(given: frozenset[str]) -> type[BaseModel]:
+    """Return the model of the settings that are given: making one of all of them takes longer than a plan."""
+    return model_of("Settings", (item for item in SETTINGS.values() if item.key in given))
 
 
 def clamped(key: str, value: Any, source: Source) -> tuple[Any, str | None]:

@@ -35,6 +35,11 @@ class StopControl:
         self._stories: dict[StoryId, tuple[Level, str]] = {}
         self._raised = trio.Event()
 
+    @property
+    def asked(self) -> bool:
+        """Whether the run or any story was asked to end."""
+        return self.run_level > Level.RUN or bool(self._stories)
+
     def level(self, story_id: StoryId) -> Level:
         """Return the level that applies to one story."""
         return max(self.run_level, self._of(story_id)[0])

@@ -76,7 +76,7 @@ def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> N
     """What counts is what became of the folder: a process that was not confined is found out."""
     unconfined = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper import trial as t; "
     unconfined += "t.confine = lambda texts: None; t.main()"
-    monkeypatch.setattr("isolation.keeper.client._TRIAL", unconfined)
+    monkeypatch.setattr("isolation.keeper.trying._TRIAL", unconfined)
     for protection in (guard.READ_ONLY, guard.OVERLAID):
         assert guard.attempt(protection, Means.MOUNTS) == "it lets a session create, delete, truncate, write"
 

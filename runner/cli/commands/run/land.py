@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from runner.land.landing import Plan, Result
     from runner.land.left_out.events import NotLanded
     from runner.land.session import Ended, Request
-    from runner.run.coordinator import Ended as RunEnded
+    from runner.run.result.ended import Ended as RunEnded
 
 EXAMPLE = "autopilot-multi land --dry-run"
 

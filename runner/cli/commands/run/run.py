@@ -16,6 +16,7 @@ from runner.cli.run_options import add_run_flags, budget_share, flags_of, shard_
 
 if TYPE_CHECKING:
     from runner.plan.plan import Plan
+    from runner.run.result.ended import Ended
 
 EXAMPLE = "autopilot-multi --max-stories=3"
 
@@ -89,10 +90,8 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         )  # probes in the background while the rest of the program loads
     from runner.ci.job import finish_job, prepare_job
     from runner.cli.commands.run.land import land_at_end
-    from runner.cli.dialog import choose_dialog
     from runner.cli.final_report import print_final_report
-    from runner.cli.view import choose_view
-    from runner.run.coordinator import nothing_to_do, run_plan
+    from runner.run.result.ended import nothing_to_do
 
     out = Path(arguments.directory) / arguments.shard_out if arguments.shard_out else None
     push = arguments.remote if arguments.push else None
@@ -103,13 +102,7 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
         ended = nothing_to_do(plan)
         silent = False
     else:
-        if arguments.apply:
-            output.say("--apply: running for real (the default)")
-        view = choose_view(
-            output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
-        )
-        dialog = choose_dialog(output, events=arguments.events)
-        ended = run_plan(plan, view, dialog=dialog, quiet=output.quiet)
+        ended = _carry_out(plan, arguments, output)
         silent = arguments.events
     job = finish_job(plan, ended, out=out, push=push)
     appendix = land_at_end(Path(arguments.directory), plan.settings, ended, output)
@@ -127,3 +120,18 @@ def _run(plan: "Plan", arguments: argparse.Namespace, output: Output) -> int:
     for line in job.failures:
         output.warn(line)
     return EXIT_SYSTEM if job.failures and code == 0 else code
+
+
+def _carry_out(plan: "Plan", arguments: argparse.Namespace, output: Output) -> "Ended":
+    """Run what is left of the plan; only this loads what runs stories."""
+    from runner.cli.dialog import choose_dialog
+    from runner.cli.view import choose_view
+    from runner.run.coordinator import run_plan
+
+    if arguments.apply:
+        output.say("--apply: running for real (the default)")
+    view = choose_view(
+        output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
+    )
+    dialog = choose_dialog(output, events=arguments.events)
+    return run_plan(plan, view, dialog=dialog, quiet=output.quiet)
