@@ -65,10 +65,10 @@ async def open_workspace(
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's workspace: with a claim in the tree that all share, else in a worktree of its own.
 
-    `resumed` says that this run has opened it in the shared tree before. A worktree is made before the
-    block; `begin` makes it again if it vanished since, and brings in the ignored files that it needs. Where
-    sessions get the shared directories `mounted`, they are linked only when it is kept. At the end it is
-    closed or kept.
+    `resumed` says that this run, or one that was killed, has opened it in the shared tree before. A worktree
+    is made before the block; `begin` makes it again if it vanished since, and brings in the ignored files
+    that it needs. Where sessions get the shared directories `mounted`, they are linked only when it is kept.
+    At the end it is closed or kept.
     """
     import trio
 

@@ -38,8 +38,8 @@ def open_claim(
 ) -> Workspace:
     """Open a story's claim in the checkout, with a branch that starts from the base; blocking.
 
-    `resumed` means that this run has opened the claim for the story before, and found it clean: what is there
-    now is the story's own, written by its sessions, its hooks or the runner.
+    `resumed` means that this run, or one that was killed, has opened the claim for the story before, and
+    found it clean: what is there now is the story's own, written by its sessions, its hooks or the runner.
     """
     require_component(request.story_id, "story id")
     require_branch_name(request.branch)

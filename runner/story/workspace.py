@@ -74,7 +74,7 @@ class StoryWorkspace:
                 self._repository,
                 request,
                 claim=self._claim,
-                resumed=context.now.workspace.head is not None,
+                resumed=context.now.workspace.head is not None or story.id in context.run.left_open,
                 symlink_directories=context.settings.symlink_directories,
                 mounted=context.run.write_guard.own_path,
                 interrupted=self._interrupted,
