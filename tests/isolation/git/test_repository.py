@@ -315,5 +315,5 @@ def test_watching_a_worktree_never_breaks_its_own_git(make_repository: Callable[
 def test_a_command_that_was_killed_is_no_answer(repository: Repository) -> None:
     """Read as an exit code, it would say that a branch does not exist or that a tree is clean."""
     for check in (True, False):
-        with pytest.raises(CommandKilledError, match=r"`git .* suicide` was killed from outside \(signal 9\)"):
-            repository.run("-c", "alias.suicide=!kill -9 $PPID", "suicide", check=check)
+        with pytest.raises(CommandKilledError, match=r"`git .* end` was killed from outside \(signal 9\)"):
+            repository.run("-c", "alias.end=!kill -9 $PPID", "end", check=check)
