@@ -50,6 +50,7 @@ _OPENS = {"RunStarted", "RunResumed"}
 STRIKES: dict[tuple[str, str], int] = {
     ("coordinator", "kill"): 45,
     ("coordinator+git", "kill"): 10,
+    ("git", "kill"): 6,
     ("coordinator+server", "kill"): 6,
     ("keeper", "kill"): 8,
     ("server", "kill"): 8,
