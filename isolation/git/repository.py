@@ -66,6 +66,7 @@ _FOREIGN_REPOSITORY = frozenset(
     }
 )
 # checkStat and trustctime: a file edited back to its old size and time must still be seen.
+# fsync: after a power failure no branch may point at a commit that never reached the disk.
 _OPTIONS = (
     "--no-optional-locks",
     *("-c", "gc.auto=0"),
@@ -76,6 +77,8 @@ _OPTIONS = (
     *("-c", "core.trustctime=true"),
     *("-c", "core.filesRefLockTimeout=5000"),
     *("-c", "core.packedRefsTimeout=5000"),
+    *("-c", "core.fsync=committed,reference"),
+    *("-c", "core.fsyncMethod=batch"),
 )
 _UPDATES_FILES = "-u"
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -186,7 +186,10 @@ class Play:
     def _strike(self, coordinator: int, target: str, how: str) -> int:
         names = target.split("+")
         deadline = time.monotonic() + APPEARS
-        while not all((parts := descendants(coordinator, self._scene.mark))[name] for name in names):
+        while True:
+            parts = descendants(coordinator, self._scene.mark)
+            if all(parts[name] for name in names):
+                break
             if time.monotonic() > deadline:
                 return 0
             time.sleep(0.005)
@@ -252,15 +255,25 @@ def _chosen(name: str, pids: list[int], chance: random.Random) -> list[int]:
 
 
 def campaign(
-    folder: Path, seed: int, *, kills: int, modes: Sequence[str] = tuple(MODES), each: int = 10
+    folder: Path,
+    seed: int,
+    *,
+    kills: int,
+    modes: Sequence[str] = tuple(MODES),
+    each: int = 10,
+    seen: Callable[[Figures], object] = str,
 ) -> Figures:
-    """Play scenes in these modes by turns, until `kills` strikes have hit; `each` in a scene."""
+    """Play scenes in these modes by turns, until `kills` strikes have hit; `each` in a scene.
+
+    After each scene `seen` gets the figures.
+    """
     chance, figures = random.Random(seed), Figures()  # noqa: S311  moments, not secrets
     number = 0
     while figures.kills < kills:
         scene_seed, place = chance.randrange(1 << 30), folder / str(number)
         known = len(figures.findings)
         play_scene(place, scene_seed, modes[number % len(modes)], figures, min(each, kills - figures.kills))
+        seen(figures)
         if len(figures.findings) == known:
             shutil.rmtree(place, ignore_errors=True)  # a thousand strikes make hundreds of repositories
         number += 1
@@ -292,9 +305,15 @@ def main() -> int:
             figures = Figures()
             play_scene(folder / "scene", given.scene, modes[0], figures, given.each)
         else:
-            figures = campaign(folder, given.seed, kills=given.kills, modes=modes, each=given.each)
+            figures = campaign(
+                folder, given.seed, kills=given.kills, modes=modes, each=given.each, seen=_show
+            )
         sys.stdout.write(f"{figures}\n")
     return 1 if figures.findings else 0
+
+
+def _show(figures: Figures) -> None:
+    sys.stderr.write(f"{figures}\n")
 
 
 def _own_environment(folder: Path) -> None:

@@ -119,10 +119,13 @@ class Scene:
         return {**os.environ, "CHAOS_MARK": self.mark}
 
 
-def prepare(folder: Path, mode: str, *, seconds: float = SECONDS) -> Scene:
-    """Make a repository with a backlog in `folder`, and things of the user's that nobody may touch."""
+def prepare(folder: Path, mode: str, *, seconds: float = SECONDS, witness: Path | None = None) -> Scene:
+    """Make a repository with a backlog in `folder`, and things of the user's that nobody may touch.
+
+    The ledger is in the folder `witness`, where no fault reaches it; without one, beside the repository.
+    """
     repo, mark = folder / "repo", f"chaos-{uuid.uuid4().hex}"
-    ledger, plan = folder / f"ledger-{mark}", MODES[mode]
+    ledger, plan = (witness or folder) / f"ledger-{mark}", MODES[mode]
     packages = {f"packages/{name}/README.md": f"{name}\n" for name in plan.stories}
     begin_repository(repo, {**packages, **_FILES})
     for name, story in plan.stories.items():
