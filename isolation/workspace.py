@@ -19,6 +19,7 @@ from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from isolation.worktree.opening import create_or_attach, create_undoable
+from isolation.worktree.power_loss import release_branch
 from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
 
@@ -73,6 +74,8 @@ async def open_workspace(
     import trio
 
     if claim is not None:
+        if resumed or interrupted:
+            await offload(release_branch, repository, request.branch)
         async with _open_shared(repository, request, claim, resumed=resumed) as shared:
             yield shared
         return

@@ -78,7 +78,6 @@ _OPTIONS = (
     *("-c", "core.filesRefLockTimeout=5000"),
     *("-c", "core.packedRefsTimeout=5000"),
     *("-c", "core.fsync=committed,reference"),
-    *("-c", "core.fsyncMethod=batch"),
 )
 _UPDATES_FILES = "-u"
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")

@@ -24,7 +24,7 @@ from isolation.git.branches import (
 from isolation.git.commit_flaws import conflict_markers, may_have_markers
 from isolation.git.commits import Checkpoint, commit_tree, merge_parents, named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.private_index import ClaimTree, claim_tree, differing
+from isolation.git.private_index import ClaimTree, claim_tree, differing, fresh_index
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
@@ -138,8 +138,7 @@ def advance_claim(repository: Repository, cwd: Path, branch: str, old: str, new:
     `old` has it. The user's index and branch stay as they are.
     """
     index = claim_index_path(repository.common_dir, branch)
-    index.parent.mkdir(parents=True, exist_ok=True)
-    env = {"GIT_INDEX_FILE": str(index)}
+    env = fresh_index(index)
     try:
         repository.run("read-tree", "--reset", old, cwd=cwd, env=env)
         # Without the times of the files, git would take each of them for changed.

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,13 +45,24 @@ def release_locks(repository: Repository, path: Path, branch: str) -> None:
     The caller holds the lease, knows that the story was begun, and no process of an earlier run is left.
     """
     git_dir = admin_dir(repository, path)
-    own = () if git_dir is None else (git_dir / "HEAD.lock", git_dir / "index.lock")
-    for lock in (*own, repository.common_dir / "refs" / "heads" / f"{branch}.lock"):
-        with suppress(FileNotFoundError):
-            while abs(time.time() - lock.stat().st_mtime) <= _LONGEST_LOCK:
-                time.sleep(_PAUSE)
-            if is_occupied(path) is False:
-                lock.unlink()
+    if git_dir is not None:
+        for lock in (git_dir / "HEAD.lock", git_dir / "index.lock"):
+            # A commit that waits for its message in an editor holds the index for long.
+            _release(lock, unless=lambda: is_occupied(path) is not False)
+    release_branch(repository, branch)
+
+
+def release_branch(repository: Repository, branch: str) -> None:
+    """Do the same for the branch alone, of a story that works in the shared tree."""
+    _release(repository.common_dir / "refs" / "heads" / f"{branch}.lock")
+
+
+def _release(lock: Path, *, unless: Callable[[], bool] = lambda: False) -> None:
+    with suppress(FileNotFoundError):
+        while abs(time.time() - lock.stat().st_mtime) <= _LONGEST_LOCK:
+            time.sleep(_PAUSE)
+        if not unless():
+            lock.unlink()
 
 
 def _set_aside(path: Path) -> None:

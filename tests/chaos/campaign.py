@@ -117,7 +117,7 @@ class Play:
                 break
             self._disturbed()
             self._judge(last=False)
-        for _ in range(4):
+        for _ in range(12):
             if self._over():
                 break
             self._undisturbed()
