@@ -251,10 +251,15 @@ def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ..
     """Return the stories that continue: all without a final result, and failed ones on demand.
 
     A story whose question is still open stays parked: it would only ask again. One that was killed between
-    its question and its end is not parked yet; it continues, to commit what is there and to be parked.
+    its question and its end, or was stopped there, is not parked yet; it continues, to commit what is there
+    and to be parked.
     """
     again = _OPEN | ({Status.FAILED} if retry_failed else set())
-    waiting = {story.id for story in snapshot.open_decisions if story.status.final}
+    waiting = {
+        story.id
+        for story in snapshot.open_decisions
+        if story.status.final and story.status is not Status.STOPPED
+    }
     unfinished = [
         story for story in snapshot.stories.values() if story.status in again and story.id not in waiting
     ]

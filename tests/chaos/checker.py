@@ -116,7 +116,7 @@ class Checker:
         rows, ledger = self.rows(), self.ledger()
         found = {
             "orphans": [f"process {pid} is left: {line}" for pid, line in self.processes()],
-            "user's": self._user(),
+            "user's": self._user(last=last),
             "fsck": self._fsck(strict=last),
             "repeated": self._sessions(rows, ledger),
             "lost": self._work(rows, ledger, everything=last),
@@ -162,15 +162,31 @@ class Checker:
         results = [data for _, kind, data in self.rows() if kind == "StoryFinished"]
         return {data["story_id"]: data["verdict"] for data in results}
 
+    def durations(self) -> list[float]:
+        """Return how many seconds each finished session took, by the times of its events."""
+        journal = self._repo / ".git" / "autopilot" / "journal.db"
+        with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("SELECT kind, at, data FROM events ORDER BY seq").fetchall()
+        times: dict[str, dict[str, float]] = {}
+        for kind, at, data in rows:
+            if kind in {"SessionStarted", "SessionEnded"}:
+                times.setdefault(json.loads(data)["session_id"], {})[kind] = at
+        whole = [one for one in times.values() if len(one) == 2]
+        return [one["SessionEnded"] - one["SessionStarted"] for one in whole]
+
     def kept(self, sessions: set[str]) -> list[str]:
         """Find work of these sessions that is neither on a branch nor in a tree."""
         rows = [("", "SessionEnded", {"session_id": one, "outcome": "ok"}) for one in sessions]
         return self._work(rows, self.ledger(), everything=False)
 
-    def _user(self) -> list[str]:
+    def _user(self, *, last: bool) -> list[str]:
         now = users(self._repo, tuple(self.before.files))
         if self._lands and self._moved(now):
             now = replace(now, head=self.before.head, main=self.before.main)
+            if (
+                not last
+            ):  # killed between its ref and its checkout, a landing is completed by the next command
+                now = replace(now, staged=self.before.staged)
         findings = [
             f"the user's {name} was {old!r} and is {new!r}"
             for name, old, new in (
@@ -199,12 +215,12 @@ class Checker:
         verified = {data["tree"] for _, kind, data in rows if kind == "LandingVerified"}
         first = git(self._repo, "rev-parse", f"{self.before.main}^{{tree}}")
         findings = [] if tree in {first, *verified} else [f"main is at {tree}, which nobody has verified"]
+        if not last:
+            return findings
         changed = git(self._repo, "diff", "--name-only").split()
         findings += [
             f"the checkout of main has not followed: {name}" for name in changed if name != "mine.txt"
         ]
-        if not last:
-            return findings
         times = self.landed()
         there = set(git(self._repo, "ls-tree", "-r", "main").splitlines())
         for story, ends in self._expected.items():
