@@ -1,4 +1,4 @@
-"""What a power failure leaves of worktrees: locks that nobody holds, and files of git's that are empty.
+"""What a power failure leaves of worktrees: locks without a holder, and files of git's that are empty.
 
 A worktree is on the disk before a session works in it, so one whose own files are empty holds no work of a
 session. It is set aside all the same, never deleted, and made again.
