@@ -19,6 +19,7 @@ from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from isolation.worktree.opening import create_or_attach, create_undoable
+from isolation.worktree.power_loss import release_branch
 from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
 
@@ -65,14 +66,16 @@ async def open_workspace(
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's workspace: with a claim in the tree that all share, else in a worktree of its own.
 
-    `resumed` says that this run has opened it in the shared tree before. A worktree is made before the
-    block; `begin` makes it again if it vanished since, and brings in the ignored files that it needs. Where
-    sessions get the shared directories `mounted`, they are linked only when it is kept. At the end it is
-    closed or kept.
+    `resumed` says that this run, or one that was killed, has opened it in the shared tree before. A worktree
+    is made before the block; `begin` makes it again if it vanished since, and brings in the ignored files
+    that it needs. Where sessions get the shared directories `mounted`, they are linked only when it is kept.
+    At the end it is closed or kept.
     """
     import trio
 
     if claim is not None:
+        if resumed or interrupted:
+            await offload(release_branch, repository, request.branch)
         async with _open_shared(repository, request, claim, resumed=resumed) as shared:
             yield shared
         return

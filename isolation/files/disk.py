@@ -102,6 +102,28 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
         os.close(folder)
 
 
+def sync_disk(path: Path) -> None:
+    """Make all that was written to the disk of a folder survive a power failure; one that is gone has none.
+
+    One wait for the disk, however many files there are. Raises OSError if the disk could not write something.
+    """
+    import ctypes  # what only shows something need not load it
+
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "syncfs"):  # macOS
+            os.sync()
+        elif libc.syncfs(folder) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+    finally:
+        os.close(folder)
+
+
 def read_tail(path: Path, size: int) -> bytes:
     """Read the last `size` bytes of a file; one that does not exist is empty."""
     try:

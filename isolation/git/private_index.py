@@ -31,16 +31,21 @@ class ClaimTree(Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...]
 
 
+def fresh_index(index: Path) -> dict[str, str]:
+    """Return the variables for commands with a private index, which is empty at first."""
+    index.parent.mkdir(parents=True, exist_ok=True)
+    # A killed command may have left both. The file belongs to one story's branch; no other process uses it.
+    for left in (index, index.with_name(f"{index.name}.lock")):
+        left.unlink(missing_ok=True)
+    return {"GIT_INDEX_FILE": str(index)}
+
+
 def claim_tree(repository: Repository, cwd: Path, *, index: Path, tip: str, claim: Claim) -> ClaimTree:
     """Build the tree of `tip` with everything that the claim owns taken from the working tree.
 
     Ignored files stay out, unless they are tracked. `index` is a file for this call alone.
     """
-    index.parent.mkdir(parents=True, exist_ok=True)
-    # A killed run may have left both. The file belongs to one story's branch, so no other process uses it.
-    for left in (index, index.with_name(f"{index.name}.lock")):
-        left.unlink(missing_ok=True)
-    env = {"GIT_INDEX_FILE": str(index)}
+    env = fresh_index(index)
     committed = _committed(repository, cwd, env, tip)
     present, gone = _owned(repository, cwd, env, claim, committed)
     if not present and not gone:  # the usual case at the start of a story that makes new files
@@ -138,8 +143,7 @@ def differing(
     repository: Repository, cwd: Path, *, index: Path, tip: str, paths: Sequence[str]
 ) -> tuple[str, ...]:
     """Return those paths that differ between the working tree and a commit."""
-    index.parent.mkdir(parents=True, exist_ok=True)
-    env = {"GIT_INDEX_FILE": str(index)}
+    env = fresh_index(index)
     repository.run("read-tree", "--reset", tip, cwd=cwd, env=env)
     comparing = ("--literal-pathspecs", "diff", "-z", "--name-only", "--no-ext-diff", "--no-renames")
     found = repository.run(*comparing, "--", *paths, cwd=cwd, env=env).fields()

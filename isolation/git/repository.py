@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
 
 from msgspec import Struct
 
-from isolation.errors import GitCommandError, KeeperError, RepositoryError
+from isolation.errors import CommandKilledError, GitCommandError, KeeperError, RepositoryError
 from isolation.files.disk import replace_file
 from isolation.git.contained.boundary import confinement_of
 from isolation.git.contained.concealment import concealed
@@ -67,6 +67,7 @@ _FOREIGN_REPOSITORY = frozenset(
     }
 )
 # checkStat and trustctime: a file edited back to its old size and time must still be seen.
+# fsync: after a power failure no branch may point at a commit that never reached the disk.
 _OPTIONS = (
     "--no-optional-locks",
     *("-c", "gc.auto=0"),
@@ -77,6 +78,7 @@ _OPTIONS = (
     *("-c", "core.trustctime=true"),
     *("-c", "core.filesRefLockTimeout=5000"),
     *("-c", "core.packedRefsTimeout=5000"),
+    *("-c", "core.fsync=committed,reference"),
 )
 _UPDATES_FILES = "-u"
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
@@ -191,6 +193,11 @@ class Repository:
         else:
             hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
             output = _run((*hookless, *args), where, surroundings, stdin)
+        if output.returncode < 0:  # no answer at all, so not one that a caller could read as a no
+            raise CommandKilledError(
+                f"`{_shown(args)}` was killed from outside (signal {-output.returncode})",
+                hint="is there enough memory? resume the run",
+            )
         if check and output.returncode != 0:
             raise failure(args, output)
         return output
@@ -379,6 +386,8 @@ def _run_confined(
     surroundings = {**user, "LANGUAGE": "C", "LC_ALL": "C", **env}
     try:
         ended = run_confined(command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin)
+    except CommandKilledError:
+        raise
     except KeeperError as error:
         raise GitCommandError(error.message, returncode=-1, stderr="", hint=error.hint) from error
     return GitOutput(
@@ -406,17 +415,20 @@ def _as_file(data: bytes | None) -> Iterator[BinaryIO | None]:
 
 def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:
     """Return the error for a failed command, with git's message; credentials in addresses are left out."""
-    from git.util import remove_password_if_present
-
-    command = " ".join(remove_password_if_present(["git", *args]))
-    shown = command if len(command) <= 160 else f"{command[:159]}…"  # noqa: PLR2004  a line and a half
     hint = next((hint for text, hint in _HINTS if text in output.stderr), "")
     return GitCommandError(
-        f"`{shown}` failed with exit code {output.returncode}: {_first_line(output.stderr)}",
+        f"`{_shown(args)}` failed with exit code {output.returncode}: {_first_line(output.stderr)}",
         returncode=output.returncode,
         stderr=output.stderr,
         hint=hint or "run the command by hand to see more",
     )
+
+
+def _shown(args: tuple[str, ...]) -> str:
+    from git.util import remove_password_if_present
+
+    command = " ".join(remove_password_if_present(["git", *args]))
+    return command if len(command) <= 160 else f"{command[:159]}…"  # noqa: PLR2004  a line and a half
 
 
 def _first_line(stderr: str) -> str:

@@ -6,7 +6,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from isolation.keeper.client import run_trial
+from isolation.keeper.trying import run_trial
 from isolation.keeper.wire import confinement_texts
 from isolation.model import Confinement, EnforcementLevel, Means, Network
 

@@ -28,6 +28,9 @@ GREETING_LIMIT = 10.0
 CLOSE_LIMIT = 15.0
 """Longer than a keeper needs before it gives up on a process that SIGKILL does not end."""
 
+_STARTS = 3
+"""How often a server is started that ends before it serves, as the kernel does to it without memory."""
+
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper.server import main; main()"
 
 
@@ -78,16 +81,27 @@ class ForkServer:
 
     async def _ready_channel(self) -> socket.socket:
         """Return its socket once it serves; a missing server is started."""
-        channel = self._channel or await self.open()
-        if not self._greeted:
-            try:
-                await _greet(Lines(channel), self._alive_lock)
-            except KeeperError:
-                await self.close()
-                raise
-            self._greeted = True
+        for _ in range(_STARTS):
+            channel = self._channel or await self.open()
+            if self._greeted or await self._hear(channel):
+                return channel
+            # It has ended without a word, so it was given nothing and can be started again.
+            await self.close()
+        raise KeeperError(
+            f"cannot start the fork server: it was killed {_STARTS} times before it could serve",
+            hint="is there enough memory? then run or resume again",
+        )
+
+    async def _hear(self, channel: socket.socket) -> bool:
+        """Whether a new server greets; false if it ends without a word."""
+        try:
+            self._greeted = await _greet(Lines(channel), self._alive_lock)
+        except KeeperError:
+            await self.close()
+            raise
+        if self._greeted:
             offer(channel)
-        return channel
+        return self._greeted
 
     async def _send(self, descriptors: Sequence[int]) -> bool:
         channel = await self._ready_channel()
@@ -157,13 +171,17 @@ def _command(descriptor: int, alive_lock: Path, network: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _BOOT, *arguments]
 
 
-async def _greet(lines: Lines, alive_lock: Path) -> None:
-    word = None
+async def _greet(lines: Lines, alive_lock: Path) -> bool:
+    """Wait for its first line; false if it has ended without one. Raises KeeperError if it cannot serve."""
+    word: str | None = "error it did not answer"
     with trio.move_on_after(GREETING_LIMIT):
         word = await lines.receive()
+    if word is None:
+        return False
     if word != "ready":
-        reason = "it did not answer" if word is None else word.removeprefix("error ")
+        reason = word.removeprefix("error ")
         raise KeeperError(
             f"cannot start the fork server: {alive_lock}: {reason}",
             hint="check that the file is writable, and that no program holds a lock on it",
         )
+    return True

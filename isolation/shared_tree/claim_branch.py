@@ -23,7 +23,7 @@ from isolation.git.branches import (
 from isolation.git.commit_flaws import conflict_markers, may_have_markers
 from isolation.git.commits import Checkpoint, commit_tree, merge_parents, named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.private_index import ClaimTree, claim_tree, differing
+from isolation.git.private_index import ClaimTree, claim_tree, differing, fresh_index
 from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
 from isolation.model import Workspace, WorkspaceRequest
@@ -38,8 +38,8 @@ def open_claim(
 ) -> Workspace:
     """Open a story's claim in the checkout, with a branch that starts from the base; blocking.
 
-    `resumed` means that this run has opened the claim for the story before, and found it clean: what is there
-    now is the story's own, written by its sessions, its hooks or the runner.
+    `resumed` means that this run, or one that was killed, has opened the claim for the story before, and
+    found it clean: what is there now is the story's own, written by its sessions, its hooks or the runner.
     """
     require_component(request.story_id, "story id")
     require_branch_name(request.branch)
@@ -141,8 +141,7 @@ def advance_claim(repository: Repository, cwd: Path, branch: str, old: str, new:
     `old` has it. The user's index and branch stay as they are.
     """
     index = claim_index_path(repository.common_dir, branch)
-    index.parent.mkdir(parents=True, exist_ok=True)
-    env = {"GIT_INDEX_FILE": str(index)}
+    env = fresh_index(index)
     try:
         repository.run("read-tree", "--reset", old, cwd=cwd, env=env)
         # Without the times of the files, git would take each of them for changed.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from isolation.errors import GitCommandError, WorkspaceError
+from isolation.files.disk import sync_disk
 from isolation.git.branches import (
     delete_branch,
     move_on,
@@ -40,6 +41,7 @@ from isolation.worktree.checkout_files import (
     populate,
     require_complete,
 )
+from isolation.worktree.power_loss import release_locks, set_aside_torn
 from isolation.worktree.removal import discard
 
 if TYPE_CHECKING:
@@ -128,12 +130,15 @@ def _register(repository: Repository, request: WorkspaceRequest, interrupted: bo
     # The merge makes only objects, so it needs no lock, however long it takes.
     base = merge_parents(repository, request.parents, _merge_message(request))
     with metadata_lock(repository.common_dir):
+        set_aside_torn(repository, request.path)
         entries = load_registrations(repository)
         _require_outside(request.path, entries)
         here = next((entry for entry in entries if entry.path == request.path), None)
         if here is not None and os.path.lexists(request.path) and not _clear_incomplete(repository, here):
             return _adopt(repository, request, here, base, interrupted=interrupted)
         require_free_branch(request, entries)
+        if interrupted:
+            release_locks(repository, request.path, request.branch)
         if here is not None:
             clear_missing(repository, request.path)
         else:
@@ -216,6 +221,7 @@ def _adopt(
             f"the worktree {here.path} is {on}, not on {request.branch}",
             hint=f"`git switch {request.branch}` there, or move it away with `git worktree move`",
         )
+    release_locks(repository, here.path, request.branch)
     reason = lock_reason(request.run_id, request.story_id)
     # The reason names the new run, so that `gc` knows that the worktree is in use.
     if here.lock_reason != reason:
@@ -301,6 +307,8 @@ def _fill(repository: Repository, request: WorkspaceRequest, registered: _Regist
     """Check out everything that belongs into the tree, and verify it."""
     filled = _filled(repository, request, registered)
     require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
+    if registered.made_tree:  # before a session works there, so that a power failure leaves its files whole
+        sync_disk(request.path)
 
 
 def _filled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> GitOutput | None:

@@ -27,6 +27,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, cast
 
 import trio
@@ -85,6 +86,14 @@ class _OneWriter:
 _ONE_WRITER = cast("trio.CapacityLimiter", _OneWriter())
 
 
+def _steady_clock() -> Callable[[], float]:
+    """Return a clock that shows the time of day now, and from here on only runs on."""
+    # It also counts the time in which the machine sleeps.
+    uptime = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    ahead = time.time() - uptime()
+    return lambda: ahead + uptime()
+
+
 class EventLog:
     """Holds the run's current snapshot, and passes every event on to its listeners."""
 
@@ -93,12 +102,14 @@ class EventLog:
         *,
         store: EventStore,
         snapshot: RunSnapshot,
-        wall_clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] | None = None,
         redactor: Redactor | None = None,
     ) -> None:
         self.redactor = redactor or Redactor()
         self._store = store
-        self._wall_clock = wall_clock
+        self._clock = wall_clock or _steady_clock()
+        self.wall_clock = wall_clock or time.time
+        """The time of day as the machine has it, which can be set; for what other processes read."""
         self._listeners: list[tuple[Listener, tuple[type, ...]]] = []
         self._writing = False
         self._idle = trio.lowlevel.ParkingLot()
@@ -113,8 +124,8 @@ class EventLog:
         self._listeners.append((listener, kinds or (object,)))
 
     def now(self) -> float:
-        """Return the time of day, as events carry it."""
-        return self._wall_clock()
+        """Return the time of day, as events carry it; their differences are true however the clock is set."""
+        return self._clock()
 
     async def record(self, *bodies: Body) -> None:
         """Make these events durable in one transaction, then publish them.
@@ -152,7 +163,7 @@ class EventLog:
         self.last_activity = trio.current_time()
 
     def _events(self, bodies: tuple[Body, ...]) -> tuple[Event, ...]:
-        at = self._wall_clock()
+        at = self._clock()
         # Secrets are taken out of what came from outside; the plan, which comes first in its run, must stay
         # as the user wrote it.
         plan = 1 if bodies and isinstance(bodies[0], RunStarted) else 0

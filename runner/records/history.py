@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
+from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -158,6 +159,22 @@ def _failure_of(story: StorySnapshot) -> str:
     details = story.decision.question.get("details", ()) if story.decision else ()
     reasons = (line for line in map(str, details) if line.startswith(LAST_FAILURE))
     return next(reasons, story.reason).removeprefix(LAST_FAILURE)
+
+
+def left_open(journal: Journal, stories: Iterable[Story], checkout: Path, *, before: RunId) -> set[StoryId]:
+    """Return the stories that a killed run had open in the shared tree, and no other run has had since."""
+    wanted, found = {story.id for story in stories}, set()
+    for run_id in journal.runs()[: RUNS_LOOKED_AT + 1]:
+        if not wanted:
+            break
+        if run_id == before:
+            continue
+        for story in fold(run_id, journal.events(run_id)).stories.values():
+            if story.id in wanted and story.workspace.head is not None:
+                wanted.discard(story.id)
+                if not story.status.final and story.workspace.path == str(checkout):
+                    found.add(story.id)
+    return found
 
 
 def overtaken(journal: Journal, run_id: RunId) -> dict[StoryId, RunId]:

@@ -24,6 +24,7 @@ from isolation.errors import KeeperError
 from isolation.files import lease
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
+from isolation.model import IsolationMode
 from isolation.paths import journal_path, keepers_lock_path, worktree_path
 from isolation.worktree.fresh import start_over
 from runner.agents.catalog import PROGRAMS, workers_of
@@ -42,7 +43,7 @@ from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.shared_tree import enforcement_again, open_shared_tree, require_enforcement
 from runner.records.event_log import EventLog
-from runner.records.history import Past, overtaken, past_of, without_overtaken
+from runner.records.history import Past, left_open, overtaken, past_of, without_overtaken
 from runner.records.journal import Journal
 from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
@@ -222,10 +223,15 @@ def _requeued(snapshot: RunSnapshot, *, retry_failed: bool) -> tuple[StoryId, ..
     """Return the stories that continue: all without a final result, and failed ones on demand.
 
     A story whose question is still open stays parked: it would only ask again. One that was killed between
-    its question and its end is not parked yet; it continues, to commit what is there and to be parked.
+    its question and its end, or was stopped there, is not parked yet; it continues, to commit what is there
+    and to be parked.
     """
     again = _OPEN | ({Status.FAILED} if retry_failed else set())
-    waiting = {story.id for story in snapshot.open_decisions if story.status.final}
+    waiting = {
+        story.id
+        for story in snapshot.open_decisions
+        if story.status.final and story.status is not Status.STOPPED
+    }
     unfinished = [
         story for story in snapshot.stories.values() if story.status in again and story.id not in waiting
     ]
@@ -316,6 +322,12 @@ async def _context(
     find = partial(past_of, journal, assignment.stories, before=log.snapshot.run_id)
     past = await to_thread.run_sync(find)
     past |= {story_id: Past(reason=reason) for story_id, reason in assignment.failed.items()}
+    left: set[StoryId] = set()
+    if assignment.settings.bg_isolation == IsolationMode.NONE:
+        top = assignment.repository.top
+        left = await to_thread.run_sync(
+            partial(left_open, journal, assignment.stories, top, before=log.snapshot.run_id)
+        )
     async with open_shared_tree(
         assignment.repository,
         log.snapshot.run_id,
@@ -325,7 +337,9 @@ async def _context(
         level=assignment.enforcement.level,
         byproducts=assignment.byproducts,
     ) as tree:
-        yield make_context(assignment, log=log, keeper=keeper, control=control, shared_tree=tree, past=past)
+        yield make_context(
+            assignment, log=log, keeper=keeper, control=control, shared_tree=tree, past=past, left_open=left
+        )
 
 
 async def _orchestrate(

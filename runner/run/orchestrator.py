@@ -20,6 +20,7 @@ from runner.agents.workers import Workers
 from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
+from runner.core.limits.outage import remaining
 from runner.core.model import ContinuePolicy, Decision, RunSnapshot, Status, Story, StoryId, Tier
 from runner.core.schedule.relevant import Relevant
 from runner.core.schedule.resources import ResourceSample
@@ -272,7 +273,7 @@ class Orchestrator:
         return {
             story_id: f"waits for {name}, which is at its limit until {clock(pauses[name])}"
             for story_id, name in names.items()
-            if pauses.get(name, 0.0) > now
+            if remaining(pauses.get(name, 0.0), now)
         }
 
     @property

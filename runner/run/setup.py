@@ -1,7 +1,7 @@
 """What a run needs, put together from its plan and its surroundings before the first story starts."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -94,6 +94,7 @@ def make_context(
     control: StopControl,
     shared_tree: OpenSharedTree | None,
     past: Mapping[StoryId, Past],
+    left_open: Collection[StoryId] = (),
 ) -> RunContext:
     """Put together what every story of the run shares; the run's time starts to count."""
     settings, others = assignment.settings, assignment.others
@@ -116,6 +117,7 @@ def make_context(
         ),
         retry_failed=assignment.retry_failed,
         past=past,
+        left_open=left_open,
         shared_tree=shared_tree,
         proof=DOUBTED if any(way.certain for way in assignment.enforcement.ways_out) else VERIFIED,
     )

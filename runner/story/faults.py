@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from isolation.errors import CommandKilledError, GitCommandError, IsolationError
@@ -20,7 +21,7 @@ _HINT = "when the machine is well again, resume the run; what was committed is s
 
 def ended_by(error: IsolationError | RunnerError, story_id: StoryId, run_id: RunId) -> StoryFinished:
     """Return the result: failed, or stopped by a bad disk or a kill; then `resume` continues the story."""
-    if any(map(_of_the_machine, (error, error.__cause__))):
+    if any(map(_of_the_machine, _chain(error))):
         return _stopped(story_id, run_id, f"{error.message}; {error.hint or _HINT}")
     return results.failed(story_id, error.message, next_=error.hint)
 
@@ -40,7 +41,14 @@ def _stopped(story_id: StoryId, run_id: RunId, reason: str) -> StoryFinished:
     return StoryFinished(story_id=story_id, verdict=Status.STOPPED, reason=reason, next=next_)
 
 
-def _of_the_machine(error: BaseException | None) -> bool:
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what caused it, down to the first cause."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _of_the_machine(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _MACHINE
     if not isinstance(error, GitCommandError):

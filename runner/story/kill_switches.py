@@ -17,6 +17,7 @@ from runner.core.limits.kill_switches import (
     parks,
     story_time,
 )
+from runner.core.limits.outage import remaining
 from runner.core.model import KillSwitch
 from runner.core.text.instants import clock
 from runner.story.context.context import StoryContext
@@ -118,7 +119,7 @@ async def _service_or_abort(context: StoryContext) -> bool:
         until = max(now.outage.resume_at, log.snapshot.pauses.get(agent, 0.0))
         if not until:
             return False
-        wait = min(until - log.now(), context.run.deadline - trio.current_time())
+        wait = min(remaining(until, log.now()), context.run.deadline - trio.current_time())
         if wait <= 0 or context.aborted:
             return True
         if until != shown:

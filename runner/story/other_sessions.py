@@ -58,7 +58,7 @@ async def visible(run: RunContext) -> AsyncIterator[None]:
         return
     registry, log = run.registry, run.log
     run_id = log.snapshot.run_id
-    now = log.now()
+    now = log.wall_clock()
 
     def prepare() -> tuple[str, str]:
         complaint = ""
@@ -74,8 +74,8 @@ async def visible(run: RunContext) -> AsyncIterator[None]:
     entry = registry.entry(run_id, mode=MULTI_STORY, run_id=run_id, branch=branch, now=now)
     note, lock = partial(_note, log), SessionLock(records_checkout(run.repository.paths))
     async with (
-        present(registry, entry, note=note, clock=log.now) as listed,
-        present(lock, entry, note=note, clock=log.now) as locked_,
+        present(registry, entry, note=note, clock=log.wall_clock) as listed,
+        present(lock, entry, note=note, clock=log.wall_clock) as locked_,
     ):
         await listed.seen()
         await locked_.seen()
@@ -91,10 +91,10 @@ def session_visible(session_id: str, context: StoryContext) -> AbstractAsyncCont
         run_id=log.snapshot.run_id,
         story_id=story.id,
         branch=branch_of(story.id),
-        now=log.now(),
+        now=log.wall_clock(),
     )
     listing = registry if context.settings.persistence else Unlisted()
-    return present(listing, entry, note=partial(_note, log), clock=log.now)
+    return present(listing, entry, note=partial(_note, log), clock=log.wall_clock)
 
 
 async def check_others(context: StoryContext) -> Others | choose.Question:
@@ -159,7 +159,7 @@ def _others(context: StoryContext) -> tuple[tuple[ActiveSession, ...], tuple[str
 
     A registry that cannot be read is noted, and blocks nothing.
     """
-    run_id, now, notes = context.log.snapshot.run_id, context.log.now(), []
+    run_id, now, notes = context.log.snapshot.run_id, context.log.wall_clock(), []
     entries: tuple[SessionEntry, ...] = ()
     try:
         entries = context.run.registry.active(now, but=run_id)

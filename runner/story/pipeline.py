@@ -13,6 +13,7 @@ from trio import to_thread
 
 from isolation.claims import globs as claims
 from isolation.errors import IsolationError, UncommittableError
+from isolation.files.disk import sync_disk
 from isolation.git.commits import named
 from isolation.model import Workspace
 from isolation.paths import folds_case
@@ -246,6 +247,8 @@ class Pipeline:
                 return refused
             await presence.seen()  # other runs must be able to see it before it works
             ended = await run_watched(order, context.run)
+            if not verify:  # what is acknowledged is never repeated, so it must survive a power failure
+                await to_thread.run_sync(sync_disk, order.spec.cwd)
             presence.end()  # the entry is withdrawn while the end is recorded
             ended = await with_question(ended, order, context)
             facts = self._end_facts()

@@ -77,10 +77,11 @@ class StoryWorkspace:
                 self._repository,
                 request,
                 claim=self._claim,
-                resumed=context.now.workspace.head is not None,
+                resumed=context.now.workspace.head is not None or story.id in context.run.left_open,
                 symlink_directories=context.settings.symlink_directories,
                 mounted=context.run.write_guard.own_path,
-                interrupted=self._interrupted,
+                # A worktree in which a session worked was complete; what is staged there is its own.
+                interrupted=self._interrupted and not context.now.sessions,
                 sweep=False,  # the trash is emptied when no story waits for the disk
                 limiter=context.run.populate,
             )

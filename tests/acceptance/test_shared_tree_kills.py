@@ -61,6 +61,27 @@ def test_the_state_file_that_a_killed_run_has_just_written_is_the_storys(
     assert (repo / "_docs/stories/a" / AUTODEV).read_text() == text
 
 
+def test_a_new_run_continues_what_a_killed_one_had_open(
+    make_repository: Callable[..., Path], memory: Path
+) -> None:
+    """A state file without a commit, and another run instead of `resume`: it is the story's own all the same.
+
+    Once a run has ended the story, an edit in its claim is somebody else's again.
+    """
+    repo = make_repository("repo", {"pkg/a/x": "a\n"})
+    story(repo, "a")
+    commit_stories(repo)
+    for _ in range(2):  # the second one is killed with the state file there from the beginning
+        _killed_at_the_state_file(repo)
+    ran = run(repo, *SHARED, "--cross-boundaries", "--json")
+    assert ran.story("a")["status"] == "done", ran.story("a")["reason"]
+    assert sessions(memory)
+    (repo / "pkg/a/x").write_text("mine\n")
+    ran = run(repo, *SHARED, "--cross-boundaries", "--again", "--json")
+    assert "1 file in its claim differs from its branch" in ran.story("a")["reason"]
+    assert (repo / "pkg/a/x").read_text() == "mine\n"
+
+
 def test_what_a_hook_made_before_a_kill_is_the_storys(repo: Path) -> None:
     """A hook that kills the coordinator after its write: the resumed run commits the file with the work."""
     write_story(repo, "a", command="echo made > pkg/a/new; test -f pkg/a/hooked")

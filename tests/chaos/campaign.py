@@ -9,13 +9,14 @@ machine, too; a finding names the seed of its scene, and that scene alone is rep
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,6 +25,7 @@ from typing import Any
 
 from tests.acceptance.preloaded import ProgramServer
 from tests.acceptance.program import devnull, start
+from tests.chaos.checker import KINDS
 from tests.chaos.processes import descendants, freeze, send
 from tests.chaos.scenes import MODES, Scene, prepare
 from tests.conftest import GIT_ENVIRONMENT
@@ -39,12 +41,16 @@ ORPHANS_GONE = 10.0
 ENDED = {0, 3, 4, 5}
 SAID = ("cannot start the fork server", "was killed from outside")
 """How a run tells that one of its helping processes was killed."""
+COMMANDS = "commands"
+"""The kind of a finding about a command that hung, broke down or had another exit code."""
 
+_OPENS = {"RunStarted", "RunResumed"}
 
 # What is struck, with which signal, and how often beside the others.
 STRIKES: dict[tuple[str, str], int] = {
     ("coordinator", "kill"): 45,
     ("coordinator+git", "kill"): 10,
+    ("git", "kill"): 6,
     ("coordinator+server", "kill"): 6,
     ("keeper", "kill"): 8,
     ("server", "kill"): 8,
@@ -67,6 +73,7 @@ class Figures:
     sessions: int = 0
     findings: list[str] = field(default_factory=list)
     by_mode: Counter[str] = field(default_factory=Counter)
+    by_kind: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def kills(self) -> int:
@@ -75,12 +82,18 @@ class Figures:
 
     def __str__(self) -> str:
         hits = ", ".join(f"{name} {count}" for name, count in sorted(self.strikes.items()))
-        modes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_mode.items()))
         head = (
-            f"{self.kills} strikes in {self.scenes} scenes ({modes}), {self.resumes} resumes, "
+            f"{self.kills} strikes in {self.scenes} scenes, {self.resumes} resumes, "
             f"{self.sessions} sessions, {len(self.findings)} findings\n  {hits}"
         )
-        return "\n".join((head, *(f"  finding: {one}" for one in self.findings)))
+        rows = [
+            "  ".join((f"  {mode:<10} {strikes:>5} strikes", *self._counts(mode)))
+            for mode, strikes in self.by_mode.items()
+        ]
+        return "\n".join((head, *rows, *(f"  finding: {one}" for one in self.findings)))
+
+    def _counts(self, mode: str) -> list[str]:
+        return [f"{kind} {self.by_kind[mode, kind]}" for kind in (*KINDS, COMMANDS)]
 
 
 class Play:
@@ -104,7 +117,7 @@ class Play:
                 break
             self._disturbed()
             self._judge(last=False)
-        for _ in range(4):
+        for _ in range(12):
             if self._over():
                 break
             self._undisturbed()
@@ -112,25 +125,33 @@ class Play:
         figures.sessions += sum(one.word == "begun" for one in checker.ledger())
 
     def _over(self) -> bool:
-        """Whether the run has ended by itself and nothing waits for an answer."""
+        """Whether the run has ended by itself and nothing waits for an answer or a landing."""
         if self._killed:
             return False  # perhaps between its last event and its records, which a resume writes
-        kinds = [kind for _, kind, _ in self._scene.checker.rows()]
-        stopped = "stopped" in self._scene.checker.verdicts().values()
-        return kinds[-1:] == ["RunEnded"] and not stopped and not self._open_question()
+        checker = self._scene.checker
+        stopped = "stopped" in checker.verdicts().values()
+        return self._ended_runs() and not stopped and not checker.questions() and not checker.unlanded()
 
-    def _open_question(self) -> bool:
-        kinds = [kind for _, kind, _ in self._scene.checker.rows()]
-        asked, answered = kinds.count("DecisionAsked"), kinds.count("DecisionAnswered")
-        return asked > answered and self._scene.checker.verdicts().get("flow") == "parked"
+    def _ended_runs(self) -> bool:
+        """Whether no run is open; what a landing records afterwards belongs to no run that is."""
+        kinds = [kind for _, kind, _ in self._scene.checker.rows() if kind in _OPENS | {"RunEnded"}]
+        return kinds[-1:] == ["RunEnded"]
 
     def _command(self) -> tuple[str, ...]:
-        if not self._scene.checker.rows():
+        checker = self._scene.checker
+        if not checker.rows():
             return self._scene.arguments
-        if self._open_question():
-            return ("decide", "flow", "B")
+        if (asked := checker.questions()) and self._ended_runs():
+            return ("decide", asked[0], "B")
+        stopped = "stopped" in checker.verdicts().values()
+        if self._ended_runs() and not stopped and not self._answered() and checker.unlanded():
+            return self._scene.landing
         self._figures.resumes += 1
         return ("resume",)
+
+    def _answered(self) -> bool:
+        """Whether an answer waits for a run that acts on it."""
+        return "parked" in self._scene.checker.verdicts().values()
 
     def _undisturbed(self) -> None:
         command = self._command()
@@ -146,7 +167,7 @@ class Play:
     def _disturbed(self) -> None:
         """Start what comes next, and strike it until it has ended, or was killed."""
         command = self._command()
-        longest = USUAL if command[0] in {"run", "resume"} else 0.4
+        longest = {"decide": 0.4, "land": 0.8}.get(command[0], USUAL)
         with self._started(command) as (process, said):
             while True:
                 moment = self._chance.uniform(0.02, longest)
@@ -165,7 +186,10 @@ class Play:
     def _strike(self, coordinator: int, target: str, how: str) -> int:
         names = target.split("+")
         deadline = time.monotonic() + APPEARS
-        while not all((parts := descendants(coordinator, self._scene.mark))[name] for name in names):
+        while True:
+            parts = descendants(coordinator, self._scene.mark)
+            if all(parts[name] for name in names):
+                break
             if time.monotonic() > deadline:
                 return 0
             time.sleep(0.005)
@@ -196,10 +220,11 @@ class Play:
         send([pid for pid, _ in self._scene.checker.processes()], signal.SIGKILL)
 
     def _find(self, finding: str) -> None:
-        before = ", ".join(self._struck[-4:])
-        text = f"scene {self._seed} ({self._scene.mode}), after {before or 'nothing'}: {finding}"
+        before, mode = ", ".join(self._struck[-4:]), self._scene.mode
+        text = f"scene {self._seed} ({mode}), after {before or 'nothing'}: {finding}"
         if text not in self._figures.findings:
             self._figures.findings.append(text)
+            self._figures.by_kind[mode, getattr(finding, "kind", COMMANDS)] += 1
 
     @contextmanager
     def _started(self, command: tuple[str, ...]) -> Iterator[tuple[Any, Path]]:
@@ -230,14 +255,27 @@ def _chosen(name: str, pids: list[int], chance: random.Random) -> list[int]:
 
 
 def campaign(
-    folder: Path, seed: int, *, kills: int, modes: Sequence[str] = tuple(MODES), each: int = 10
+    folder: Path,
+    seed: int,
+    *,
+    kills: int,
+    modes: Sequence[str] = tuple(MODES),
+    each: int = 10,
+    seen: Callable[[Figures], object] = str,
 ) -> Figures:
-    """Play scenes in these modes by turns, until `kills` strikes have hit; `each` in a scene."""
+    """Play scenes in these modes by turns, until `kills` strikes have hit; `each` in a scene.
+
+    After each scene `seen` gets the figures.
+    """
     chance, figures = random.Random(seed), Figures()  # noqa: S311  moments, not secrets
     number = 0
     while figures.kills < kills:
-        scene_seed = chance.randrange(1 << 30)
-        play_scene(folder / str(number), scene_seed, modes[number % len(modes)], figures, each)
+        scene_seed, place = chance.randrange(1 << 30), folder / str(number)
+        known = len(figures.findings)
+        play_scene(place, scene_seed, modes[number % len(modes)], figures, min(each, kills - figures.kills))
+        seen(figures)
+        if len(figures.findings) == known:
+            shutil.rmtree(place, ignore_errors=True)  # a thousand strikes make hundreds of repositories
         number += 1
     return figures
 
@@ -267,9 +305,15 @@ def main() -> int:
             figures = Figures()
             play_scene(folder / "scene", given.scene, modes[0], figures, given.each)
         else:
-            figures = campaign(folder, given.seed, kills=given.kills, modes=modes, each=given.each)
+            figures = campaign(
+                folder, given.seed, kills=given.kills, modes=modes, each=given.each, seen=_show
+            )
         sys.stdout.write(f"{figures}\n")
     return 1 if figures.findings else 0
+
+
+def _show(figures: Figures) -> None:
+    sys.stderr.write(f"{figures}\n")
 
 
 def _own_environment(folder: Path) -> None:

@@ -13,9 +13,9 @@ import sqlite3
 import subprocess
 from collections import Counter
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 COST = 0.25
 """What each session of the ledger says it has cost; a power of two, so that sums are exact."""
@@ -26,6 +26,25 @@ _EXCUSED = re.compile(
     r"|error: invalid worktrees/\S+/HEAD"
     r"|fatal: failed to read \S*worktrees/\S+/commondir: .*"
 )
+
+
+KINDS = ("lost", "repeated", "orphans", "fsck", "records", "ends", "user's")
+"""What can be wrong: work lost, an acknowledged session repeated, a process left, a damaged repository,
+records that do not add up, a story that ends in another way than without a kill, a
+change of something of the user's."""
+
+
+class Finding(str):
+    """A sentence about something that is wrong, and of which kind it is."""
+
+    __slots__ = ("kind",)
+    kind: str
+
+    def __new__(cls, kind: str, text: str) -> Self:
+        """Make one; it is used as a text."""
+        found = super().__new__(cls, text)
+        found.kind = kind
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +91,39 @@ class Checker:
     """Looks at one repository and its ledger.
 
     `mark` is in the environment or the arguments of each process that a run starts, `before` is what the
-    user had, `expected` how each story ends when nobody kills anything.
+    user had, `expected` how each story ends when nobody kills anything; `lands` says that what is done lands.
     """
 
     def __init__(
-        self, repo: Path, ledger: Path, *, mark: str, before: Users, expected: dict[str, str]
+        self,
+        repo: Path,
+        ledger: Path,
+        *,
+        mark: str,
+        before: Users,
+        expected: dict[str, str],
+        lands: bool = False,
     ) -> None:
         self._repo = repo
         self._ledger = ledger
         self._mark = mark
         self.before = before
         self._expected = expected
+        self._lands = lands
 
-    def at_rest(self, *, last: bool = False) -> list[str]:
+    def at_rest(self, *, last: bool = False) -> list[Finding]:
         """Find what is wrong at a moment when no run is active; all has been done when it is the `last`."""
         rows, ledger = self.rows(), self.ledger()
-        findings = [f"process {pid} is left: {line}" for pid, line in self.processes()]
-        findings += self._user() + self._fsck(strict=last)
-        findings += self._sessions(rows, ledger) + self._work(rows, ledger, everything=last)
-        if last:
-            findings += self._ends(rows) + self._records(rows)
-        return findings
+        found = {
+            "orphans": [f"process {pid} is left: {line}" for pid, line in self.processes()],
+            "user's": self._user(last=last),
+            "fsck": self._fsck(strict=last),
+            "repeated": self._sessions(rows, ledger),
+            "lost": self._work(rows, ledger, everything=last),
+            "ends": [*(self._ends(rows) if last else ()), *(self._landed(rows, last) if self._lands else ())],
+            "records": self._records(rows) if last else [],
+        }
+        return [Finding(kind, text) for kind, texts in found.items() for text in texts]
 
     def rows(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Read the journal: run, kind and data of each event, in their order."""
@@ -131,13 +162,31 @@ class Checker:
         results = [data for _, kind, data in self.rows() if kind == "StoryFinished"]
         return {data["story_id"]: data["verdict"] for data in results}
 
+    def durations(self) -> list[float]:
+        """Return how many seconds each finished session took, by the times of its events."""
+        journal = self._repo / ".git" / "autopilot" / "journal.db"
+        with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("SELECT kind, at, data FROM events ORDER BY seq").fetchall()
+        times: dict[str, dict[str, float]] = {}
+        for kind, at, data in rows:
+            if kind in {"SessionStarted", "SessionEnded"}:
+                times.setdefault(json.loads(data)["session_id"], {})[kind] = at
+        whole = [one for one in times.values() if len(one) == 2]
+        return [one["SessionEnded"] - one["SessionStarted"] for one in whole]
+
     def kept(self, sessions: set[str]) -> list[str]:
         """Find work of these sessions that is neither on a branch nor in a tree."""
         rows = [("", "SessionEnded", {"session_id": one, "outcome": "ok"}) for one in sessions]
         return self._work(rows, self.ledger(), everything=False)
 
-    def _user(self) -> list[str]:
+    def _user(self, *, last: bool) -> list[str]:
         now = users(self._repo, tuple(self.before.files))
+        if self._lands and self._moved(now):
+            now = replace(now, head=self.before.head, main=self.before.main)
+            if (
+                not last
+            ):  # killed between its ref and its checkout, a landing is completed by the next command
+                now = replace(now, staged=self.before.staged)
         findings = [
             f"the user's {name} was {old!r} and is {new!r}"
             for name, old, new in (
@@ -153,6 +202,55 @@ class Checker:
             for name, content in self.before.files.items()
             if now.files[name] != content
         ]
+
+    def _moved(self, now: Users) -> bool:
+        """Whether the target moved forward only, and the checkout with it."""
+        if now.head != now.main:
+            return False
+        return git(self._repo, "merge-base", self.before.main, now.main) == self.before.main
+
+    def _landed(self, rows: list[tuple[str, str, dict[str, Any]]], last: bool) -> list[str]:  # noqa: FBT001  as in `at_rest`
+        """Find whether the target is at a tree that was verified, and in the end each done story is there."""
+        tree = git(self._repo, "rev-parse", "main^{tree}")
+        verified = {data["tree"] for _, kind, data in rows if kind == "LandingVerified"}
+        first = git(self._repo, "rev-parse", f"{self.before.main}^{{tree}}")
+        findings = [] if tree in {first, *verified} else [f"main is at {tree}, which nobody has verified"]
+        if not last:
+            return findings
+        changed = git(self._repo, "diff", "--name-only").split()
+        findings += [
+            f"the checkout of main has not followed: {name}" for name in changed if name != "mine.txt"
+        ]
+        times = self.landed()
+        there = set(git(self._repo, "ls-tree", "-r", "main").splitlines())
+        for story, ends in self._expected.items():
+            if times[story] != (ends == "done"):
+                findings.append(f"story {story} landed {times[story]} times")
+            if ends == "done" and (tip := self._tip(story)):
+                own = git(self._repo, "ls-tree", "-r", tip, "--", f"packages/{story}").splitlines()
+                findings += [f"{line} of {story} is not on main" for line in own if line not in there]
+        return findings
+
+    def landed(self) -> Counter[str]:
+        """Count how often each story has landed."""
+        landings = [data for _, kind, data in self.rows() if kind == "Landed"]
+        return Counter(story for data in landings for story in data["stories"])
+
+    def unlanded(self) -> list[str]:
+        """Name the done stories that are to land and have not."""
+        done = [story for story, verdict in self.verdicts().items() if verdict == "done"]
+        return [story for story in done if story not in self.landed()] if self._lands else []
+
+    def questions(self) -> list[str]:
+        """Name the parked stories whose question has no answer yet."""
+        asked: Counter[str] = Counter()
+        for _, kind, data in self.rows():
+            asked[data.get("story_id", "")] += {"DecisionAsked": 1, "DecisionAnswered": -1}.get(kind, 0)
+        parked = [story for story, verdict in self.verdicts().items() if verdict == "parked"]
+        return [story for story in parked if asked[story] > 0]
+
+    def _tip(self, story: str) -> str:
+        return git(self._repo, "for-each-ref", "--format=%(objectname)", f"refs/heads/autopilot/{story}")
 
     def _fsck(self, *, strict: bool) -> list[str]:
         done = subprocess.run(
@@ -211,9 +309,7 @@ class Checker:
         ]
 
     def _kept_blobs(self) -> set[tuple[str, str]]:
-        refs = git(
-            self._repo, "for-each-ref", "--format=%(refname)", "refs/heads/autopilot", "refs/autopilot"
-        )
+        refs = git(self._repo, "for-each-ref", "--format=%(refname)", "refs/heads", "refs/autopilot")
         found = set()
         for ref in refs.split():
             for row in git(self._repo, "ls-tree", "-r", "-z", ref).split("\0"):
@@ -243,7 +339,7 @@ class Checker:
         ]
         last = {data["story_id"]: data for _, kind, data in rows if kind == "StoryFinished"}
         for story, data in last.items():
-            tip = git(self._repo, "for-each-ref", "--format=%(objectname)", f"refs/heads/autopilot/{story}")
+            tip = self._tip(story)
             if data["verdict"] == "done" and data["commit"] != tip:
                 findings.append(f"story {story} says {data['commit']}, its branch is at {tip or 'nothing'}")
         for name in ("index.lock", "HEAD.lock", "packed-refs.lock"):

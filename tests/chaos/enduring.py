@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -14,12 +15,23 @@ LIMIT = 90.0
 _ENDED = {0, 1, 2, 3, 4, 5}
 
 
-def troubled(scene: Scene, fault: AbstractContextManager[None], *, after_sessions: int) -> Ran:
-    """Run the backlog; the fault comes when so many sessions have ended, and stays until the run is over."""
+def troubled(
+    scene: Scene,
+    fault: AbstractContextManager[None],
+    *,
+    after_sessions: int,
+    env: Mapping[str, str] | None = None,
+) -> Ran:
+    """Run the backlog; the fault comes when so many sessions have ended, and stays until the run is over.
+
+    With variables of its own the program is started by a new interpreter, which reads them.
+    """
+    surroundings, real = {**environment(scene), **(env or {})}, env is not None
     if not after_sessions:
         with fault:
-            return said_clearly(run_in(scene.repo, *scene.arguments, environ=environment(scene), limit=LIMIT))
-    with started(scene.repo, *scene.arguments, environ=environment(scene)) as program:
+            ran = run_in(scene.repo, *scene.arguments, environ=surroundings, limit=LIMIT, real_start=real)
+            return said_clearly(ran)
+    with started(scene.repo, *scene.arguments, environ=surroundings, real_start=real) as program:
         wait_until(lambda: _ended_sessions(scene) >= after_sessions, what="sessions have ended", limit=LIMIT)
         with fault:
             return said_clearly(program.finish())
@@ -33,9 +45,11 @@ def interrupted(scene: Scene, *, after_sessions: int) -> None:
     at_rest(scene)
 
 
-def command(scene: Scene, *arguments: str) -> Ran:
+def command(scene: Scene, *arguments: str, env: Mapping[str, str] | None = None) -> Ran:
     """Run one more command, which may be refused but never breaks down."""
-    return said_clearly(run_in(scene.repo, *arguments, environ=environment(scene), limit=LIMIT))
+    surroundings = {**environment(scene), **(env or {})}
+    ran = run_in(scene.repo, *arguments, environ=surroundings, limit=LIMIT, real_start=env is not None)
+    return said_clearly(ran)
 
 
 def ends(scene: Scene, *, again: bool = False) -> int:

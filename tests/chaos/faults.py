@@ -143,6 +143,14 @@ def remove_worktrees(scene: Scene) -> None:
     shutil.rmtree(scene.repo.with_name("repo.worktrees"), ignore_errors=True)
 
 
+def swap(one: Path, two: Path) -> None:
+    """Let two folders change their places."""
+    aside = one.with_name("aside")
+    one.rename(aside)
+    two.rename(one)
+    aside.rename(two)
+
+
 def delete_branches(scene: Scene) -> None:
     """Delete each branch of a story that git lets go."""
     names = git(scene.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/autopilot").split()

@@ -26,7 +26,7 @@ def descendants(coordinator: int, mark: str) -> dict[str, list[int]]:
     parts: dict[str, list[int]] = {"coordinator": [coordinator], "server": servers}
     parts["keeper"] = [one.pid for one in found if _SERVER in one.line and one.pid not in servers]
     parts["session"] = [one.pid for one in found if b"scripted_session" in one.line]
-    parts["git"] = [one.pid for one in found if one.line.startswith(b"git\0")]
+    parts["git"] = [one.pid for one in found if one.line.partition(b"\0")[0].rpartition(b"/")[2] == b"git"]
     return {part: sorted(pids) for part, pids in parts.items()}
 
 

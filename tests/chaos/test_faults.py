@@ -34,7 +34,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, kind: str, place: str, after:
         ran = enduring.troubled(scene, fill(where), after_sessions=after)
         new_runs = enduring.ends(scene, again=True)
         print(f"{kind} {place} {after}: exit code {ran.code}, {new_runs} new runs")  # noqa: T201  a figure
-        assert not enduring.judge(scene, excused=_excused(new_runs))
+        assert not enduring.judge(scene, excused=excused(new_runs))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -48,7 +48,7 @@ def test_a_disk_that_is_read_only_loses_nothing(tmp_path: Path, place: str) -> N
             ran = enduring.command(scene, "resume")
         new_runs = enduring.ends(scene, again=True)
         print(f"read only {place}: exit code {ran.code}, {new_runs} new runs")  # noqa: T201  a figure
-        assert not enduring.judge(scene, excused=_excused(new_runs))
+        assert not enduring.judge(scene, excused=excused(new_runs))
 
 
 @pytest.mark.parametrize("files", [12, 20, 28, 36, 48, 64])
@@ -59,7 +59,7 @@ def test_few_open_files(tmp_path: Path, files: int) -> None:
     assert "internal error" not in ran.err
     new_runs = enduring.ends(scene, again=True)
     print(f"{files} open files: exit code {ran.code}, {new_runs} new runs: {ran.err[-300:]}")  # noqa: T201  a figure
-    assert not enduring.judge(scene, excused=_excused(new_runs))
+    assert not enduring.judge(scene, excused=excused(new_runs))
 
 
 @pytest.mark.parametrize("processes", [2, 4, 8, 16, 30])
@@ -100,7 +100,7 @@ def test_locks_of_others(tmp_path: Path, name: str, mode: str) -> None:
         assert all(lock.exists() for lock in locks), "a lock of somebody else was removed"
     new_runs = enduring.ends(scene, again=True)
     print(f"lock of {name}, {mode}: exit code {ran.code}, {new_runs} new runs")  # noqa: T201  a figure
-    assert not enduring.judge(scene, excused=_excused(new_runs))
+    assert not enduring.judge(scene, excused=excused(new_runs))
 
 
 @pytest.mark.parametrize("act", [faults.commit_by_user, faults.tidy_by_user, faults.rebase_by_user])
@@ -113,7 +113,7 @@ def test_a_user_who_works_in_between(tmp_path: Path, mode: str, act: faults.Act)
     scene.checker.before = users(scene.repo, tuple(scene.checker.before.files))
     new_runs = enduring.ends(scene, again=True)
     print(f"{act.__name__}, {mode}: {new_runs} new runs")  # noqa: T201  a figure
-    assert not enduring.judge(scene, excused=_excused(new_runs))
+    assert not enduring.judge(scene, excused=excused(new_runs))
 
 
 @pytest.mark.parametrize("act", [faults.remove_worktrees, faults.delete_branches])
@@ -124,7 +124,7 @@ def test_a_user_who_deletes_in_between(tmp_path: Path, act: faults.Act) -> None:
     act(scene)
     new_runs = enduring.ends(scene, again=True)
     print(f"{act.__name__}: {new_runs} new runs")  # noqa: T201  a figure
-    findings = enduring.judge(scene, excused=(*_excused(new_runs), "is lost", "started again"))
+    findings = enduring.judge(scene, excused=(*excused(new_runs), "is lost", "started again"))
     assert not findings
 
 
@@ -160,10 +160,10 @@ def test_a_torn_state_file_and_lease(tmp_path: Path, mode: str, seed: int) -> No
         faults.tear(path, chance)
     new_runs = enduring.ends(scene, again=True)
     print(f"{mode}, seed {seed}: {len(torn)} files torn, {new_runs} new runs")  # noqa: T201  a figure
-    assert not enduring.judge(scene, excused=_excused(new_runs))
+    assert not enduring.judge(scene, excused=excused(new_runs))
 
 
-def _excused(new_runs: int) -> tuple[str, ...]:
+def excused(new_runs: int) -> tuple[str, ...]:
     """With a second run the records are of two runs, and it asks before it repeats what failed."""
     asks = "story wrong would have been failed, and is parked"
     return ("runs were started", "autopilot.jsonl has", asks) if new_runs else ()

@@ -13,7 +13,9 @@ from runner.core.limits.outage import (
     Pause,
     Refusal,
     after_outage,
+    remaining,
 )
+from runner.core.limits.stall import LONGEST_WAIT
 
 SERVICE = st.sampled_from([Fault.TRANSIENT, Fault.LIMIT])
 
@@ -48,6 +50,13 @@ def test_an_outage_is_borne_only_so_often_and_so_long(facts: OutageFacts) -> Non
     found = after_outage(facts)
     assert isinstance(found, Refusal)
     assert f"{facts.outages + 1} times" in found.because
+
+
+def test_a_pause_that_is_longer_than_any_is_over() -> None:
+    """The clock was set back since it began; a story waits for no whole year."""
+    assert [remaining(until, 1000.0) for until in (0.0, 900.0, 1060.0)] == [0.0, 0.0, 60.0]
+    assert remaining(1000.0 + LONGEST_WAIT, 1000.0) == LONGEST_WAIT
+    assert remaining(1000.0 + 365 * 86400, 1000.0) == 0.0
 
 
 def test_a_permanent_fault_is_refused_at_once() -> None:

@@ -1,7 +1,9 @@
 """The event log: durable first, shared transactions, and callers hear of success only when it is true."""
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import pytest
 import trio
@@ -41,8 +43,21 @@ def _open_log(store: Store, redactor: Redactor | None = None) -> EventLog:
     )
 
 
+def _set(real: Callable[[], float], by: float) -> float:
+    return real() + by
+
+
 def _messages(log: EventLog) -> list[str]:
     return [note.message for note in log.snapshot.notes]
+
+
+async def test_a_clock_that_is_set_changes_no_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events keep their distance; only what other processes read follows the clock."""
+    log = EventLog(store=Store(), snapshot=RunSnapshot(run_id=RunId("r"), started_at=0.0))
+    before, real = log.now(), time.time
+    for years in (-1, 1):
+        monkeypatch.setattr(time, "time", partial(_set, real, years * 365 * 86400.0))
+        assert before <= log.now() < before + 60
 
 
 async def test_what_waits_shares_one_transaction_in_order() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isolation.errors import GitCommandError, WorkspaceError
+from isolation.errors import CommandKilledError, GitCommandError, WorkspaceError
 from runner.core.model import RunId, StoryId
 from runner.records.crash_log import write_crash_log
 from runner.story.faults import crashed, ended_by
@@ -36,6 +36,15 @@ def test_what_git_says_decides(stderr: str, verdict: str) -> None:
         result = ended_by(shown, STORY, RUN)
         assert result.verdict == verdict
         assert result.next == f"autopilot-multi {'resume r' if verdict == 'stopped' else 'logs a'}"
+
+
+def test_a_command_that_was_killed_stops_the_story_however_often_it_is_explained() -> None:
+    """A workspace that cannot be opened because git was killed is opened by `resume`."""
+    first = CommandKilledError("`git add` was killed from outside (signal 9)", hint="resume the run")
+    second = GitCommandError(first.message, returncode=-1, stderr="")
+    third = WorkspaceError("cannot open")
+    second.__cause__, third.__cause__ = first, second
+    assert [ended_by(error, STORY, RUN).verdict for error in (first, second, third)] == ["stopped"] * 3
 
 
 def test_an_unexpected_error_of_the_disk_is_the_machines(tmp_path: Path) -> None:

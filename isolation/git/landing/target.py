@@ -201,7 +201,8 @@ def release(repository: Repository, branch: str, refs: Collection[str], *, since
 def _remove_left(lock: Path, since: float) -> None:
     with suppress(FileNotFoundError):
         while since <= (made := lock.stat().st_mtime):
-            if time.time() - made > _LONGEST_LOCK:
+            # A lock from the future is as old as one can be: the clock was set back since.
+            if abs(time.time() - made) > _LONGEST_LOCK:
                 lock.unlink()
             time.sleep(_PAUSE)
 

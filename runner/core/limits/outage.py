@@ -66,6 +66,12 @@ def after_outage(facts: OutageFacts) -> Pause | Refusal | None:
             return Pause(until=facts.at + _wait(facts), everyone=facts.fault is Fault.LIMIT)
 
 
+def remaining(until: float, now: float) -> float:
+    """Return how many seconds a pause still lasts; none if it is longer than any: then the clock was set."""
+    left = until - now
+    return left if 0 < left <= LONGEST_WAIT + FIRST_WAIT else 0.0
+
+
 def _wait(facts: OutageFacts) -> float:
     backoff = min(LONGEST_BACKOFF, FIRST_WAIT * 2.0**facts.outages)
     named = min(LONGEST_WAIT, facts.until - facts.at)

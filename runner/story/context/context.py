@@ -1,6 +1,6 @@
 """What the stories of a run share, and what the walk of one story needs of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +61,8 @@ class RunContext(Struct, frozen=True, kw_only=True):
     latest: Latest = field(default_factory=Latest)
     retry_failed: bool = False
     past: Mapping[StoryId, Past] = field(default_factory=dict)
+    left_open: Collection[StoryId] = ()
+    """Stories that a killed run had open in the shared tree: what is in their claims is their own."""
     write_guard: WriteGuard = field(default_factory=WriteGuard)
     shared_tree: OpenSharedTree | None = None
     proof: str = VERIFIED

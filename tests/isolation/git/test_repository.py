@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from isolation.errors import GitCommandError, RepositoryError
+from isolation.errors import CommandKilledError, GitCommandError, RepositoryError
 from isolation.git import commits
 from isolation.git.checkout import read_status
 from isolation.git.metadata_lock import metadata_lock
@@ -310,3 +310,10 @@ def test_watching_a_worktree_never_breaks_its_own_git(make_repository: Callable[
         for watcher in watchers:
             watcher.join()
     assert failures == []
+
+
+def test_a_command_that_was_killed_is_no_answer(repository: Repository) -> None:
+    """Read as an exit code, it would say that a branch does not exist or that a tree is clean."""
+    for check in (True, False):
+        with pytest.raises(CommandKilledError, match=r"`git .* end` was killed from outside \(signal 9\)"):
+            repository.run("-c", "alias.end=!kill -9 $PPID", "end", check=check)

@@ -15,6 +15,7 @@ import trio
 
 from isolation.errors import KeeperError
 from isolation.keeper import client as keeper_module
+from isolation.keeper import fork_server
 from isolation.keeper.client import Keeper, Session, open_keeper, wait_for_old_keepers
 from isolation.kernel import process_tree
 from tests.isolation.keeper import scenes as keeper_scenes
@@ -263,6 +264,21 @@ async def test_a_server_that_cannot_be_started_anew_is_an_error(
                     pass
     async with keeper.start(spec(tmp_path, "true")) as session:
         assert (await session.wait()).returncode == 0
+
+
+async def test_a_server_that_is_killed_before_it_serves_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody notices; if it happens again and again, the message says that, and blames no file."""
+    async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
+        os.kill(keeper._server.pid, signal.SIGKILL)
+        await keeper.ready()
+        async with keeper.start(spec(tmp_path, "true")) as session:
+            assert (await session.wait()).returncode == 0
+    monkeypatch.setattr(fork_server, "_BOOT", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    async with open_keeper(alive_lock=tmp_path / "alive.lock") as keeper:
+        with pytest.raises(KeeperError, match="it was killed 3 times before it could serve"):
+            await keeper.ready()
 
 
 def _kill_server_of(session: Session) -> None:
