@@ -124,8 +124,8 @@ def test_nothing_runs_before_the_yes_and_every_change_asks_again(clone: Path, tm
     asked = {(one["what"], one["value"]): one["where"] for one in shown.data["asked"]}
     assert asked["verify", "true"] == ["autopilot-multi.toml:2"]
     assert asked["agents.claude.env.WORDS", "plain"] == ["autopilot-multi.toml:8"]
-    assert asked["story: verify", "test -e a.txt"] == ["stories/a.md"]
-    assert asked["flow own, step 1: command", "sh -c 'echo built > built.txt'"] == ["flows/own.toml"]
+    assert asked["story: verify", "test -e a.txt"] == ["stories/a.md:3"]
+    assert asked["flow own, step 1: command", "sh -c 'echo built > built.txt'"] == ["flows/own.toml:7"]
     assert any(what == "claude obeys .claude/settings.json" for what, _ in asked)
     assert run(clone, "trust", "--yes").code == 0
     assert run(clone, "trust", "--json").data["asked"] == []

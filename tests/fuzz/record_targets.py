@@ -22,8 +22,8 @@ from runner.core.limits.confidence import derived_threshold
 from runner.core.past_runs import past_runs, summary
 from runner.flows.overview import blobs
 from runner.machine import control_groups, registry, session_lock
-from runner.plan import trust
 from runner.plan.settings import json_form
+from runner.plan.trust import agreed as trust
 from runner.records import base_answers, signals
 from runner.records.learnings import load_accuracies
 from runner.records.shards.files import branches_in_bundle

@@ -17,7 +17,16 @@ from typing import Any
 from msgspec import Struct
 
 from runner.core.errors import RunnerError
-from runner.core.events.events import Event, RunEnded, RunStarted, StoryFinished, UnknownEventError, decode
+from runner.core.events.base import BaseCheckStarted
+from runner.core.events.events import (
+    Event,
+    RunEnded,
+    RunStarted,
+    SessionStarted,
+    StoryFinished,
+    UnknownEventError,
+    decode,
+)
 from runner.core.events.fold import fold
 from runner.core.model import RunId, StoryId
 from runner.core.text.amounts import MOST, amount
@@ -271,6 +280,7 @@ def _require_sound(shard: Shard) -> None:
         raise ValueError(f"{EVENTS} has events of another run")
     if any(not (math.isfinite(event.at) and 0 <= event.at < _LATEST) for event in shard.events):
         raise ValueError(f"{EVENTS} has an event at an impossible time")
+    _require_own_logs(shard)
     fold(shard.run_id, shard.events)
     _backlog(shard)
     changes_of(shard)
@@ -280,6 +290,13 @@ def _require_large_files(shard: Shard) -> None:
     for name, entry in shard.files.items():
         if name.startswith(f"{LARGE_FILES}/") and name != f"{LARGE_FILES}/{entry.sha256}":
             raise ValueError(f"{name} is not named by the digest of its content")
+
+
+def _require_own_logs(shard: Shard) -> None:
+    """Check that logs are files of the run: a report shows how each of them ends."""
+    for event in shard.events:
+        if isinstance(event.body, SessionStarted | BaseCheckStarted) and event.body.log:
+            safe_name(event.body.log)
 
 
 def _require_bundle(shard: Shard) -> None:
