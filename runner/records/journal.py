@@ -18,10 +18,11 @@ from typing import Any, Self
 from msgspec import Struct
 
 from runner.core.errors import JournalError, NotFoundError
-from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode_all
+from runner.core.events.events import Event, OutputSeen, RunStarted, UnknownEventError, decode, encode_all
 from runner.core.events.landing import KINDS as LANDING_KINDS
 from runner.core.events.landing import LandingBody
 from runner.core.events.landing_fold import Landings, landings_after
+from runner.core.events.story_json import require_entry
 from runner.core.model import RunId, StoryId
 from runner.records.journal_file import (
     NO_RUN_HINT,
@@ -254,13 +255,17 @@ class Journal:
 
     def _event(self, run_id: RunId, at: float, kind: str, data: str) -> Event:
         try:
-            return Event(run_id=run_id, at=at, body=decode(kind, json.loads(data)))
+            body = decode(kind, json.loads(data))
+            if isinstance(body, RunStarted):
+                for entry in body.stories:
+                    require_entry(entry)
+            return Event(run_id=run_id, at=at, body=body)
         except UnknownEventError as error:
             raise JournalError(
                 f"{self.path} holds an event '{kind}', which a newer version of autopilot-multi wrote",
                 hint="update autopilot-multi; nothing was changed.",
             ) from error
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise JournalError(
                 f"{self.path} holds an event '{kind}' that cannot be read: {error}",
                 hint="copy the file away and report it; branches and worktrees are not affected.",

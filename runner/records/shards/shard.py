@@ -28,6 +28,7 @@ from runner.core.events.events import (
     decode,
 )
 from runner.core.events.fold import fold
+from runner.core.events.story_json import from_json
 from runner.core.model import RunId, StoryId
 from runner.core.text.amounts import MOST, amount
 from runner.core.text.names import branch_of, id_problem
@@ -260,7 +261,7 @@ def _shard(path: Path, manifest: Mapping[str, Any]) -> Shard:
 
 def _require_sound(shard: Shard) -> None:
     """Check everything that later steps rely on."""
-    planned = {str(entry["id"]) for entry in shard.started.stories}
+    planned = {str(story.id) for story in map(from_json, shard.started.stories)}
     for name in (*shard.stories, *planned):
         if problem := id_problem(name):
             raise ValueError(f"a story cannot be called {name!r}: {problem}")
