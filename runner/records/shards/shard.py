@@ -261,7 +261,7 @@ def _shard(path: Path, manifest: Mapping[str, Any]) -> Shard:
 
 def _require_sound(shard: Shard) -> None:
     """Check everything that later steps rely on."""
-    planned = {str(story.id) for story in map(from_json, shard.started.stories)}
+    planned = {str(from_json({"prompt": "", **entry}).id) for entry in shard.started.stories}
     for name in (*shard.stories, *planned):
         if problem := id_problem(name):
             raise ValueError(f"a story cannot be called {name!r}: {problem}")
