@@ -29,7 +29,7 @@ from runner.core.events.events import (
 )
 from runner.core.events.fold import fold
 from runner.core.events.story_json import from_json
-from runner.core.model import RunId, StoryId
+from runner.core.model import RunId, Story, StoryId
 from runner.core.text.amounts import MOST, amount
 from runner.core.text.names import branch_of, id_problem
 from runner.records.shards.files import (
@@ -261,7 +261,7 @@ def _shard(path: Path, manifest: Mapping[str, Any]) -> Shard:
 
 def _require_sound(shard: Shard) -> None:
     """Check everything that later steps rely on."""
-    planned = {str(from_json({"prompt": "", **entry}).id) for entry in shard.started.stories}
+    planned = {str(_planned(entry).id) for entry in shard.started.stories}
     for name in (*shard.stories, *planned):
         if problem := id_problem(name):
             raise ValueError(f"a story cannot be called {name!r}: {problem}")
@@ -291,6 +291,15 @@ def _require_large_files(shard: Shard) -> None:
     for name, entry in shard.files.items():
         if name.startswith(f"{LARGE_FILES}/") and name != f"{LARGE_FILES}/{entry.sha256}":
             raise ValueError(f"{name} is not named by the digest of its content")
+
+
+def _planned(entry: Mapping[str, Any]) -> Story:
+    """Read a story of the plan; raise ValueError for limits that no story can have."""
+    story = from_json({"prompt": "", **entry})
+    for limit in (story.estimate, story.max_attempts, story.story_minutes, story.verify_minutes):
+        if limit is not None and not amount(limit):
+            raise ValueError(f"story {story.id} has an impossible limit: {limit!r:.40}")
+    return story
 
 
 def _require_own_logs(shard: Shard) -> None:
