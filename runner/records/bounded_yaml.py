@@ -1,7 +1,7 @@
 """Reads YAML that others wrote, with limits on how deep it nests and how much its aliases and merges repeat.
 
 YAML lets a short text stand for an endless value: a list of aliases of lists of aliases, or a mapping that
-merges others. Loading it is quick; whoever shows, compares or checks the value later would never end.
+merges others. Loading it is quick; to show, compare or check the value later would never end.
 """
 
 from collections.abc import Callable

@@ -29,6 +29,7 @@ from runner.records.journal_file import (
     begin,
     connect,
     connect_readonly,
+    damaged,
     explain,
     quiet_state,
     require_journal,
@@ -200,9 +201,16 @@ class Journal:
             request_id,
         )
         return [
-            Request(id=number, run_id=run_id, at=at, kind=kind, story_id=story_id, data=json.loads(data))
+            Request(id=number, run_id=run_id, at=at, kind=kind, story_id=story_id, data=self._asked(data))
             for number, at, kind, story_id, data in rows
         ]
+
+    def _asked(self, data: str) -> dict[str, Any]:
+        try:
+            asked = json.loads(data)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise damaged(self.path, f"a request cannot be read: {error}") from error
+        return asked if isinstance(asked, dict) else {}
 
     def close(self) -> None:
         """Close the file; the last writer to do so merges the write-ahead log into it."""
@@ -243,6 +251,8 @@ class Journal:
                 if self._catch_up():
                     return self._connection.execute(query, values).fetchall()
                 raise explain(self.path, error) from error
+            except UnicodeDecodeError as error:
+                raise damaged(self.path, str(error)) from error
 
     def _catch_up(self) -> bool:
         """Leave the frozen view of a quiet journal once a process writes, or has written, to it."""

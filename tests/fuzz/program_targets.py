@@ -11,7 +11,7 @@ from runner.cli.main import _command
 from runner.cli.overview import module_of
 from runner.cli.parser import CommandLineError, parse
 from runner.cli.run_options import flags_of
-from runner.core.errors import JournalError, RunnerError
+from runner.core.errors import JournalError, NotFoundError, RunnerError
 from runner.core.events.events import Event, RunStarted, decode
 from runner.core.events.fold import fold
 from runner.core.events.story_json import require_entry
@@ -44,7 +44,7 @@ def command_line(data: bytes) -> None:
         load_settings(top=folder(), flags=flags_of(arguments), environ={})
 
 
-@target(JournalError)
+@target(JournalError, NotFoundError)
 def journal_file(data: bytes) -> None:
     """A damaged journal, with what other terminals have asked of its run."""
     with Journal.open_readonly(written(data, "journal/journal.db")) as journal:

@@ -144,7 +144,7 @@ def land_at_end(
     view = choose_landing_view(output, events=False, no_color=False, verbose=False)
 
     def require(plan: "Plan") -> None:
-        # Nobody may be there any more when a run ends, so the question is left to `land`.
+        # The user may be gone when a run ends, so the question is left to `land`.
         repository = Repository.open(directory)
         demands = landing_demands(repository, settings, plan, resolve=False)
         require_consent(repository, demands, trust=settings.trust, output=output, ask=False)
