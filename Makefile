@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Without compiled files each test process would rewrite and compile hypothesis again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos attacks agents ci-tools ci-pipelines \
+.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos attacks fuzz agents ci-tools ci-pipelines \
 	report-shot pictures clean
 .DEFAULT_GOAL := check
 
@@ -62,6 +62,13 @@ chaos: $(READY) ## kills, faults and many repetitions, with figures
 
 attacks: $(READY) ## what sessions try at each seal, as each user, with a table
 	@$(BIN)/python -m pytest -q -m attacks -rP tests/attacks
+
+FUZZ_SECONDS ?= 60
+
+fuzz: $(READY) ## every parser of outside text for a minute, guided by coverage where atheris installs
+	@$(BIN)/python -c 'import atheris' 2> /dev/null || $(BIN)/python -m pip install --quiet \
+		--disable-pip-version-check atheris || echo "fuzz: no atheris here; hypothesis searches"
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 agents: $(READY) ## real agent programs
 	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5

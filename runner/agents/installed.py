@@ -58,7 +58,7 @@ def _version(program: Path, package: str) -> str:
     for folder in real.parents[:_PARENTS]:
         try:
             manifest = json.loads((folder / "package.json").read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         if isinstance(manifest, dict) and manifest.get("name") == package:
             return str(manifest.get("version", ""))

@@ -19,6 +19,7 @@ from runner.core.events.story_json import from_json, to_json
 from runner.core.model import RunId, RunSnapshot, Status, StoryId
 from runner.core.schedule.graph import ordered
 from runner.core.text.names import did_you_mean
+from runner.core.trust import IMPORTED
 from runner.records.shards.results import NO_SHARD, newest
 from runner.records.shards.shard import HANDED_ON, Shard, ShardError, backlog_of
 
@@ -126,7 +127,10 @@ def require_known(shards: Sequence[Shard], only: Iterable[str]) -> tuple[StoryId
 
 
 def resumable_events(joined: JoinedRun) -> list[ev.Event]:
-    """Return the events without the missing stories, so that `resume` can continue the run."""
+    """Return the events without the missing stories, so that `resume` can continue the run.
+
+    It is marked as imported: another machine has written what it says.
+    """
     found = []
     for event in joined.events:
         body = event.body
@@ -134,7 +138,7 @@ def resumable_events(joined: JoinedRun) -> list[ev.Event]:
             continue
         if isinstance(body, ev.RunStarted):
             kept = tuple(entry for entry in body.stories if entry["id"] not in joined.missing)
-            body = replace(body, stories=kept)
+            body = replace(body, stories=kept, options={**body.options, IMPORTED: True})
         if isinstance(body, ev.RunEnded):
             found += [replace(event, body=ev.Noted(message=line)) for line in joined.problems]
         found.append(replace(event, body=body))
@@ -335,7 +339,7 @@ def _of_shard(shard: Shard, own: Collection[StoryId]) -> Iterator[tuple[float, e
                 yield at, body
         elif name in own:
             yield at, body
-            if isinstance(body, ev.WorkspacePlanned):
+            if isinstance(body, ev.WorkspacePlanned | ev.WorkspaceOpened):
                 workspaces[name] = True
             elif isinstance(body, ev.WorkspaceClosed):
                 workspaces[name] = not body.removed

@@ -4,10 +4,13 @@ A demand is one such thing: a verify command, a hook, an agent, a variable of it
 off. The user agrees to what is demanded, not to the line where it is written, so moving a line asks nothing.
 """
 
-from collections.abc import Collection, Iterable
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from msgspec import Struct
+
+IMPORTED = "imported"
+"""The option of a run that came by shards: another machine has written it, so it brings no settings."""
 
 _PLACES_SHOWN = 3
 
@@ -39,6 +42,11 @@ class Asked(Struct, frozen=True, kw_only=True):
         """Its places in words, the first few of them by name."""
         shown, others = self.places[:_PLACES_SHOWN], len(self.places) - _PLACES_SHOWN
         return ", ".join(shown) + (f" and {others} more" if others > 0 else "")
+
+
+def is_imported(options: Mapping[str, Any]) -> bool:
+    """Whether a run with these options came by shards."""
+    return bool(options.get(IMPORTED))
 
 
 def not_agreed(demands: Iterable[Demand], agreed: Agreed) -> tuple[Asked, ...]:

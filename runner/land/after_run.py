@@ -1,5 +1,7 @@
 """The landing at the end of a run that was started with `--land`: what is done lands as by `land`."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,6 +15,7 @@ from runner.core.events.fold import EXIT_DONE, EXIT_SOME_FAILED, EXIT_SYSTEM, EX
 from runner.core.model import RunSnapshot, Status, StoryId
 from runner.core.settings import Settings
 from runner.land import session
+from runner.land.landing import Plan
 from runner.records.journal import Journal
 from runner.run.result.ended import Ended
 
@@ -34,8 +37,15 @@ class AfterRun(Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-def land_after(directory: Path, settings: Settings, ended: Ended, view: session.View) -> AfterRun:
-    """Land what a run has done."""
+def land_after(
+    directory: Path,
+    settings: Settings,
+    ended: Ended,
+    view: session.View,
+    *,
+    require_consent: Callable[[Plan], None],
+) -> AfterRun:
+    """Land what a run has done; `require_consent` raises for what the user has not agreed to."""
     names = _landable(ended.run)
     if ended.run.kill_switch is not None or ended.exit_code > _SIGNALS:
         return AfterRun(ended=ended, code=ended.exit_code, why_not="the run was ended early")
@@ -44,7 +54,7 @@ def land_after(directory: Path, settings: Settings, ended: Ended, view: session.
     try:
         onto = _target(Repository.open(directory), settings)
         request = session.Request(directory=directory, settings=settings, names=names, asked=False, onto=onto)
-        landing = session.land(request, view, confirmed=lambda plan: plan.verified)
+        landing = session.land(request, view, confirmed=partial(_confirmed, require_consent))
     except (IsolationError, RunnerError) as error:
         why = f"{error.message} ({error.hint})" if error.hint else error.message
         return AfterRun(ended=ended, code=_combined(ended, EXIT_SYSTEM), why_not=why, failed=True)
@@ -54,6 +64,11 @@ def land_after(directory: Path, settings: Settings, ended: Ended, view: session.
         return AfterRun(ended=ended, code=_combined(ended, EXIT_SYSTEM), why_not=why, failed=True)
     code = _combined(ended, landing_code(landing))
     return AfterRun(ended=_again(directory, ended), code=code, landing=landing)
+
+
+def _confirmed(require_consent: Callable[[Plan], None], plan: Plan) -> bool:
+    require_consent(plan)
+    return plan.verified
 
 
 def landing_code(landing: session.Ended) -> int:

@@ -17,6 +17,7 @@ from runner.core.landing.question import chosen
 from runner.core.left_out.evidence import RESOLVE, RETRY, SKIP
 from runner.core.model import RunId, Story, StoryId
 from runner.core.text.names import did_you_mean
+from runner.core.trust import is_imported
 from runner.land.known import Known, landed_in, load_known
 from runner.records.journal import Journal
 from runner.run.forecast.tips import can_foresee, forecast
@@ -27,7 +28,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     `verify` are the commands that decided about it; `general` means that they are those of the settings.
     `since` is when the first of its runs began.
-    `shared` means that it worked in one tree with the others of its run.
+    `shared` means that it worked in one tree with the others of its run, `imported` that its run came by
+    shards.
     """
 
     story: Story
@@ -40,6 +42,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     replayed: bool = False
     since: float = 0.0
     shared: bool = False
+    imported: bool = False
 
     @property
     def id(self) -> StoryId:
@@ -195,6 +198,7 @@ def _candidate(done: Known, tip: str, *, replayed: bool) -> Candidate:
         replayed=replayed,
         since=done.since,
         shared=done.run.isolation == IsolationMode.NONE,
+        imported=is_imported(done.run.options),
     )
 
 

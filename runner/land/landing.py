@@ -6,7 +6,7 @@ faster, the train is built on the new tip and verified again. The order of recor
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -28,8 +28,9 @@ from isolation.git.repository import Repository
 from runner.core.errors import UsageError
 from runner.core.events import landing as ld
 from runner.core.landing.search import Answer, Company, Found, Merge, Question, Stories, Verify, search
-from runner.core.model import StoryId
+from runner.core.model import Story, StoryId
 from runner.core.settings import Settings
+from runner.core.trust import Demand
 from runner.land.candidates import Candidate, Candidates, find_candidates
 from runner.land.landings import LandingLog, owners_of
 from runner.land.left_out.events import NotLanded, left_out_events
@@ -38,6 +39,7 @@ from runner.land.train import Clash, Manner, Style, Train
 from runner.land.verification.answers import Answers
 from runner.land.verification.steps import Steps, left_out
 from runner.land.verification.verifier import Verdict, Verifier, has_commands
+from runner.plan.trust.imported import imported_demands, known_stories, with_local_commands
 from runner.records.journal import Journal
 
 MOST_REBUILDS = 200
@@ -108,10 +110,35 @@ def make_plan(
         raise UsageError(
             f"there is no branch '{onto}' to land on", hint="`git branch` lists the branches; see --onto."
         )
-    candidates = find_candidates(repository, journal, onto, tip, names, asked=asked)
+    found = find_candidates(repository, journal, onto, tip, names, asked=asked)
+    candidates = replace(found, stories=_with_local_commands(repository, settings, found.stories))
     verified = has_commands(candidates.stories, settings)
     manner = Manner(style=style or Style(settings.land_style), template=settings.land_message)
     return Plan(id=landing_id, onto=onto, tip=tip, candidates=candidates, verified=verified, manner=manner)
+
+
+def _with_local_commands(
+    repository: Repository, settings: Settings, candidates: Sequence[Candidate]
+) -> tuple[Candidate, ...]:
+    """Let the files of this repository say what verifies the stories that came by shards."""
+    if not any(each.imported for each in candidates):
+        return tuple(candidates)
+    known = known_stories(repository, settings)
+    return tuple(_local(each, settings, known) if each.imported else each for each in candidates)
+
+
+def _local(each: Candidate, settings: Settings, known: Mapping[StoryId, Story]) -> Candidate:
+    (story,) = with_local_commands((each.story,), known, each.run_id)
+    return replace(each, story=story, verify=story.verify or settings.verify, general=not story.verify)
+
+
+def landing_demands(repository: Repository, settings: Settings, plan: Plan, *, resolve: bool) -> list[Demand]:
+    """Return what stories that came by shards ask for in this landing; agents only `resolve` conflicts."""
+    imported = [each for each in plan.candidates.stories if each.imported]
+    tips = {each.id: each.tip for each in imported if resolve or each.id in plan.candidates.resolvable}
+    # Their work is done: no command of theirs runs but those that verify it.
+    stories = [replace(each.story, command=None) for each in imported]
+    return list(imported_demands(repository, settings, stories, tips))
 
 
 def require_free_checkouts(repository: Repository, plan: Plan) -> None:

@@ -18,16 +18,18 @@ from typing import Any, Self
 from msgspec import Struct
 
 from runner.core.errors import JournalError, NotFoundError
-from runner.core.events.events import Event, OutputSeen, UnknownEventError, decode, encode_all
+from runner.core.events.events import Event, OutputSeen, RunStarted, UnknownEventError, decode, encode_all
 from runner.core.events.landing import KINDS as LANDING_KINDS
 from runner.core.events.landing import LandingBody
 from runner.core.events.landing_fold import Landings, landings_after
+from runner.core.events.story_json import require_entry
 from runner.core.model import RunId, StoryId
 from runner.records.journal_file import (
     NO_RUN_HINT,
     begin,
     connect,
     connect_readonly,
+    damaged,
     explain,
     quiet_state,
     require_journal,
@@ -199,9 +201,16 @@ class Journal:
             request_id,
         )
         return [
-            Request(id=number, run_id=run_id, at=at, kind=kind, story_id=story_id, data=json.loads(data))
+            Request(id=number, run_id=run_id, at=at, kind=kind, story_id=story_id, data=self._asked(data))
             for number, at, kind, story_id, data in rows
         ]
+
+    def _asked(self, data: str) -> dict[str, Any]:
+        try:
+            asked = json.loads(data)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise damaged(self.path, f"a request cannot be read: {error}") from error
+        return asked if isinstance(asked, dict) else {}
 
     def close(self) -> None:
         """Close the file; the last writer to do so merges the write-ahead log into it."""
@@ -242,6 +251,8 @@ class Journal:
                 if self._catch_up():
                     return self._connection.execute(query, values).fetchall()
                 raise explain(self.path, error) from error
+            except UnicodeDecodeError as error:
+                raise damaged(self.path, str(error)) from error
 
     def _catch_up(self) -> bool:
         """Leave the frozen view of a quiet journal once a process writes, or has written, to it."""
@@ -254,13 +265,17 @@ class Journal:
 
     def _event(self, run_id: RunId, at: float, kind: str, data: str) -> Event:
         try:
-            return Event(run_id=run_id, at=at, body=decode(kind, json.loads(data)))
+            body = decode(kind, json.loads(data))
+            if isinstance(body, RunStarted):
+                for entry in body.stories:
+                    require_entry(entry)
+            return Event(run_id=run_id, at=at, body=body)
         except UnknownEventError as error:
             raise JournalError(
                 f"{self.path} holds an event '{kind}', which a newer version of autopilot-multi wrote",
                 hint="update autopilot-multi; nothing was changed.",
             ) from error
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise JournalError(
                 f"{self.path} holds an event '{kind}' that cannot be read: {error}",
                 hint="copy the file away and report it; branches and worktrees are not affected.",

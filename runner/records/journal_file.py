@@ -134,11 +134,16 @@ def _ask(path: Path, pragma: str) -> object:
             raise explain(path, error) from error
 
 
+def damaged(path: Path, why: str) -> CorruptJournalError:
+    """Return the error for a journal whose content cannot be trusted."""
+    return CorruptJournalError(f"the journal {path} is damaged ({why})", hint=_CORRUPT_HINT)
+
+
 def explain(path: Path, error: sqlite3.Error) -> JournalError:
     """Turn an error of SQLite into one of ours."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _UNTRUSTED:
-        return CorruptJournalError(f"the journal {path} is damaged ({error})", hint=_CORRUPT_HINT)
+        return damaged(path, str(error))
     match code:
         case sqlite3.SQLITE_FULL:
             return JournalError(

@@ -19,8 +19,6 @@ MOST_LEARNINGS = 50
 _MOST_BYTES = 256 << 10
 _MOST_ITEMS = 100
 _RULE = "---"
-_BAD_SCALARS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
-"""What YAML's own constructors raise for a scalar that is not what its tag says, such as `!!int ""`."""
 _RECOMMENDED = ("recommended-mode", "top-priorities", "carryover-ratio", "completion-rate", "rationale")
 
 
@@ -82,14 +80,16 @@ def _front_matter(path: Path) -> dict[str, Any]:
     # Imported here: only a run with a selector reads such a file.
     import yaml
 
+    from runner.records.bounded_yaml import BAD_SCALARS, load_yaml
+
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             lines = file.read(_MOST_BYTES).splitlines()
         if not lines or lines[0].rstrip() != _RULE:
             return {}
         end = next(number for number, line in enumerate(lines[1:], 1) if line.rstrip() == _RULE)
-        fields = yaml.safe_load("\n".join(lines[1:end]))
-    except (OSError, StopIteration, yaml.YAMLError, *_BAD_SCALARS):
+        fields, _ = load_yaml("\n".join(lines[1:end]))
+    except (OSError, StopIteration, yaml.YAMLError, *BAD_SCALARS):
         return {}
     return fields if isinstance(fields, dict) else {}
 

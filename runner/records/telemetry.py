@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -45,10 +45,12 @@ INTERRUPTED = "interrupted"
 
 _OPTIONS = ("max_sessions", "max_hours", "confidence_threshold", "host_class", "resource_verdict_at_start")
 _LOOPS, _SESSIONS = "autopilot.jsonl", "sessions.jsonl"
-_OWN_STORY = re.compile(
-    rb'\{"schema_version":\d+,"autopilot_run_id":"[^"]*","kind":"story","parent_run_id":"([\w.-]+)"'
+_OWN = re.compile(
+    rb'\{"schema_version":\d+,"autopilot_run_id":"([\w.-]+)(?:/[^"]*)?","kind":"(?:'
+    rb'story","parent_run_id":"\1"|'
+    rb'run","parent_run_id":null,"story_id":null,"started_at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)")'
 )
-"""The beginning of a story's line as this program writes it; it says without parsing whose story it is."""
+"""The beginning of a line as this program writes it: whose story it is, or when a run began."""
 _TRIES = 20
 _NEWEST = 500
 """How many session records say what the next session will spend."""
@@ -147,18 +149,52 @@ def load_newest_loops(checkout: Path, most: int) -> tuple[list[Mapping[str, Any]
 
     The file keeps every run there ever was, so the stories of older runs are not even parsed.
     """
-    stories: list[tuple[bytes, str]] = []
+    path = _metrics(checkout) / _LOOPS
+    try:
+        with path.open("rb") as file:
+            return _newest_loops(file, most)
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _newest_loops(file: BinaryIO, most: int) -> tuple[list[Mapping[str, Any]], int]:
+    stories: list[tuple[bytes, int]] = []  # where its line begins: most of them are not looked at again
+    own: dict[bytes, tuple[bytes, int]] = {}
     others: list[dict[str, Any]] = []
-    for line in _loop_lines(checkout):
-        if found := _OWN_STORY.match(line):
-            stories.append((line, found[1].decode()))
-        elif record := _parsed(line):
-            others.append(record)
-    runs = newest_first(others)
+    at = 0
+    for line in file:
+        if not (found := _OWN.match(line)):
+            others.append(_parsed(line))
+        elif begun := found[2]:
+            own[found[1]] = (begun, at)
+        else:
+            stories.append((found[1], at))
+        at += len(line)
+
+    def read(place: int) -> dict[str, Any]:
+        file.seek(place)
+        return _parsed(file.readline())
+
+    # Times of one form are in the order of their texts, so that older runs need not be parsed, either.
+    newest = sorted(own, key=lambda name: (own[name][0], name), reverse=True)[:most]
+    # A loop that a run of ours has started is a part of that run.
+    left = [
+        record
+        for record in others
+        if record.get("kind") == "story" or _text(record.get("parent_run_id")) not in own
+    ]
+    runs = newest_first([*left, *(read(own[name][1]) for name in newest)])
     shown = dict(islice(runs.items(), most))
-    foreign = (record for record in others if record.get("kind") == "story")  # not in our own form
-    own = (_parsed(line) for line, run_id in stories if run_id in shown)
-    return [*shown.values(), *foreign, *own], len(runs)
+    foreign = (record for record in left if record.get("kind") == "story")  # not in our own form
+    names = {name.encode() for name in shown}
+    mine = (read(place) for name, place in stories if name in names)
+    return [*shown.values(), *foreign, *mine], len(runs) + len(own) - len(newest)
+
+
+def _text(value: object) -> bytes:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else b""
 
 
 def _loop_lines(checkout: Path) -> list[bytes]:
@@ -166,10 +202,14 @@ def _loop_lines(checkout: Path) -> list[bytes]:
     try:
         return _lines(path)
     except OSError as error:
-        raise SystemFaultError(
-            f"cannot read the records in {path}: {error.strerror or error}",
-            hint="check the permissions there.",
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> SystemFaultError:
+    return SystemFaultError(
+        f"cannot read the records in {path}: {error.strerror or error}",
+        hint="check the permissions there.",
+    )
 
 
 def load_spending(checkout: Path) -> tuple[Spending, ...]:

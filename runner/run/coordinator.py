@@ -36,12 +36,14 @@ from runner.core.model import RunId, RunSnapshot, Status, StoryId
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.tiers import evaluate
 from runner.core.text.names import branch_of
+from runner.core.trust import is_imported
 from runner.machine.probe import Probe
 from runner.plan.guard import FULL
 from runner.plan.plan import Plan, worktree_root_of
 from runner.plan.settings.json_form import from_json as settings_from_json
 from runner.plan.settings.json_form import redactor_for
 from runner.plan.shared_tree import enforcement_again, open_shared_tree, require_enforcement
+from runner.plan.trust.imported import known_stories, with_local_commands
 from runner.records.event_log import EventLog
 from runner.records.history import Past, left_open, overtaken, past_of, without_overtaken
 from runner.records.journal import Journal
@@ -190,6 +192,9 @@ async def resume_run(
             await to_thread.run_sync(write_run, snapshot, records_checkout(repository.paths))
             return Ended(run=snapshot, exit_code=exit_code(snapshot), idle=True)
         settings = settings_from_json(snapshot.options, top=repository.top)
+        if is_imported(snapshot.options):
+            known = await to_thread.run_sync(known_stories, repository, settings)
+            stories = with_local_commands(stories, known, run_id)
         stories = as_recorded(stories, _with(snapshot, retries))
         root = worktree_root_of(repository, settings)
         assignment = Assignment(

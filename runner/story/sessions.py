@@ -1,6 +1,7 @@
 """The sessions of one story, prepared: their environment, prompt, files and the event of their start."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +39,8 @@ from runner.story.session.progress import ProgressLooks
 from runner.story.session.prompt import PromptFacts, render
 from runner.story.session.session import SessionOrder, SessionVerdict, TimeLimit
 
+_CONVERSATION = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,199}")
+
 
 class PreparedSession(Struct, frozen=True, kw_only=True):
     """A session that can start: its order, and the event that is recorded just before."""
@@ -64,7 +67,7 @@ async def prepare_work(
         session_id=_session_id(context, name),
         model=worker.model,
         prompt=prompt,
-        conversation=conversation,
+        conversation=_resumable(conversation),
         git_dirs=access.git_dirs,
         folders=access.folders,
         verify=facts.verify,
@@ -396,6 +399,11 @@ def _used_in(conversation: str, now: StorySnapshot) -> Usage:
 def _name(now: StorySnapshot, step: Step) -> str:
     words = step.name.lower().replace(" ", "-").replace("/", "-")
     return f"{len(now.sessions) + 1:02}-{words}-{now.progress.attempt}"
+
+
+def _resumable(conversation: str) -> str:
+    """Return an id that an agent has reported, unless its program would read it as one of its options."""
+    return conversation if _CONVERSATION.fullmatch(conversation) else ""
 
 
 def _session_id(context: StoryContext, name: str) -> str:

@@ -1,6 +1,5 @@
 """A campaign on one target: many inputs in a process of its own, by atheris or by hypothesis."""
 
-import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -12,7 +11,6 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 _ROOT = Path(__file__).parents[2]
@@ -20,13 +18,21 @@ _RUNS = re.compile(r"^(?:Done|#)\s*(\d+)", re.MULTILINE)
 _TIMEOUT_SECONDS = 10
 _LONGEST_INPUT = 8192
 ATHERIS, HYPOTHESIS = "atheris", "hypothesis"
+FOUND = "corpus"
+"""The folder of the inputs that reached something new."""
 
 
 class Finding(NamedTuple):
     """An input that a parser did not take as it should."""
 
+    target: str
     input: Path
     error: str
+
+    @property
+    def command(self) -> str:
+        """What shows it again."""
+        return f"python -m tests.fuzz --input {self.input} {self.target}"
 
 
 class Ended(NamedTuple):
@@ -46,13 +52,13 @@ def run(name: str, seconds: int, folder: Path) -> Ended:
     done = subprocess.run(argv, cwd=_ROOT, capture_output=True, text=True, errors="replace", check=False)
     output = done.stdout + done.stderr
     findings = [
-        Finding(path, path.with_suffix(".txt").read_text().strip().splitlines()[-1])
+        Finding(name, path, path.with_suffix(".txt").read_text().strip().splitlines()[-1])
         for path in sorted(place.glob("*.input"))
     ]
     # What stopped the process itself: a hang, or a crash of the interpreter.
-    findings += [Finding(path, output[-500:]) for path in sorted(place.iterdir()) if _is_artifact(path)]
+    findings += [Finding(name, path, output[-500:]) for path in sorted(place.iterdir()) if _is_artifact(path)]
     if done.returncode and not findings:
-        findings.append(Finding(place, output[-2000:]))
+        findings.append(Finding(name, place, output[-2000:]))
     runs = [int(number) for number in _RUNS.findall(output)]
     return Ended(engine, max(runs, default=0), findings)
 
@@ -90,7 +96,7 @@ def _with_atheris(name: str, seconds: int, place: Path) -> None:
     dictionary = place / "words"
     entries = [*PIECES, *(word.encode() for word in words(name))]
     dictionary.write_text("".join(f'"{_escaped(entry)}"\n' for entry in entries if 0 < len(entry) < 64))
-    found = place / "corpus"
+    found = place / FOUND
     found.mkdir(exist_ok=True)
     argv = [
         sys.argv[0],
@@ -115,6 +121,7 @@ def _escaped(entry: bytes) -> str:
 def _with_hypothesis(name: str, seconds: int, place: Path) -> None:
     from hypothesis import HealthCheck, Phase, given, settings, target
 
+    from tests.fuzz.growth import tracing
     from tests.fuzz.inputs import inputs
     from tests.fuzz.targets import TARGETS
 
@@ -136,33 +143,13 @@ def _with_hypothesis(name: str, seconds: int, place: Path) -> None:
             return
         runs += 1
         lines: set[tuple[str, int]] = set()
-        with _tracing(lines):
+        with tracing(lines):
             check(data)
         target(float(len(lines)))
 
     while time.monotonic() < end:
         search()
     sys.stdout.write(f"Done {runs}\n")
-
-
-@contextlib.contextmanager
-def _tracing(lines: set[tuple[str, int]]) -> Any:
-    """Collect the lines of the product that are reached."""
-    own = (str(_ROOT / "runner"), str(_ROOT / "isolation"))
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        if not frame.f_code.co_filename.startswith(own):
-            return None
-        if event == "line":
-            lines.add((frame.f_code.co_filename, frame.f_lineno))
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """Targets for what a repository's files and variables say: stories, settings, flows, claims, prompts."""
 
+from collections.abc import Iterable
+from dataclasses import asdict
+
 from isolation.claims import globs
 from isolation.claims.disjoint import Proof
 from isolation.errors import ClaimError
 from runner.cli.completion import candidates
 from runner.core.errors import BacklogError, RunnerError, SettingsError
+from runner.core.model import Story
 from runner.core.settings import SETTINGS
 from runner.flows.catalog import FlowError, check_flow, load_flow_file
 from runner.plan.settings import project
@@ -13,18 +17,24 @@ from runner.plan.settings.load import load_settings
 from runner.plan.settings.prompt_template import load_template
 from runner.plan.stories.entry import stories_of
 from runner.plan.stories.files import list_entries, markdown_entry, read_text
+from tests.fuzz.numbers import require_amounts
 from tests.fuzz.registry import folder, target, text_of, written
 
 
 @target(BacklogError)
 def story_markdown(data: bytes) -> None:
     path = written(data, "stories/one.md")
-    stories_of([markdown_entry(path, "one.md", read_text(path, "one.md"))])
+    _sound(stories_of([markdown_entry(path, "one.md", read_text(path, "one.md"))]))
 
 
 def _listed(data: bytes, name: str) -> None:
     path = written(data, f"stories/{name}")
-    stories_of(list_entries(path, name, read_text(path, name), required=True))
+    _sound(stories_of(list_entries(path, name, read_text(path, name), required=True)))
+
+
+def _sound(stories: Iterable[Story]) -> None:
+    for one in stories:
+        require_amounts((one.estimate, one.story_minutes, one.verify_minutes, one.max_attempts))
 
 
 @target(BacklogError)
@@ -45,7 +55,8 @@ def story_json(data: bytes) -> None:
 @target(SettingsError)
 def settings_toml(data: bytes) -> None:
     written(data, "settings/autopilot-multi.toml")
-    load_settings(top=folder() / "settings", flags={}, environ={})
+    read = load_settings(top=folder() / "settings", flags={}, environ={}).settings
+    require_amounts([value for value in asdict(read).values() if isinstance(value, int | float)])
 
 
 @target(SettingsError)

@@ -23,8 +23,8 @@ from runner.core.limits.confidence import derived_threshold
 from runner.core.past_runs import past_runs, summary
 from runner.flows.overview import blobs
 from runner.machine import control_groups, registry, session_lock
-from runner.plan import trust
 from runner.plan.settings import json_form
+from runner.plan.trust import agreed as trust
 from runner.records import base_answers, signals
 from runner.records.learnings import load_accuracies
 from runner.records.shards.files import branches_in_bundle
@@ -35,22 +35,22 @@ from runner.report.terminal.history import runs_document
 from tests.fuzz.numbers import require_amounts
 from tests.fuzz.registry import folder, target, text_of, written
 
-_WRONG_EVENT = (TypeError, ValueError, AttributeError)
+WRONG_EVENT = (TypeError, ValueError, AttributeError)
 """What the journal explains as an event that cannot be read."""
 
 
-@target(*_WRONG_EVENT)
+@target(*WRONG_EVENT)
 def journal_event(data: bytes) -> None:
     kind, _, values = data.partition(b"\n")
     decode(text_of(kind), json.loads(values))
 
 
-@target(*_WRONG_EVENT, JournalError)
+@target(*WRONG_EVENT, JournalError)
 def journal_settings(data: bytes) -> None:
     json_form.from_json(json.loads(data))
 
 
-@target(*_WRONG_EVENT)
+@target(*WRONG_EVENT)
 def journal_story(data: bytes) -> None:
     from_json(json.loads(data))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.fuzz import campaign
+from tests.fuzz import campaign, growth
 from tests.fuzz.inputs import quick_inputs
 from tests.fuzz.registry import CORPUS
 from tests.fuzz.targets import TARGETS
@@ -16,6 +16,7 @@ from tests.fuzz.targets import TARGETS
 EXAMPLES = 60
 CHAOS_SECONDS = 60
 _LARGEST_SAMPLE = 64 << 10
+_LARGEST_CORPUS = 1 << 20
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -48,6 +49,7 @@ def test_no_input_breaks_a_parser(name: str) -> None:
 def test_each_corpus_belongs_to_a_target() -> None:
     """No corpus is left behind when a target is renamed, and none is large."""
     assert {path.name for path in CORPUS.iterdir()} == set(TARGETS)
+    assert sum(path.stat().st_size for path in CORPUS.glob("*/*")) <= _LARGEST_CORPUS
     for target in TARGETS.values():
         assert all(path.stat().st_size <= _LARGEST_SAMPLE for path in target.samples)
 
@@ -67,10 +69,22 @@ def test_a_campaign_keeps_the_input_that_broke_a_parser(tmp_path: Path) -> None:
     assert "ZeroDivisionError: by x" in kept.with_suffix(".txt").read_text()
 
 
+def test_only_inputs_that_reach_something_new_are_added(tmp_path: Path) -> None:
+    """The corpus in the tree stays small: of inputs that reach the same lines, the shortest is enough."""
+    target = TARGETS["landing_message"]
+    found, corpus = tmp_path / "found", tmp_path / "corpus"
+    found.mkdir()
+    (corpus / target.name).mkdir(parents=True)
+    for number, data in enumerate((b"{", b"{" * 9, target.samples[0].read_bytes(), b"x" * 4000)):
+        (found / str(number)).write_bytes(data)
+    (added,) = growth.grow(target, found, corpus)
+    assert added.read_bytes() == b"{"
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_minute_of_fuzzing_finds_nothing(name: str, tmp_path: Path) -> None:
     """Guided by coverage, with atheris; without it by hypothesis and the lines that an input reaches."""
     ended = campaign.run(name, CHAOS_SECONDS, tmp_path)
     assert ended.runs > 0
-    assert not ended.findings, "\n".join(f"{one.input}: {one.error}" for one in ended.findings)
+    assert not ended.findings, "\n".join(f"{one.error}\n{one.command}" for one in ended.findings)

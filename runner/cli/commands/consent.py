@@ -15,16 +15,16 @@ _SHOWN = 3
 
 
 def require_consent(
-    repository: "Repository", demands: "Sequence[Demand]", *, trust: str, output: Output
+    repository: "Repository", demands: "Sequence[Demand]", *, trust: str, output: Output, ask: bool = True
 ) -> None:
     """Return if everything is agreed to; otherwise ask at the terminal, or refuse with what to type."""
     from runner.core.text.names import one_line
-    from runner.plan.trust import TrustError, not_agreed_yet
+    from runner.plan.trust.agreed import TrustError, not_agreed_yet
 
     asked = not_agreed_yet(repository, demands, trust=trust, environ=os.environ)
     if not asked:
         return
-    if not can_ask(output):
+    if not ask or not can_ask(output):
         first = "; ".join(f"{one.what} `{one_line(one.value)}` ({one.where})" for one in asked[:_SHOWN])
         more = f"; and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
         raise TrustError(
@@ -39,7 +39,7 @@ def require_consent(
 def listing(repository: "Repository", asked: "Sequence[Asked]", demands: "Sequence[Demand]") -> str:
     """Return what is asked for, each thing on a line of its own, and what it replaces."""
     from runner.core.trust import replaced_by
-    from runner.plan.trust import load_trust
+    from runner.plan.trust.agreed import load_trust
 
     agreed = set(load_trust(repository, os.environ).agreed)
     things = f"{len(asked)} thing{'s' * (len(asked) > 1)}"
@@ -52,7 +52,7 @@ def listing(repository: "Repository", asked: "Sequence[Asked]", demands: "Sequen
 
 def asks_to_agree(repository: "Repository", asked: "Sequence[Asked]") -> bool:
     """Ask at the terminal and record the answer; return whether the user agrees."""
-    from runner.plan.trust import agree
+    from runner.plan.trust.agreed import agree
 
     sys.stderr.write("agree? [y]es, [a]lways in this repository, [N]o: ")
     sys.stderr.flush()

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import structs
+from msgspec import convert, structs
 
 from runner.core.model import Story
 
@@ -21,14 +21,23 @@ def to_json(story: Story) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Story:
-    """Turn what `to_json` made into a story again; fields of a newer program are ignored."""
-    known = frozenset(Story.__struct_fields__)
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in data.items()
-        if name in known
-    }
-    return Story(**values)
+    """Turn what `to_json` made into a story again; fields of a newer program are ignored.
+
+    Raises ValueError for anything else.
+    """
+    return convert(dict(data), Story)
+
+
+def require_entry(data: Any) -> None:
+    """Raise ValueError or TypeError unless a run can be shown with this story of its plan."""
+    if not isinstance(data, Mapping):
+        raise TypeError("a story of its plan is no table")
+    texts = (data.get("id"), data.get("title"), data.get("flow", ""))
+    needs, attempts = data.get("depends_on"), data.get("max_attempts")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(attempts, int | None):
+        raise ValueError("a story of its plan has no id or title, or one that is not text")
+    if not isinstance(needs, list | tuple) or not all(isinstance(name, str) for name in needs):
+        raise ValueError("a story of its plan does not say what it depends on")
 
 
 def digest(story: Story) -> str:

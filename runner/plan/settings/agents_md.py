@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from runner.core.errors import SettingsError
 from runner.plan.settings.files import exists, obstacle
-from runner.plan.stories.files import BAD_SCALARS
+from runner.records.bounded_yaml import BAD_SCALARS, load_yaml
 
 FILES = ("AGENTS.md", "CLAUDE.md")
 _MAX_FILE = 4 * 1024 * 1024
@@ -111,10 +111,10 @@ def _load(top: Path, name: str, notes: list[str]) -> Block | None:
         return None
     first, lines = located
     try:
-        values = yaml.safe_load(textwrap.dedent("\n".join(lines).expandtabs(2)))
+        values, _ = load_yaml(textwrap.dedent("\n".join(lines).expandtabs(2)))
     except (yaml.YAMLError, *BAD_SCALARS) as error:
         mark = getattr(error, "problem_mark", None)
-        line = first + (mark.line if mark else 0)
+        line = first + (min(mark.line, len(lines) - 1) if mark else 0)  # the end of a block is its last line
         problem = getattr(error, "problem", None) or "unreadable"
         raise SettingsError(
             f"{name}:{line}: the 'autopilot:' block is not valid YAML: {problem}",

@@ -11,11 +11,13 @@ from typing import Any
 
 from isolation.git.remotes import secrets_of_git
 from isolation.git.repository import Repository
+from isolation.model import IsolationMode
 from runner.core.agent_settings import AgentSettings
 from runner.core.errors import JournalError
 from runner.core.settings import Settings
 from runner.core.text.redaction import REDACTED, Redactor, is_secret
 from runner.core.tier_settings import TierSettings
+from runner.core.trust import is_imported
 
 _COUNTS, _LOOP = "max_sessions_counts", "loop"
 _OLD_DEFAULT = 5
@@ -49,7 +51,13 @@ def _redacted(agent: AgentSettings) -> AgentSettings:
 
 
 def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings:
-    """Read what `to_json` wrote; secrets come from the settings files under `top`."""
+    """Read what `to_json` wrote; secrets come from the settings files under `top`.
+
+    A run that came by shards has the settings of now and of here: what another machine has written says
+    neither which commands run nor what may be left unguarded.
+    """
+    if is_imported(values) and top is not None:
+        return _current(values, top)
     from pydantic import TypeAdapter, ValidationError
 
     # A setting that a later version dropped is no reason to refuse the run.
@@ -67,6 +75,15 @@ def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings
         ) from error
     redacted = [name for name, agent in settings.agents.items() if REDACTED in agent.env.values()]
     return _restored(settings, redacted, top) if redacted and top is not None else settings
+
+
+def _current(values: Mapping[str, Any], top: Path) -> Settings:
+    from runner.plan.settings.load import load_settings
+
+    settings = load_settings(top=top, flags={}, environ=os.environ).settings
+    # Its branches are those of worktrees, which a shared tree could not continue.
+    worktrees = values.get("bg_isolation") == IsolationMode.WORKTREE
+    return replace(settings, bg_isolation=IsolationMode.WORKTREE) if worktrees else settings
 
 
 def _restored(settings: Settings, names: list[str], top: Path) -> Settings:

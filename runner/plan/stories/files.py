@@ -16,18 +16,14 @@ import yaml
 from msgspec import Struct
 
 from runner.core.errors import BacklogError
+from runner.records.bounded_yaml import BAD_SCALARS, load_yaml
 
 LIST_SUFFIXES = frozenset({".yaml", ".yml", ".toml", ".json"})
 MAX_FILE = 4 * 1024 * 1024
 MAX_FRONT_MATTER = 64 * 1024
-_MAX_MERGED_KEYS = 1000
-_MAX_DEPTH = 50
 
 _FENCE = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE)
-BAD_SCALARS = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError)
-"""What YAML's own constructors raise for a scalar that is not what its tag says, such as `!!int ""`."""
-_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Position(NamedTuple):
@@ -67,15 +63,6 @@ class Entry(Struct, frozen=True, kw_only=True):
                 line = node.start_mark.line
         written = node.value if isinstance(node, yaml.ScalarNode) else None
         return Position(line + self.first_line, written)
-
-
-class _Loader(_BASE):  # type: ignore[misc]  # the C loader where it was built
-    """A safe loader in which nested merges cannot grow without limit."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        if len(node.value) > _MAX_MERGED_KEYS:
-            raise yaml.MarkedYAMLError(problem="too many keys in one mapping", problem_mark=node.start_mark)
 
 
 def read_text(path: Path, file: str) -> str:
@@ -182,16 +169,7 @@ def _list_entry(item: Any, file: str, number: int, root: yaml.Node | None) -> En
 
 def _yaml(text: str, file: str, *, first_line: int) -> tuple[Any, yaml.Node | None]:
     try:
-        _refuse_depth(text)
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None, None
-            _refuse_repeated_keys(node, file, first_line)
-            return loader.construct_document(node), node
-        finally:
-            loader.dispose()
+        return load_yaml(text, lambda node: _refuse_repeated_keys(node, file, first_line))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + first_line}" if mark else file
@@ -202,15 +180,6 @@ def _yaml(text: str, file: str, *, first_line: int) -> tuple[Any, yaml.Node | No
 
 
 _QUOTES = "put values with ':', '#', '*' or quotes in double quotes."
-
-
-def _refuse_depth(text: str) -> None:
-    """Raise for deep nesting, on which the recursive C loader would crash the whole program."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
 
 
 def _refuse_repeated_keys(root: yaml.Node, file: str, first_line: int) -> None:

@@ -38,11 +38,12 @@ class Checkout:
         """Return the real path if it belongs to the checkout, None if not."""
         if "\0" in str(path):  # no name of a file, though a file may hold it
             return None
-        real = _real(path)
-        for tree in self.trees:
-            if real.is_relative_to(tree):
-                return real if self._counts(real, tree) else None
-        return None
+        try:
+            real = _real(path)
+            tree = next((each for each in self.trees if real.is_relative_to(each)), None)
+            return real if tree is not None and self._counts(real, tree) else None
+        except OSError:  # such as a name that is too long for a file
+            return None
 
     def named_in(self, text: bytes) -> Path | None:
         """Return the first path of the checkout that a text names."""

@@ -192,6 +192,6 @@ def _recorded(record: Path, checkout: Checkout) -> tuple[bool, Path | None]:
     try:
         document = json.loads(head_of(record, _SHORT) or b"{}")
         url, editable = urlsplit(document["url"]), bool(document["dir_info"].get("editable"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False, None
     return editable, checkout.contains(Path(unquote(url.path))) if url.scheme == "file" else None

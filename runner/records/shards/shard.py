@@ -17,9 +17,19 @@ from typing import Any
 from msgspec import Struct
 
 from runner.core.errors import RunnerError
-from runner.core.events.events import Event, RunEnded, RunStarted, StoryFinished, UnknownEventError, decode
+from runner.core.events.base import BaseCheckStarted
+from runner.core.events.events import (
+    Event,
+    RunEnded,
+    RunStarted,
+    SessionStarted,
+    StoryFinished,
+    UnknownEventError,
+    decode,
+)
 from runner.core.events.fold import fold
-from runner.core.model import RunId, StoryId
+from runner.core.events.story_json import from_json
+from runner.core.model import RunId, Story, StoryId
 from runner.core.text.amounts import MOST, amount
 from runner.core.text.names import branch_of, id_problem
 from runner.records.shards.files import (
@@ -251,7 +261,7 @@ def _shard(path: Path, manifest: Mapping[str, Any]) -> Shard:
 
 def _require_sound(shard: Shard) -> None:
     """Check everything that later steps rely on."""
-    planned = {str(entry["id"]) for entry in shard.started.stories}
+    planned = {str(_planned(entry).id) for entry in shard.started.stories}
     for name in (*shard.stories, *planned):
         if problem := id_problem(name):
             raise ValueError(f"a story cannot be called {name!r}: {problem}")
@@ -271,6 +281,7 @@ def _require_sound(shard: Shard) -> None:
         raise ValueError(f"{EVENTS} has events of another run")
     if any(not (math.isfinite(event.at) and 0 <= event.at < _LATEST) for event in shard.events):
         raise ValueError(f"{EVENTS} has an event at an impossible time")
+    _require_own_logs(shard)
     fold(shard.run_id, shard.events)
     _backlog(shard)
     changes_of(shard)
@@ -280,6 +291,22 @@ def _require_large_files(shard: Shard) -> None:
     for name, entry in shard.files.items():
         if name.startswith(f"{LARGE_FILES}/") and name != f"{LARGE_FILES}/{entry.sha256}":
             raise ValueError(f"{name} is not named by the digest of its content")
+
+
+def _planned(entry: Mapping[str, Any]) -> Story:
+    """Read a story of the plan; raise ValueError for limits that no story can have."""
+    story = from_json({"prompt": "", **entry})
+    for limit in (story.estimate, story.max_attempts, story.story_minutes, story.verify_minutes):
+        if limit is not None and not amount(limit):
+            raise ValueError(f"story {story.id} has an impossible limit: {limit!r:.40}")
+    return story
+
+
+def _require_own_logs(shard: Shard) -> None:
+    """Check that logs are files of the run: a report shows how each of them ends."""
+    for event in shard.events:
+        if isinstance(event.body, SessionStarted | BaseCheckStarted) and event.body.log:
+            safe_name(event.body.log)
 
 
 def _require_bundle(shard: Shard) -> None:

@@ -71,20 +71,32 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.document({**_plan_data(plan), "dry_run": True})
         output.answer(_plan_text(plan))
         return 0
-    _require_consent(request, output, trust_of(arguments))
+    flags = trust_of(arguments)
+    _require_consent(request, output, flags)
     from runner.cli.landing.view import choose_landing_view
 
     view = choose_landing_view(
         output, events=arguments.events, no_color=arguments.no_color, verbose=arguments.verbose
     )
-    ended = land(request, view, confirmed=lambda plan: _confirmed(plan, output, yes=arguments.yes))
+
+    def confirmed(plan: "Plan") -> bool:
+        _require_consent(request, output, flags, plan)
+        return _confirmed(plan, output, yes=arguments.yes)
+
+    ended = land(request, view, confirmed=confirmed)
     return _show(ended, output, silent=arguments.events)
 
 
 def _require_consent(
-    request: "Request", output: Output, flags: "Mapping[str, str | tuple[str, ...]]"
+    request: "Request",
+    output: Output,
+    flags: "Mapping[str, str | tuple[str, ...]]",
+    plan: "Plan | None" = None,
 ) -> None:
-    """Ask before commands of the repository's settings run that the user has not agreed to."""
+    """Ask before commands of the repository's settings run that the user has not agreed to.
+
+    With a plan, also before those of stories that came by shards.
+    """
     import os
 
     from isolation.git.repository import Repository
@@ -93,7 +105,13 @@ def _require_consent(
 
     repository = Repository.open(request.directory)
     loaded = load_settings(top=repository.top, flags=flags, environ=os.environ)
-    require_consent(repository, loaded.demands, trust=loaded.settings.trust, output=output)
+    settings = loaded.settings
+    demands = list(loaded.demands)
+    if plan is not None:
+        from runner.land.landing import landing_demands
+
+        demands += landing_demands(repository, settings, plan, resolve=request.resolve)
+    require_consent(repository, demands, trust=settings.trust, output=output)
 
 
 def _show(ended: "Ended", output: Output, *, silent: bool) -> int:
@@ -116,12 +134,22 @@ def land_at_end(
     """Land what a run has done, if it is wanted, and return what that adds to the end of the run."""
     if not settings.land:
         return None
+    from isolation.git.repository import Repository
+    from runner.cli.commands.consent import require_consent
     from runner.cli.final_report import Appendix
     from runner.cli.landing.view import choose_landing_view
     from runner.land.after_run import land_after
+    from runner.land.landing import landing_demands
 
     view = choose_landing_view(output, events=False, no_color=False, verbose=False)
-    landed = land_after(directory, settings, ended, view)
+
+    def require(plan: "Plan") -> None:
+        # The user may be gone when a run ends, so the question is left to `land`.
+        repository = Repository.open(directory)
+        demands = landing_demands(repository, settings, plan, resolve=False)
+        require_consent(repository, demands, trust=settings.trust, output=output, ask=False)
+
+    landed = land_after(directory, settings, ended, view, require_consent=require)
     run = landed.ended.run
     if landed.landing is not None:
         data = {"landing": _landing_data(landed.landing)}

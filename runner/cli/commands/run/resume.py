@@ -5,6 +5,7 @@ failed unless you pass --retry-failed. A landing that was killed is finished or 
 """
 
 import argparse
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from runner.cli.run_options import add_trust, trust_of
 
 if TYPE_CHECKING:
     from isolation.git.repository import Repository
-    from runner.core.model import Story
+    from runner.core.model import RunSnapshot, Story
 
 EXAMPLE = "autopilot-multi resume"
 
@@ -44,7 +45,9 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from runner.cli.final_report import print_final_report
     from runner.cli.view import choose_view
     from runner.core.events.events import RunStarted
+    from runner.core.events.fold import fold
     from runner.core.events.story_json import from_json
+    from runner.core.trust import is_imported
     from runner.plan.settings.json_form import from_json as settings_of
     from runner.records.journal import Journal
     from runner.run.coordinator import run_rest
@@ -54,9 +57,10 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         run_id = journal.find_run(arguments.run) if arguments.run else journal.newest_run()
         known = journal.landings()
         landing = any(not each.state.final for each in known)
-        started = [event.body for event in journal.events(run_id) if isinstance(event.body, RunStarted)]
+        events = journal.events(run_id)
+    started = [event.body for event in events if isinstance(event.body, RunStarted)]
     stories = [from_json(entry) for body in started for entry in body.stories]
-    _require_consent(repository, stories, output, trust_of(arguments))
+    trust = _require_consent(repository, fold(run_id, events), stories, output, trust_of(arguments))
     # After any other landing than by merges, it may have been killed before it had restacked everything.
     if landing or any(each.style != "merge" for each in known):
         from runner.land.session import recover_landings
@@ -76,8 +80,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         # What was left to do is done; how the stories ended is not news.
         ended = replace(ended, exit_code=0) if landing else ended
     appendix = None
-    if ended.run.options.get("land"):
-        settings = settings_of(ended.run.options, top=repository.top)
+    if ended.run.options.get("land") or is_imported(ended.run.options):
+        settings = dataclasses.replace(settings_of(ended.run.options, top=repository.top), trust=trust)
         appendix = land_at_end(Path(arguments.directory), settings, ended, output)
     code = print_final_report(
         ended,
@@ -93,17 +97,30 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
 def _require_consent(
     repository: "Repository",
+    run: "RunSnapshot",
     stories: "Sequence[Story]",
     output: Output,
     flags: "Mapping[str, str | tuple[str, ...]]",
-) -> None:
-    """Ask about flows of the repository; everything else is used as it was when the run began."""
+) -> str:
+    """Ask about flows of the repository; everything else is used as it was when the run began.
+
+    A run that came by shards began elsewhere: what it would run here is all asked for. Returns the setting
+    `trust` of now.
+    """
     import os
 
     from runner.cli.commands.consent import require_consent
+    from runner.core.trust import is_imported
     from runner.plan.settings.load import load_settings
-    from runner.plan.trust import flow_demands
+    from runner.plan.trust.demands import flow_demands
 
-    settings = load_settings(top=repository.top, flags=flags, environ=os.environ).settings
-    demands = tuple(flow_demands(repository.top, stories, settings.dialect))
+    loaded = load_settings(top=repository.top, flags=flags, environ=os.environ)
+    settings = loaded.settings
+    demands = list(flow_demands(repository.top, stories, settings.dialect))
+    if is_imported(run.options):
+        from runner.plan.trust.imported import continued_demands
+
+        output.say(f"run {run.run_id} came by shards: it continues with the settings of this repository")
+        demands += (*loaded.demands, *continued_demands(repository, settings, run, stories))
     require_consent(repository, demands, trust=settings.trust, output=output)
+    return settings.trust

@@ -51,7 +51,7 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.dry_run:
         return _show(plan, output, no_color=arguments.no_color)
     from runner.cli.commands.consent import require_consent
-    from runner.plan.trust import demands_of
+    from runner.plan.trust.demands import demands_of
 
     require_consent(plan.repository, demands_of(plan), trust=plan.settings.trust, output=output)
     return _run(plan, arguments, output)

@@ -70,7 +70,8 @@ def _agree(top: Path, *, settings: bool, story: bool) -> None:
     from isolation.git.repository import Repository
     from runner.plan.settings.load import load_settings
     from runner.plan.stories.sources import load_stories
-    from runner.plan.trust import agree, story_demands
+    from runner.plan.trust.agreed import agree
+    from runner.plan.trust.demands import story_demands
 
     demands: list[Demand] = []
     if settings:

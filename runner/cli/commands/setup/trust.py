@@ -15,7 +15,8 @@ from runner.cli.output import Output
 from runner.cli.parser import common
 
 if TYPE_CHECKING:
-    from runner.core.trust import Asked
+    from runner.core.trust import Asked, Demand
+    from runner.plan.plan import Plan
 
 EXAMPLE = "autopilot-multi trust"
 
@@ -36,7 +37,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
     from isolation.git.repository import Repository
     from runner.cli.commands.consent import asks_to_agree, can_ask, listing
     from runner.plan.plan import RunRequest, make_plan
-    from runner.plan.trust import agree, demands_of, forget, load_trust, not_agreed_yet
+    from runner.plan.trust.agreed import agree, forget, load_trust, not_agreed_yet
+    from runner.plan.trust.demands import demands_of
 
     repository = Repository.open(Path(arguments.directory))
     if arguments.forget:
@@ -44,7 +46,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         output.document({"forgotten": known})
         output.answer("forgotten" if known else "there was nothing to forget")
         return 0
-    demands = demands_of(make_plan(RunRequest(directory=Path(arguments.directory))))
+    plan = make_plan(RunRequest(directory=Path(arguments.directory)))
+    demands = [*demands_of(plan), *_of_imported_runs(plan)]
     asked = not_agreed_yet(repository, demands, trust="ask", environ=os.environ)
     always = arguments.always or load_trust(repository, os.environ).always
     agreed = not asked or arguments.yes or arguments.always
@@ -62,6 +65,29 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
         return 0
     output.answer("you have not agreed; nothing of this will run\nnext: autopilot-multi trust --yes")
     return 1
+
+
+def _of_imported_runs(plan: "Plan") -> "list[Demand]":
+    """Return what `land` and `resume` would ask about stories that came by shards."""
+    from isolation.errors import IsolationError
+    from isolation.paths import journal_path
+    from runner.core.errors import RunnerError
+    from runner.land.landing import landing_demands
+    from runner.land.session import Request, show_plan
+    from runner.plan.trust.imported import newest_demands
+    from runner.records.journal import Journal
+
+    repository, settings = plan.repository, plan.settings
+    try:
+        landing = show_plan(Request(directory=repository.top))
+        demands = landing_demands(repository, settings, landing, resolve=True)
+    except (IsolationError, RunnerError):
+        demands = []  # nothing has run here, or there is no branch to land on
+    try:
+        with Journal.open_readonly(journal_path(repository.common_dir)) as journal:
+            return [*demands, *newest_demands(repository, settings, journal)]
+    except RunnerError:
+        return demands
 
 
 def _data(one: "Asked") -> dict[str, Any]:

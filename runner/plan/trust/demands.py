@@ -1,0 +1,76 @@
+"""What a repository's own files would run or switch off.
+
+Collected without running anything: from the settings in the repository, the stories, the flows, and the
+files that known agents obey.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from isolation.git.repository import Repository
+from runner.agents.workers import Workers, agents_of
+from runner.core.flow import QUICK, USER_FOLDER, Edition
+from runner.core.model import Story, StoryId
+from runner.core.trust import Demand
+from runner.flows.catalog import load_flow, user_files
+from runner.plan.plan import Plan
+
+_COMMAND_LINE = "command line"
+
+
+def demands_of(plan: Plan) -> tuple[Demand, ...]:
+    """Return everything that the files of the repository would run or switch off in this run."""
+    left = [story for story in plan.own if story.id not in plan.finished]
+    return (
+        *plan.loaded.demands,
+        *(demand for story in left for demand in story_demands(story)),
+        *flow_demands(plan.repository.top, left, plan.settings.dialect),
+        *agent_demands(plan.repository, plan.base, {story.id: plan.workers[story.id] for story in left}),
+    )
+
+
+def flow_demands(top: Path, stories: Iterable[Story], dialect: str) -> Iterator[Demand]:
+    """Return the commands in flows of the repository that these stories follow."""
+    names = {story.flow for story in stories} - {QUICK.name}
+    if not names & {path.stem for path in user_files(top)}:
+        return
+    for story in stories:
+        own = top / USER_FOLDER / f"{story.flow}.toml"
+        if story.flow in names and own.is_file():
+            names.discard(story.flow)
+            flow = load_flow(story.flow, Edition(story.dialect or dialect), top)
+            for step in flow.steps:
+                if step.command:
+                    what = f"flow {flow.name}, step {step.number}: command"
+                    yield Demand(
+                        what=what, value=shlex.join(step.command), where=f"{USER_FOLDER}/{story.flow}.toml"
+                    )
+
+
+def story_demands(story: Story) -> Iterator[Demand]:
+    """Return what the file of a story asks for; a prompt on the command line is the user's own."""
+    if story.source == _COMMAND_LINE:
+        return
+    if story.command:
+        yield Demand(what="story: command", value=shlex.join(story.command), where=story.source)
+    for command in story.verify:
+        yield Demand(what="story: verify", value=command, where=story.source)
+    for name in filter(None, (story.agent, *(story.escalate or ()))):
+        yield Demand(what="story: agent", value=name, where=story.source)
+
+
+def agent_demands(repository: Repository, base: str, workers: Mapping[StoryId, Workers]) -> Iterator[Demand]:
+    """Return the files of the repository that agents obey, each with the content that it has now."""
+    obeyed = {name: agent.name for agent in agents_of(workers) for name in agent.traits.obeys}
+    if not obeyed:
+        return
+    listing = ("ls-tree", "-r", "-z", "--full-tree", base, "--", *sorted(obeyed))
+    for line in repository.run(*listing).fields():
+        words, _, path = line.partition("\t")
+        top = next((name for name in obeyed if path == name or path.startswith(f"{name}/")), path)
+        yield Demand(
+            what=f"{obeyed.get(top, 'agent')} obeys {path}",
+            value=f"content {words.split(' ')[2][:12]}",
+            where=path,
+        )
