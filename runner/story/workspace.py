@@ -80,6 +80,7 @@ class StoryWorkspace:
                 interrupted=self._interrupted,
                 sweep=False,  # the trash is emptied when no story waits for the disk
                 limiter=context.run.populate,
+                pool=context.run.pool,
             )
         )
 
