@@ -23,7 +23,7 @@ from msgspec import Struct
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir
 from isolation.git.repository import Repository
-from isolation.paths import autopilot_dir
+from isolation.paths import pool_dir
 
 PREFIX = "_spare-"
 REASON = "autopilot-multi: a spare worktree, ready for a story; `autopilot-multi gc --apply` removes it"
@@ -54,11 +54,6 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     commit: str
     surroundings: str
-
-
-def pool_dir(common_dir: Path) -> Path:
-    """Return the folder of what is known about the pool."""
-    return autopilot_dir(common_dir) / "pool"
 
 
 def load_seals(common_dir: Path) -> tuple[Seal, ...]:
