@@ -15,7 +15,7 @@ from isolation.git.checkout import admin_dir
 from isolation.git.registrations import lock_reason
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
-from isolation.worktree.pool.index_file import summarize
+from isolation.worktree.pool.index_file import summarize, touched
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.seals import ADMIN_FILES, Seal, index_identity
 
@@ -57,12 +57,16 @@ def is_intact(repository: Repository, seal: Seal, surroundings: str) -> bool:
 def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
     """Look at every file of a spare; with `thorough` also for what git does not show. Blocks."""
     path, git_dir = Path(seal.path), repository.common_dir / "worktrees" / seal.name
-    args = ("status", "--porcelain", "-z", "--ignored", "--untracked-files=normal", "--no-renames")
-    status = repository.run(*args, "--ignore-submodules=none", cwd=path, check=False)
-    if status.returncode or status.stdout:
-        return False
+    # Not `status`, which looks into changed files and does not show those that hold the same by git's rules.
+    for args in (("diff-files", "--name-only", "--ignore-submodules=none"), ("ls-files", "--others")):
+        found = repository.run(*args, "-z", cwd=path, check=False)
+        if found.returncode or found.stdout:
+            return False
+    index, hash_size = git_dir / "index", len(seal.commit) // 2
     try:
-        return not thorough or not flaw_of(path, summarize(git_dir / "index", len(seal.commit) // 2))
+        if touched(index, path, index.stat().st_mtime_ns // 10**9, hash_size):
+            return False
+        return not thorough or not flaw_of(path, summarize(index, hash_size))
     except (OSError, ValueError):
         return False
 

@@ -19,7 +19,7 @@ from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
-from isolation.worktree.pool.index_file import summarize
+from isolation.worktree.pool.index_file import distrust, summarize, touched
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.seals import (
     ADMIN_FILES,
@@ -38,8 +38,6 @@ from isolation.worktree.removal import discard
 
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 _CHECKOUT = ("checkout", "--force", "--quiet", "--no-recurse-submodules", "--detach")
-_RACY_NS = 100_000_000
-"""How new a file may be, compared with the index that names it, to count as unchanged without a look."""
 
 
 def new_path(root: Path) -> Path:
@@ -120,11 +118,16 @@ def _rebuilt(repository: Repository, path: Path, base: str, *, idle: bool) -> st
         return "its part of the git directory was changed"
     _reset_admin(git_dir)
     replace_file(git_dir / "HEAD", f"{origin.commit}\n".encode(), durable=False)
-    _restore_index(original_index(repository.common_dir, git_dir.name), git_dir / "index")
-    for args in ((*_NO_HOOKS, *_CHECKOUT, base, "--"), ("clean", "-ffdxq")):
+    _restore_index(
+        original_index(repository.common_dir, git_dir.name), path, git_dir / "index", len(base) // 2
+    )
+    # Not `checkout`, which would look into changed files and leave those that hold the same by git's rules,
+    # whatever their modes and line ends are.
+    for args in (("read-tree", "--reset", "-u", "--no-recurse-submodules", base), ("clean", "-ffdxq")):
         done = repository.run(*args, cwd=path, check=False, idle=idle)
         if done.returncode:
-            return done.stderr.strip() or f"git {args[-1]} failed"
+            return done.stderr.strip() or f"git {args[0]} failed"
+    replace_file(git_dir / "HEAD", f"{base}\n".encode(), durable=False)
     return flaw_of(path, summarize(git_dir / "index", len(base) // 2))
 
 
@@ -174,10 +177,12 @@ def _reset_admin(git_dir: Path) -> None:
             entry.unlink()
 
 
-def _restore_index(source: Path, target: Path) -> None:
-    at = source.stat().st_mtime_ns - _RACY_NS
-    replace_file(target, source.read_bytes(), durable=False)
-    # Older than it is: git looks into files that were written just before it.
+def _restore_index(source: Path, tree: Path, target: Path, hash_size: int) -> None:
+    """Bring the index back that a tree began with, so that git writes again what was changed since."""
+    at = source.stat().st_mtime_ns
+    # Git itself notices what was changed in a later second than the one in which the index was written.
+    changed = touched(source, tree, at // 10**9, hash_size)
+    replace_file(target, distrust(source.read_bytes(), changed, hash_size), durable=False)
     os.utime(target, ns=(at, at))
 
 
