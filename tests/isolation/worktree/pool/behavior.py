@@ -158,8 +158,10 @@ def index_formats(path: Path) -> None:
 
 def half_merge(path: Path) -> None:
     quietly(path, "checkout", "-q", "-b", f"side-{time.time_ns()}", "HEAD~1")
+    (path / "src").mkdir(exist_ok=True)
     (path / "src" / "f0.py").write_text("theirs\n")
-    quietly(path, "commit", "-qam", "theirs")
+    quietly(path, "add", "-A")
+    quietly(path, "commit", "-q", "-m", "theirs")
     quietly(path, "merge", "-q", "main")
 
 
