@@ -365,7 +365,7 @@ class Settings(WorkSettings):
         int | None,
         Setting(
             help="how many spare worktrees are kept ready; auto: max-stories, from about 2,000 files on",
-            details="`0` keeps none. See [the pool](../explanation/performance.md#the-pool).",
+            details="`0` keeps none. See [the pool](../explanation/worktrees-and-safety.md#the-pool).",
             flag="--pool N",
             bounds=Bounds(low=0, high=MOST_STORIES),
             absent="auto",
