@@ -26,7 +26,7 @@ NEEDED = {"HEAD", "commondir", "gitdir", "index", "locked", "logs"}
 
 
 def fill(top: Path) -> None:
-    """Give a repository enough of everything: folders, modes, links, text and attributes."""
+    """Fill a repository with some of everything: folders, modes, links, text and attributes."""
     (top / "src" / "deep").mkdir(parents=True)
     for number in range(4):
         (top / "src" / f"f{number}.py").write_text(f"line {number}\nsecond line\n")
@@ -145,7 +145,7 @@ def file_to_folder(path: Path) -> None:
 
 
 def second_name(path: Path) -> None:
-    """Give a file a name elsewhere, by which it can be changed later."""
+    """Link a file to a name elsewhere, by which it can be changed later."""
     outside = path.parent.parent / f"second-{time.time_ns()}"
     with suppress(OSError):
         os.link(path / "src" / "f1.py", outside)
