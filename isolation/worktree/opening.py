@@ -344,8 +344,8 @@ def _fill(
     if spare is None or not spare.is_ready_at(registered.tip):
         filled = _filled(repository, request, registered)
         require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
-    if pool is not None and pool.size and registered.made_tree:
-        pool.remember(request, registered.tip)
+        if pool is not None and pool.size and registered.made_tree:
+            pool.remember(request, registered.tip)  # of a spare that is ready it is known
 
 
 def _filled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> GitOutput | None:

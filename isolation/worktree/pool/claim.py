@@ -55,24 +55,18 @@ def is_intact(repository: Repository, seal: Seal, surroundings: str) -> bool:
 
 
 def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
-    """Look at every file of a spare; with `thorough` also for what git does not show. Blocks.
-
-    That is needed only where sessions could write to it, and might have done so within the second in which it
-    was sealed.
-    """
+    """Look at every file of a spare; with `thorough` also for what git does not show. Blocks."""
     path, git_dir = Path(seal.path), repository.common_dir / "worktrees" / seal.name
     # Not `status`, which looks into changed files and does not show those that hold the same by git's rules.
     for args in (("diff-files", "--name-only", "--ignore-submodules=none"), ("ls-files", "--others")):
         found = repository.run(*args, "-z", cwd=path, check=False)
         if found.returncode or found.stdout:
             return False
-    if not thorough:
-        return True
     index, hash_size = git_dir / "index", len(seal.commit) // 2
     try:
         if touched(index, path, index.stat().st_mtime_ns // 10**9, hash_size):
             return False
-        return not flaw_of(path, summarize(index, hash_size))
+        return not thorough or not flaw_of(path, summarize(index, hash_size))
     except (OSError, ValueError):
         return False
 

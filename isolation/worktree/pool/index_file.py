@@ -69,7 +69,7 @@ def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> by
     changed = bytearray(data)
     for position in positions:
         changed[position : position + 16] = bytes(16)  # both times
-    if any(data[-hash_size:]):  # zeros: git was told to skip it
+    if any(data[-hash_size:]):  # zeros: the user's git leaves it out
         changed[-hash_size:] = _HASHES[hash_size](changed[:-hash_size], usedforsecurity=False).digest()
     return bytes(changed)
 

@@ -2,7 +2,7 @@
 
 A recycled tree is not cleaned up but rebuilt. Its part of the git directory is written again, with the index
 that it had before anything ran in it. Every change since has left a newer change time in the file system,
-which nobody can set, so git writes each such file again; what the index does not name is deleted. Nothing
+which no program can set, so git writes each such file again; what the index does not name is deleted. Nothing
 that the story left in its own index, such as flags that hide a change, has a say in this. What is not certain
 then is no spare.
 """
@@ -47,7 +47,7 @@ def new_path(root: Path) -> Path:
 
 def make_spare(repository: Repository, root: Path, commit: str, run_id: str, *, guarded: bool) -> str:
     """Check a commit out as a spare; return why there is none, empty if there is. Blocks."""
-    path, surroundings = new_path(root), surroundings_of(repository)
+    path, surroundings = new_path(root), surroundings_of(repository).digest
     root.mkdir(parents=True, exist_ok=True)
     args = ("worktree", "add", "--detach", "--no-checkout", "--lock", "--reason", REASON, str(path), commit)
     try:
@@ -95,9 +95,9 @@ def recycle(
     With `idle` git takes only what the machine has to spare.
     """
     try:
-        reason = _rebuilt(repository, path, base, idle=idle) or _seal(
-            repository, path, base, run_id, surroundings_of(repository), guarded=guarded
-        )
+        surroundings = surroundings_of(repository).digest
+        reason = _rebuilt(repository, path, base, surroundings, idle=idle)
+        reason = reason or _seal(repository, path, base, run_id, surroundings, guarded=guarded)
     except (IsolationError, OSError, ValueError) as error:
         reason = str(error)
     if reason:
@@ -105,12 +105,12 @@ def recycle(
     return reason
 
 
-def _rebuilt(repository: Repository, path: Path, base: str, *, idle: bool) -> str:
+def _rebuilt(repository: Repository, path: Path, base: str, surroundings: str, *, idle: bool) -> str:
     git_dir = admin_dir(repository, path)
     origin = load_origin(repository.common_dir, git_dir.name) if git_dir else None
     if git_dir is None or origin is None:
         return "how it began is not known"
-    if origin.surroundings != surroundings_of(repository):
+    if origin.surroundings != surroundings:
         return "git's configuration has changed"
     if changes_attributes(repository, origin.commit, base):
         return "attributes have changed, by which git writes files"

@@ -78,12 +78,13 @@ class Pool:
         seals = load_seals(common) if self.size and not os.path.lexists(request.path) else ()
         if not seals:
             return None
-        surroundings, hooked = surroundings_of(self.repository), self._has_hook()
+        surroundings = surroundings_of(self.repository)
+        hooked = surroundings.hooks or (common / "hooks" / "post-checkout").exists()
         # Those need no second look, or the least checkout.
         for seal in sorted(seals, key=lambda each: (each.commit != base, each.run_id != self.run_id)):
             if not claim_seal(common, seal.name):
                 continue
-            if self._is_good(seal, base, surroundings):
+            if self._is_good(seal, base, surroundings.digest):
                 return Spare(seal=seal, hooked=hooked)
             retire(self.repository, Path(seal.path))
         return None
@@ -107,7 +108,8 @@ class Pool:
     def remember(self, request: WorkspaceRequest, commit: str) -> None:
         """Remember the tree of a story as it was checked out, so that it can be recycled. Blocks."""
         with suppress(OSError):
-            remember_origin(self.repository, request.path, commit, surroundings_of(self.repository))
+            now = surroundings_of(self.repository).digest
+            remember_origin(self.repository, request.path, commit, now)
 
     def accept(self, path: Path, tip: str) -> bool:
         """Take over the tree of a story in which nothing would be lost; False if it is not wanted. Blocks."""
@@ -194,12 +196,6 @@ class Pool:
         except (OSError, ValueError):
             return False
         return disk.f_bavail * disk.f_frsize > ROOM * size
-
-    def _has_hook(self) -> bool:
-        """Whether a hook may want to see the checkout of a story's tree."""
-        hooks = self.repository.common_dir / "hooks" / "post-checkout"
-        args = ("config", "--get", "core.hooksPath")
-        return hooks.exists() or not self.repository.run(*args, check=False).returncode
 
 
 def size_of(repository: Repository, wanted: int | None, stories: int) -> int:

@@ -49,6 +49,13 @@ class Seal(Struct, frozen=True, kw_only=True):
     guarded: bool
 
 
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """A hash of all that has a say in what a checkout writes besides the commit; whether hooks lie elsewhere."""
+
+    digest: str
+    hooks: bool
+
+
 class Origin(Struct, frozen=True, kw_only=True):
     """The checkout that a tree began with."""
 
@@ -128,15 +135,12 @@ def forget_gone(common_dir: Path) -> None:
                 forget(common_dir, name)
 
 
-def surroundings_of(repository: Repository) -> str:
-    """Return a hash of all that has a say in what a checkout writes, besides the commit. Blocks."""
+def surroundings_of(repository: Repository) -> Surroundings:
+    """Read git's configuration and attributes as they are now. Blocks."""
     listed = repository.run("config", "--list", "-z", check=False).stdout
     common = repository.common_dir
-    configured = [
-        line.partition("\n")[2]
-        for line in listed.split("\0")
-        if line.lower().startswith("core.attributesfile\n")
-    ]
+    values = [line.partition("\n") for line in listed.split("\0")]
+    configured = [value for name, _, value in values if name.lower() == "core.attributesfile"]
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111  as git does
     files = (
         common / "info" / "attributes",
@@ -149,7 +153,8 @@ def surroundings_of(repository: Repository) -> str:
         with suppress(OSError):
             digest.update(b"\0" + file.read_bytes())
         digest.update(b"\0\0")
-    return digest.hexdigest()
+    hooks = any(name.lower() == "core.hookspath" for name, _, _ in values)
+    return Surroundings(digest=digest.hexdigest(), hooks=hooks)
 
 
 def umask() -> int | None:
