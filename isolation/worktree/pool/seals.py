@@ -50,7 +50,7 @@ class Seal(Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """A hash of all that has a say in what a checkout writes besides the commit; whether hooks lie elsewhere."""
+    """A hash of all that decides what a checkout writes besides the commit; whether hooks lie elsewhere."""
 
     digest: str
     hooks: bool
