@@ -42,7 +42,7 @@ SIZES = {7_000: 3, 60_000: 2}
 CLAIMED, RECYCLED = 0.02, 0.2
 WARM = {7_000: 0.30, 60_000: 0.12}
 LARGE = 60_000
-IMAGE_GB = 12
+IMAGE_GB, BYTES_PER_FILE = 16, 4096
 TEXT = "".join(f"line {number} of some source text\n" for number in range(200))
 
 
@@ -59,14 +59,17 @@ def _measure(folder: Path, files: int) -> bool:
     _prepare(repo, files)
     one = [_one(repo, number) for number in range(SIZES[files])]
     claimed, recycled = (median(each[part] / each[0] for each in one) for part in (1, 2))
+    print(  # noqa: T201  a benchmark prints
+        f"pool, {files} files, one workspace: plain add {median(each[0] for each in one):.2f} s, claimed "
+        f"{claimed:.4f}, recycled {recycled:.3f} of it, gates {CLAIMED} and {RECYCLED} on {LARGE}",
+        flush=True,
+    )
     rounds = [_round(repo, folder, number) for number in range(SIZES[files])]
     cold, warm = ([each[part] / each[0] for each in rounds] for part in (1, 2))
     plain = median(each[0] for each in rounds)
-    print(  # noqa: T201  a benchmark prints
-        f"pool, {files} files: one workspace: plain add {median(each[0] for each in one):.2f} s, claimed "
-        f"{claimed:.4f}, recycled {recycled:.3f} of it, gates {CLAIMED} and {RECYCLED} on {LARGE}; all 8 "
-        f"stories running: eight plain adds at once {plain:.2f} s, cold {_shown(cold)}, "
-        f"warm {_shown(warm)} of it, gate {WARM[files]}",
+    print(  # noqa: T201
+        f"pool, {files} files, all {STORIES} stories running: plain adds at once {plain:.2f} s, "
+        f"cold {_shown(cold)}, warm {_shown(warm)} of it, gate {WARM[files]}",
         flush=True,
     )
     small = files < LARGE
@@ -85,7 +88,8 @@ def _file_system() -> Iterator[Path]:
         folder.mkdir()
         image.touch()
         os.truncate(image, IMAGE_GB << 30)
-        for argv in (["mkfs.ext4", "-q", "-F", str(image)], ["mount", "-o", "loop", str(image), str(folder)]):
+        make = ["mkfs.ext4", "-q", "-F", "-i", str(BYTES_PER_FILE), str(image)]
+        for argv in (make, ["mount", "-o", "loop", str(image), str(folder)]):
             try:
                 mounted = subprocess.run(argv, check=False, capture_output=True).returncode == 0
             except FileNotFoundError:
