@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir
+from isolation.git.contained.object_store import drop_store
 from isolation.git.registrations import lock_reason
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
@@ -83,6 +84,7 @@ def attach(repository: Repository, spare: Spare, request: WorkspaceRequest, tip:
     replace_file(git_dir / "HEAD", os.fsencode(f"ref: refs/heads/{request.branch}\n"), durable=False)
     replace_file(git_dir / "gitdir", os.fsencode(f"{request.path / '.git'}\n"), durable=False)
     spare.path.rename(request.path)
+    drop_store(repository.common_dir, spare.path.name)
 
 
 def _first_line_of_log(repository: Repository, branch: str, tip: str) -> bytes:

@@ -17,6 +17,7 @@ from isolation.errors import IsolationError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
 from isolation.git.checkout import admin_dir, read_status
+from isolation.git.contained.object_store import drop_store
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.repository import Repository
 from isolation.worktree.pool.index_file import distrust, summarize, touched
@@ -84,6 +85,7 @@ def give(repository: Repository, path: Path, tip: str) -> Path | None:
         replace_file(git_dir / "gitdir", os.fsencode(f"{spare / '.git'}\n"), durable=False)
         replace_file(git_dir / "HEAD", f"{tip}\n".encode(), durable=False)
         replace_file(git_dir / "locked", REASON.encode(), durable=False)
+    drop_store(repository.common_dir, path.name)
     return spare
 
 
@@ -150,6 +152,7 @@ def _seal(
         return "it is at another commit"
     if {each.name for each in git_dir.iterdir()} != ADMIN_FILES:
         return "its part of the git directory holds more than that of a new worktree"
+    drop_store(repository.common_dir, path.name)
     remember_origin(repository, path, commit, surroundings)
     write_seal(
         repository.common_dir,
