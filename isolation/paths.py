@@ -195,6 +195,11 @@ def sessions_dir(common_dir: Path) -> Path:
     return autopilot_dir(common_dir) / "sessions"
 
 
+def pool_dir(common_dir: Path) -> Path:
+    """Return the folder of what is known about spare worktrees; each that is ready has a `.seal` there."""
+    return autopilot_dir(common_dir) / "pool"
+
+
 def worktrees_lock_path(common_dir: Path) -> Path:
     """Return the file whose lock orders every change of shared git metadata; never unlinked."""
     return autopilot_dir(common_dir) / "worktrees.lock"

@@ -19,6 +19,7 @@ from isolation.git.repository import Repository, offload
 from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from isolation.worktree.opening import create_or_attach, create_undoable
+from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import release_branch
 from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
@@ -63,13 +64,14 @@ async def open_workspace(
     mounted: bool = False,
     interrupted: bool = False,
     sweep: bool = True,
+    pool: Pool | None = None,
 ) -> AsyncIterator[OpenWorkspace]:
     """Open a story's workspace: with a claim in the tree that all share, else in a worktree of its own.
 
     `resumed` says that this run, or one that was killed, has opened it in the shared tree before. A worktree
     is made before the block; `begin` makes it again if it vanished since, and brings in the ignored files
     that it needs. Where sessions get the shared directories `mounted`, they are linked only when it is kept.
-    At the end it is closed or kept.
+    At the end it is closed or kept. With a `pool` it comes from there if it can, and goes back there.
     """
     import trio
 
@@ -81,7 +83,7 @@ async def open_workspace(
         return
     # Before anything is created: a bad setting leaves no worktree behind.
     require_inside(symlink_directories)
-    workspace, undo = await create_undoable(repository, request, limiter, interrupted=interrupted)
+    workspace, undo = await create_undoable(repository, request, limiter, interrupted=interrupted, pool=pool)
 
     async def provide() -> tuple[Workspace, ProvisionReport]:
         provide = partial(provision, repository, request.path, symlink_directories, mounted=mounted)
@@ -103,7 +105,8 @@ async def open_workspace(
         raise
     else:
         if opened.finished:
-            opened.closing = await close(repository, opened.workspace, sweep=sweep)
+            reuse = pool.accept if pool is not None and pool.size else None
+            opened.closing = await close(repository, opened.workspace, sweep=sweep, reuse=reuse)
         else:
             opened.closing = Closing(removed=False, reason="story not finished")
     finally:

@@ -173,8 +173,12 @@ class Repository:
         check: bool = True,
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
+        idle: bool = False,
     ) -> GitOutput:
-        """Run one git command to its end; with `check`, a failure raises `GitCommandError`."""
+        """Run one git command to its end; with `check`, a failure raises `GitCommandError`.
+
+        An `idle` one takes only what the machine has to spare.
+        """
         where = cwd or self.top
         surroundings = {
             "GIT_TERMINAL_PROMPT": "0",
@@ -186,13 +190,13 @@ class Repository:
             self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
         )
         if confinement is not None:
-            output = _run_confined(args, where, surroundings, confinement, stdin)
+            output = _run_confined(args, where, surroundings, confinement, stdin, idle=idle)
             if confinement.store:
                 with suppress(OSError):  # they are found where they are; the next command tries again
                     take_over(self.common_dir, confinement.store)
         else:
             hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
-            output = _run((*hookless, *args), where, surroundings, stdin)
+            output = _run((*hookless, *args), where, surroundings, stdin, idle=idle)
         if output.returncode < 0:  # no answer at all, so not one that a caller could read as a no
             raise CommandKilledError(
                 f"`{_shown(args)}` was killed from outside (signal {-output.returncode})",
@@ -355,10 +359,13 @@ def init_repository(path: Path) -> Repository:
     return repository
 
 
-def _run(args: tuple[str, ...], where: Path, env: Mapping[str, str], stdin: bytes | None) -> GitOutput:
+def _run(
+    args: tuple[str, ...], where: Path, env: Mapping[str, str], stdin: bytes | None, *, idle: bool
+) -> GitOutput:
     foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in env]
     unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
-    command = [*unset, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
+    polite = _polite(os.environ.get("PATH")) if idle else ()
+    command = [*unset, *polite, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
     with _as_file(stdin) as source:
         returncode, stdout, stderr = _git_class()(where).execute(
             command,
@@ -378,9 +385,12 @@ def _run_confined(
     env: Mapping[str, str],
     confinement: Confinement,
     stdin: bytes | None,
+    *,
+    idle: bool,
 ) -> GitOutput:
     """Run a command on a story's tree: what a session has planted there gets no further than the session."""
-    command = [_program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
+    polite = _polite(os.environ.get("PATH")) if idle else ()
+    command = [*polite, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
     # GitPython sets the language, so that its messages can be read; so does this.
     confinement, user = concealed(confinement, scrubbed(os.environ))
     surroundings = {**user, "LANGUAGE": "C", "LC_ALL": "C", **env}
@@ -454,6 +464,14 @@ def _ceiling(where: Path) -> str:
 def _program(path: str | None) -> str:
     """Find git once: otherwise each start tries all folders of PATH, while all threads are blocked."""
     return shutil.which("git", path=path) or "git"
+
+
+@cache
+def _polite(path: str | None) -> tuple[str, ...]:
+    """Return what lowers the priority of a command, for the processor and the disk, as far as it is here."""
+    known = (("nice", "-n", "19"), ("ionice", "-c", "3", "-t"))
+    found = ((shutil.which(words[0], path=path), words[1:]) for words in known)
+    return tuple(part for program, words in found if program for part in (program, *words))
 
 
 @cache

@@ -9,12 +9,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from isolation.files.lease import holder_is_alive, read_holder
+from isolation.git.checkout import admin_dir
 from isolation.git.registrations import Registration, load_registrations
 from isolation.git.repository import Repository, offload
 from isolation.model import Closing
 from isolation.paths import git_place
 from isolation.worktree.earlier import EARLIER
-from isolation.worktree.removal import TRASH, close_path, reason_to_keep
+from isolation.worktree.pool.making import retire
+from isolation.worktree.pool.seals import PREFIX, REASON, claim_seal
+from isolation.worktree.removal import TRASH, close_path, reason_to_keep, sweep_trash
 
 BRANCHES = "autopilot/"
 
@@ -27,6 +30,7 @@ class WorktreeFinding(Struct, frozen=True, kw_only=True):
     run_id: str | None
     removable: bool
     reason: str
+    spare: bool = False
 
 
 async def survey(repository: Repository, root: Path) -> tuple[WorktreeFinding, ...]:
@@ -57,7 +61,11 @@ def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ..
 
 def _is_ours(entry: Registration, root: Path) -> bool:
     on_our_branch = (entry.branch or "").startswith(BRANCHES) and entry.path.is_relative_to(root)
-    return entry.run_id is not None or on_our_branch
+    return entry.run_id is not None or on_our_branch or _is_spare(entry)
+
+
+def _is_spare(entry: Registration) -> bool:
+    return entry.lock_reason == REASON and entry.path.name.startswith(PREFIX)
 
 
 def _live_run(repository: Repository) -> str | None:
@@ -66,6 +74,17 @@ def _live_run(repository: Repository) -> str | None:
 
 
 def _judge(repository: Repository, entry: Registration, live_run: str | None) -> WorktreeFinding:
+    if _is_spare(entry):
+        return WorktreeFinding(
+            path=entry.path,
+            branch=entry.branch,
+            run_id=None,
+            removable=live_run is None,
+            reason=f"a spare of run {live_run}"
+            if live_run
+            else "a spare, ready for a story; it holds no work",
+            spare=True,
+        )
     if live_run is not None and entry.run_id == live_run:
         reason = f"run {live_run} is using it"
     elif not entry.path.exists():
@@ -91,7 +110,22 @@ def _foreign(path: Path, entry: Registration | None) -> WorktreeFinding:
 def _remove(repository: Repository, finding: WorktreeFinding) -> Closing:
     if not finding.removable:
         return Closing(removed=False, reason=finding.reason)
+    if finding.spare:
+        return _remove_spare(repository, finding.path)
     # A run may have begun to use it since the survey.
     if finding.run_id is not None and finding.run_id == _live_run(repository):
         return Closing(removed=False, reason=f"run {finding.run_id} is using it")
     return close_path(repository, finding.path, finding.branch)
+
+
+def _remove_spare(repository: Repository, path: Path) -> Closing:
+    git_dir = admin_dir(repository, path)
+    # Who takes the seal has the spare: a run that begins now, or this call.
+    ours = git_dir is not None and claim_seal(repository.common_dir, git_dir.name)
+    live_run = _live_run(repository)
+    if not ours and live_run is not None:
+        return Closing(removed=False, reason=f"a spare of run {live_run}")
+    retire(repository, path)
+    sweep_trash(path.parent)
+    removed = not path.exists()
+    return Closing(removed=removed, reason="" if removed else "it could not be moved aside")

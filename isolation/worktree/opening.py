@@ -41,6 +41,8 @@ from isolation.worktree.checkout_files import (
     populate,
     require_complete,
 )
+from isolation.worktree.pool.claim import Spare, attach
+from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import release_locks, set_aside_torn
 from isolation.worktree.removal import discard
 
@@ -62,6 +64,7 @@ class _Registered(Struct, frozen=True, kw_only=True):
     existed: bool = False
     half_filled: bool = False
     behind: bool = False
+    spare: Spare | None = None
 
 
 async def create_or_attach(
@@ -70,13 +73,16 @@ async def create_or_attach(
     populate_limiter: "trio.CapacityLimiter",
     *,
     interrupted: bool = False,
+    pool: Pool | None = None,
 ) -> Workspace:
     """Return the story's worktree: a new one, one on its existing branch, or the one it had.
 
     `interrupted` means that an earlier creation began and did not end; an incomplete first checkout is
     recognized without it.
     """
-    workspace, _ = await create_undoable(repository, request, populate_limiter, interrupted=interrupted)
+    workspace, _ = await create_undoable(
+        repository, request, populate_limiter, interrupted=interrupted, pool=pool
+    )
     return workspace
 
 
@@ -86,17 +92,27 @@ async def create_undoable(
     populate_limiter: "trio.CapacityLimiter",
     *,
     interrupted: bool = False,
+    pool: Pool | None = None,
 ) -> tuple[Workspace, Callable[[], None]]:
-    """Create or attach as `create_or_attach` does; also return what undoes it, which blocks."""
+    """Create or attach as `create_or_attach` does; also return what undoes it, which blocks.
+
+    With a `pool` a new worktree is one of its spares, if it has one.
+    """
     import trio
 
+    spare = None
+    if pool is not None and pool.size:
+        spare = await offload(pool.take, request, limiter=populate_limiter)
     try:
-        registered = await offload(_register, repository, request, interrupted)
+        registered = await offload(_register, repository, request, interrupted, spare)
     except GitCommandError as error:
         raise WorkspaceError(error.message, hint=error.hint) from error
+    finally:
+        if pool is not None and spare is not None and spare.path.exists():
+            await offload(pool.put_back, spare)
     undo = partial(_roll_back, repository, request, registered)
     try:
-        await offload(_fill, repository, request, registered, limiter=populate_limiter)
+        await offload(_fill, repository, request, registered, pool, limiter=populate_limiter)
         await trio.lowlevel.checkpoint_if_cancelled()
     except BaseException as error:
         with trio.move_on_after(_GRACE, shield=True):
@@ -125,7 +141,12 @@ def require_there(repository: Repository, path: Path) -> None:
     raise not_registered(path)
 
 
-def _register(repository: Repository, request: WorkspaceRequest, interrupted: bool) -> _Registered:  # noqa: FBT001  threads take positions
+def _register(
+    repository: Repository,
+    request: WorkspaceRequest,
+    interrupted: bool,  # noqa: FBT001  threads take positions
+    spare: Spare | None = None,
+) -> _Registered:
     _require_sane(repository, request)
     # The merge makes only objects, so it needs no lock, however long it takes.
     base = merge_parents(repository, request.parents, _merge_message(request))
@@ -143,7 +164,7 @@ def _register(repository: Repository, request: WorkspaceRequest, interrupted: bo
             clear_missing(repository, request.path)
         else:
             _require_free_path(repository, request.path)
-        return _add(repository, request, base)
+        return _add(repository, request, base) if spare is None else _claim(repository, request, base, spare)
 
 
 def _require_sane(repository: Repository, request: WorkspaceRequest) -> None:
@@ -277,6 +298,24 @@ def _add(repository: Repository, request: WorkspaceRequest, base: str) -> _Regis
     return _Registered(base=start, tip=tip, made_branch=ours, made_tree=True, existed=not ours)
 
 
+def _claim(repository: Repository, request: WorkspaceRequest, base: str, spare: Spare) -> _Registered:
+    """Make a spare the worktree of the story, on a new branch at the base, or on its existing branch."""
+    made = repository.run("branch", "--no-track", request.branch, base, check=False)
+    before = None if made.returncode == 0 else repository.branch_tip(request.branch)
+    if made.returncode and before is None:
+        require_creatable(repository, request.branch)
+        raise failure(("branch", request.branch), made)
+    tip = base if before is None else _advanced(repository, request, before, base)
+    if before is not None:
+        move_on(repository, request.branch, before, tip)
+    if request.path.exists():  # empty, as was just checked
+        request.path.rmdir()
+    attach(repository, spare, request, tip)
+    start = start_of(repository, base, tip)
+    new = before is None
+    return _Registered(base=start, tip=tip, made_branch=new, made_tree=True, existed=not new, spare=spare)
+
+
 def _make_root(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -303,10 +342,16 @@ def _try_to_add(repository: Repository, request: WorkspaceRequest, what: tuple[s
     return output
 
 
-def _fill(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> None:
+def _fill(
+    repository: Repository, request: WorkspaceRequest, registered: _Registered, pool: Pool | None = None
+) -> None:
     """Check out everything that belongs into the tree, and verify it."""
-    filled = _filled(repository, request, registered)
-    require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
+    spare = registered.spare
+    if spare is None or not spare.is_ready_at(registered.tip):
+        filled = _filled(repository, request, registered)
+        require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
+        if pool is not None and pool.size and registered.made_tree:
+            pool.remember(request, registered.tip)  # of a spare that is ready it is known
     if registered.made_tree:  # before a session works there, so that a power failure leaves its files whole
         sync_disk(request.path)
 

@@ -7,6 +7,7 @@ without a tree, or trash; each is cleaned up later. Branches are never deleted h
 
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,22 +27,40 @@ TRASH = ".trash"
 _GITLINK = "160000"
 
 
-async def close(repository: Repository, workspace: Workspace, *, sweep: bool = True) -> Closing:
+async def close(
+    repository: Repository,
+    workspace: Workspace,
+    *,
+    sweep: bool = True,
+    reuse: Callable[[Path, str], bool] | None = None,
+) -> Closing:
     """Remove a finished story's worktree, unless something in it exists nowhere else.
 
-    Without `sweep` the tree is only moved to the trash, which costs next to nothing.
+    Without `sweep` the tree is only moved to the trash, which costs next to nothing. `reuse` may take it over
+    instead: it gets the path and the commit there.
     """
-    return await offload(partial(close_path, sweep=sweep), repository, workspace.path, workspace.branch)
+    end = partial(close_path, sweep=sweep, reuse=reuse)
+    return await offload(end, repository, workspace.path, workspace.branch)
 
 
-def close_path(repository: Repository, path: Path, branch: str | None, *, sweep: bool = True) -> Closing:
+def close_path(
+    repository: Repository,
+    path: Path,
+    branch: str | None,
+    *,
+    sweep: bool = True,
+    reuse: Callable[[Path, str], bool] | None = None,
+) -> Closing:
     """Do the same, blocking; without a branch, a branch or tag must contain its HEAD."""
     try:
         if not path.exists():
             with metadata_lock(repository.common_dir):
                 clear_missing(repository, path)
             return Closing(removed=True, reason="its folder was already gone")
-        reason = reason_to_keep(repository, path, branch) or discard(repository, path, sweep=sweep)
+        reason = reason_to_keep(repository, path, branch)
+        tip = repository.head(path) if reuse and not reason else None
+        if not reason and not (reuse and tip and reuse(path, tip)):
+            reason = discard(repository, path, sweep=sweep)
     except IsolationError as error:
         reason = error.message
     return Closing(removed=not reason, reason=reason)

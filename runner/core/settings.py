@@ -15,7 +15,7 @@ from isolation.network.presets import PRESETS
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
-from runner.core.tier_settings import TierSettings
+from runner.core.tier_settings import MOST_STORIES, TierSettings
 from runner.core.work_settings import ContextSettings, HookSettings, WorkSettings
 
 SHARED_WRITABLE = tuple(
@@ -361,6 +361,16 @@ class Settings(WorkSettings):
             empty="beside the checkout",
         ),
     ] = ""
+    pool: Annotated[
+        int | None,
+        Setting(
+            help="how many spare worktrees are kept ready; auto: max-stories, from about 2,000 files on",
+            details="`0` keeps none. See [the pool](../explanation/worktrees-and-safety.md#the-pool).",
+            flag="--pool N",
+            bounds=Bounds(low=0, high=MOST_STORIES),
+            absent="auto",
+        ),
+    ] = None
     symlink_directories: Annotated[
         tuple[str, ...],
         Setting(

@@ -85,6 +85,7 @@ def examine(start: Path, environ: dict[str, str]) -> Iterator[Check]:
             yield _guard(write_guard, settings)
             yield _seal(write_guard)
             yield from _ways_out(start, write_guard, settings, root, environ)
+            yield from _pool(start, settings)
         yield from _agent_conflicts(start, settings, root, environ)
         yield _journal(paths.common_dir)
         yield from _coordinator(paths.common_dir)
@@ -370,6 +371,29 @@ def _journal(common_dir: Path) -> Check:
     except RunnerError as error:
         return Check(name="journal", level=Severity.FAIL, detail=error.message, hint=error.hint)
     return Check(name="journal", level=Severity.OK, detail=f"sound, {count(runs, 'run')}")
+
+
+def _pool(start: Path, settings: Settings) -> Iterator[Check]:
+    """Show which worktrees are ready for stories, and how many there may be."""
+    from isolation.git.repository import Repository
+    from isolation.worktree.pool.pool import size_of
+    from isolation.worktree.pool.seals import load_seals
+
+    try:
+        repository = Repository.open(start)
+    except IsolationError:
+        return  # the check of git has said so
+    seals, most = load_seals(repository.common_dir), size_of(repository, settings.pool, settings.max_stories)
+    ready = f"{count(len(seals), 'spare worktree')} ready for stories, at most {most} are kept"
+    if not seals and not most:
+        ready = "no spare worktrees are kept; worktrees of this repository are made quickly enough"
+        ready = ready if settings.pool is None else "no spare worktrees are kept, as `pool` says"
+    gone = [seal.path for seal in seals if not Path(seal.path).is_dir()]
+    if gone:
+        hint = "the next run forgets it."
+        yield Check(name="pool", level=Severity.WARN, detail=f"{ready}; {gone[0]} is gone", hint=hint)
+    else:
+        yield Check(name="pool", level=Severity.OK, detail=ready)
 
 
 def _coordinator(common_dir: Path) -> Iterator[Check]:

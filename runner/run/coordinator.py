@@ -57,7 +57,7 @@ from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
 from runner.run.result.ended import Ended, new_run_id
 from runner.run.setup import Assignment, Sampler, exclude_byproducts, make_context, make_world, opening_notes
-from runner.run.side_tasks import aggregating, notifying, refreshing
+from runner.run.side_tasks import aggregating, notifying, pooling, refreshing
 from runner.run.signals import EndedBy, ctrl_c, listening
 from runner.story.context.context import RunContext
 from runner.story.context.error_groups import unwrapped
@@ -364,6 +364,7 @@ async def _orchestrate(
         aggregating(context),
         forecasting(context),
         notifying(context, quiet=interaction.quiet),
+        pooling(context),
         trio.open_nursery() as desk,
     ):
         if interaction.dialog is not None:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.paths import run_dir
+from isolation.worktree.pool.pool import Pool, size_of
 from runner.agents.workers import Workers, agents_of
 from runner.core.events import events as ev
 from runner.core.limits.budget import OtherJobs
@@ -120,6 +121,19 @@ def make_context(
         left_open=left_open,
         shared_tree=shared_tree,
         proof=DOUBTED if any(way.certain for way in assignment.enforcement.ways_out) else VERIFIED,
+        pool=None if shared_tree else _pool(assignment, log.snapshot.run_id),
+    )
+
+
+def _pool(assignment: Assignment, run_id: str) -> Pool:
+    settings = assignment.settings
+    return Pool(
+        repository=assignment.repository,
+        root=assignment.worktree_root,
+        run_id=run_id,
+        size=size_of(assignment.repository, settings.pool, settings.max_stories),
+        guarded=assignment.enforcement.write_guard.means is not None,
+        trims=settings.pool is not None,
     )
 
 

@@ -104,6 +104,33 @@ async def aggregating(context: RunContext) -> AsyncIterator[None]:
     await to_thread.run_sync(write)
 
 
+@asynccontextmanager
+async def pooling(context: RunContext) -> AsyncIterator[None]:
+    """Keep worktrees ready for the next stories, of this run and of the next."""
+    pool = context.pool
+    if pool is None:
+        yield
+        return
+
+    def base() -> str:
+        return context.log.snapshot.followed or context.log.snapshot.base
+
+    def running() -> int | None:
+        """Return how many trees may come back; None while a story waits for its own."""
+        trees = [story for story in context.log.snapshot.stories.values() if story.status is Status.RUNNING]
+        return None if any(story.workspace.opening for story in trees) else len(trees)
+
+    await to_thread.run_sync(pool.begin)
+    if not pool.size:
+        yield
+        return
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.keep, base, running)
+        yield
+        nursery.cancel_scope.cancel()
+    await pool.finish(base())
+
+
 def _agents_write(run: RunSnapshot) -> bool:
     """Return whether an agent at work may change a state file; `quick` has none."""
     return any(story.status is Status.RUNNING and story.flow != QUICK.name for story in run.stories.values())

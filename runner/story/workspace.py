@@ -84,6 +84,7 @@ class StoryWorkspace:
                 interrupted=self._interrupted and not context.now.sessions,
                 sweep=False,  # the trash is emptied when no story waits for the disk
                 limiter=context.run.populate,
+                pool=context.run.pool,
             )
         )
 

@@ -14,6 +14,7 @@ BENCHES = (
     "bench_streams",
     "bench_busy",
     "bench_run",
+    "bench_pool",
     "bench_shared",
     "bench_stories",
     "bench_schedule",

@@ -11,6 +11,7 @@ from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper
 from isolation.model import Confinement, IsolationMode, Workspace
 from isolation.paths import EXCHANGE, story_dir, worktree_path
+from isolation.worktree.pool.pool import Pool
 from runner.agents.workers import Worker, Workers
 from runner.core.model import Story, StoryId, StorySnapshot
 from runner.core.schedule.resources import ResourceSample
@@ -43,7 +44,8 @@ class RunContext(Struct, frozen=True, kw_only=True):
     allows another try of failed steps; `past` is what earlier runs recorded about stories that follow a flow.
     `shared_tree` is None unless all stories work in one tree. `write_crash` keeps what is known of a bug, and
     returns where; it blocks. `proof` is what passed verify commands mean in this run. Every session goes
-    through the `gate`, so that one that must be alone is.
+    through the `gate`, so that one that must be alone is. `pool` has worktrees that are ready; None in a
+    shared tree.
     """
 
     repository: Repository
@@ -68,6 +70,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     proof: str = VERIFIED
     gate: SessionGate = field(default_factory=SessionGate)
     ports: PortLeases = field(default_factory=PortLeases)
+    pool: Pool | None = None
 
     def workspace_path(self, story_id: StoryId) -> Path:
         """Return where a story works: in a worktree of its own, or in the shared tree."""

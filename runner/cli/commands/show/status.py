@@ -88,6 +88,7 @@ def _may_have_stories(directory: Path) -> bool:
 def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) -> None:
     from runner.cli.merged import with_merged
     from runner.core.schedule.offers import without_offers
+    from runner.core.text.words import count
     from runner.report.run_document import run_document
     from runner.report.terminal.table import look_for
     from runner.report.terminal.text import status
@@ -101,7 +102,12 @@ def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) ->
     if output.as_json:
         document = run_document(run, alive=current.alive, landing=active)
         output.document(
-            {**document, **_attention_document(rows), "last_landing": _landing_document(landing, active)}
+            {
+                **document,
+                **_attention_document(rows),
+                "last_landing": _landing_document(landing, active),
+                "spare_worktrees": _spares(arguments.directory),
+            }
         )
     else:
         look = look_for(sys.stdout, no_color=arguments.no_color)
@@ -109,8 +115,17 @@ def _show(reader: "RunReader", arguments: argparse.Namespace, output: Output) ->
         urgent = _attention(rows, look)
         lines = _landing_lines(landing, active, run)
         text = status(run, look=look, now=time.time(), alive=current.alive, urgent=urgent, landing=lines)
-        output.answer(text)
+        spares = _spares(arguments.directory)
+        ready = f"\n{count(spares, 'spare worktree')} ready for stories" if spares else ""
+        output.answer(text + ready)
         output.say_where(arguments.directory)
+
+
+def _spares(directory: str) -> int:
+    """Count the worktrees that are kept ready."""
+    from isolation.paths import find_repository, pool_dir
+
+    return sum(1 for _ in pool_dir(find_repository(Path(directory)).common_dir).glob("*.seal"))
 
 
 # Most runs have neither a landing nor such rows, and what these import takes longer than everything else.

@@ -1,0 +1,97 @@
+"""A spare becomes the worktree of a story, in milliseconds and at any size.
+
+Order matters for a kill in between: without its seal the tree is half made, and the next run removes it;
+with its registration at the story's path, but before the rename, it is a worktree whose folder is gone;
+after the rename it is the story's.
+"""
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from isolation.files.disk import replace_file
+from isolation.git.checkout import admin_dir
+from isolation.git.contained.object_store import drop_store
+from isolation.git.registrations import lock_reason
+from isolation.git.repository import Repository
+from isolation.model import WorkspaceRequest
+from isolation.worktree.pool.index_file import summarize, touched
+from isolation.worktree.pool.inspection import flaw_of
+from isolation.worktree.pool.seals import ADMIN_FILES, Seal, index_identity
+
+
+class Spare(Struct, frozen=True, kw_only=True):
+    """A spare that was taken; `hooked` says that a hook wants to see its checkout."""
+
+    seal: Seal
+    hooked: bool
+
+    @property
+    def path(self) -> Path:
+        """Where it is until it is a story's."""
+        return Path(self.seal.path)
+
+    def is_ready_at(self, tip: str) -> bool:
+        """Whether nothing has to be checked out for a story that starts at `tip`."""
+        return self.seal.commit == tip and not self.hooked
+
+
+def is_intact(repository: Repository, seal: Seal, surroundings: str) -> bool:
+    """Whether a spare is where and as it was left, by a few small files."""
+    path = Path(seal.path)
+    git_dir = admin_dir(repository, path)
+    try:
+        return (
+            git_dir is not None
+            and not path.is_symlink()
+            and git_dir.name == seal.name
+            and seal.surroundings == surroundings
+            and {each.name for each in git_dir.iterdir()} == ADMIN_FILES
+            and (git_dir / "HEAD").read_bytes() == f"{seal.commit}\n".encode()
+            and index_identity(git_dir) == seal.index
+        )
+    except OSError:
+        return False
+
+
+def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
+    """Look at every file of a spare; with `thorough` also for what git does not show. Blocks."""
+    path, git_dir = Path(seal.path), repository.common_dir / "worktrees" / seal.name
+    # Not `status`, which looks into changed files and does not show those that hold the same by git's rules.
+    for args in (("diff-files", "--name-only", "--ignore-submodules=none"), ("ls-files", "--others")):
+        found = repository.run(*args, "-z", cwd=path, check=False)
+        if found.returncode or found.stdout:
+            return False
+    index, hash_size = git_dir / "index", len(seal.commit) // 2
+    try:
+        if touched(index, path, index.stat().st_mtime_ns // 10**9, hash_size):
+            return False
+        return not thorough or not flaw_of(path, summarize(index, hash_size))
+    except (OSError, ValueError):
+        return False
+
+
+def attach(repository: Repository, spare: Spare, request: WorkspaceRequest, tip: str) -> None:
+    """Make a spare the worktree of a story whose branch exists. Under the caller's metadata lock; blocks."""
+    git_dir = repository.common_dir / "worktrees" / spare.seal.name
+    log = _first_line_of_log(repository, request.branch, tip)
+    if log:
+        (git_dir / "logs").mkdir(exist_ok=True)
+        replace_file(git_dir / "logs" / "HEAD", log, durable=False)
+    reason = lock_reason(request.run_id, request.story_id)
+    replace_file(git_dir / "locked", reason.encode(), durable=False)
+    replace_file(git_dir / "HEAD", os.fsencode(f"ref: refs/heads/{request.branch}\n"), durable=False)
+    replace_file(git_dir / "gitdir", os.fsencode(f"{request.path / '.git'}\n"), durable=False)
+    spare.path.rename(request.path)
+    drop_store(repository.common_dir, spare.path.name)
+
+
+def _first_line_of_log(repository: Repository, branch: str, tip: str) -> bytes:
+    """Return what git logs for the HEAD of a new worktree; empty if it logs nothing."""
+    try:
+        last = (repository.common_dir / "logs" / "refs" / "heads" / branch).read_bytes().splitlines()[-1]
+    except (OSError, IndexError):
+        return b""
+    who = last.partition(b"\t")[0].split(b" ", 2)[-1]
+    return b"%s %s %s\n" % (b"0" * len(tip), tip.encode(), who)

@@ -1,0 +1,115 @@
+"""Git's index without git: what it names, and which of its files are still exactly what git wrote.
+
+Read as gitformat-index documents it, versions 2 to 4. Most builds of git compare times by the second only,
+though the index holds them to the nanosecond; here all of it counts.
+"""
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+_HEADER = struct.Struct(">4sII")
+_STAT = struct.Struct(">IIIIIIIIII")
+_EXTENDED = 0x4000
+_LONGEST_NAME = 0xFFF
+_GITLINK = 0o160000
+_COMPRESSED_NAMES = 4
+_PADDING = 8
+_LOW = 0xFFFFFFFF
+_HASHES = {20: hashlib.sha1, 32: hashlib.sha256}
+
+
+class IndexSummary(Struct, frozen=True, kw_only=True):
+    """The files of an index with the bytes they have in the tree, and the submodules."""
+
+    files: int
+    submodules: int
+    size: int
+
+
+def summarize(path: Path, hash_size: int = 20) -> IndexSummary:
+    """Read an index; raises ValueError if it has another format. Blocks."""
+    count, submodules, size = 0, 0, 0
+    data = path.read_bytes()
+    for _, stat, _ in _entries(data, hash_size, named=False):
+        count += 1
+        if stat[6] == _GITLINK:
+            submodules += 1
+        else:
+            size += stat[9]
+    return IndexSummary(files=count - submodules, submodules=submodules, size=size)
+
+
+def touched(path: Path, tree: Path, second: int, hash_size: int = 20) -> tuple[int, ...]:
+    """Return which entries are not as git wrote them, by their positions; only those since a second. Blocks.
+
+    Changes in later seconds are left to git.
+    """
+    found = []
+    for position, stat, name in _entries(path.read_bytes(), hash_size, since=second):
+        try:
+            now = os.lstat(os.path.join(os.fsencode(tree), name))  # noqa: PTH118  bytes
+        except OSError:
+            continue  # git notices that it is gone
+        times = (*divmod(now.st_ctime_ns, 10**9), *divmod(now.st_mtime_ns, 10**9))
+        numbers = (now.st_ino, now.st_uid, now.st_gid, now.st_size)
+        if times != stat[:4] or tuple(n & _LOW for n in numbers) != (stat[5], *stat[7:]):
+            found.append(position)
+    return tuple(found)
+
+
+def distrust(data: bytes, positions: tuple[int, ...], hash_size: int = 20) -> bytes:
+    """Return an index by which git writes the files of these entries again."""
+    if not positions:
+        return data
+    changed = bytearray(data)
+    for position in positions:
+        changed[position : position + 16] = bytes(16)  # both times
+    if any(data[-hash_size:]):  # zeros: the user's git leaves it out
+        changed[-hash_size:] = _HASHES[hash_size](changed[:-hash_size], usedforsecurity=False).digest()
+    return bytes(changed)
+
+
+def _entries(
+    data: bytes, hash_size: int, *, named: bool = True, since: int = 0
+) -> Iterator[tuple[int, tuple[int, ...], bytes]]:
+    """Yield each entry: its position, its ten numbers of the file system, and its name."""
+    try:
+        signature, version, count = _HEADER.unpack_from(data)
+        if signature != b"DIRC" or version not in {2, 3, _COMPRESSED_NAMES}:
+            raise ValueError("not an index of a known version")
+        position, name = _HEADER.size, b""
+        read, find = _STAT.unpack_from, data.index
+        for _ in range(count):
+            stat = read(data, position)
+            flags_at = position + _STAT.size + hash_size
+            flags = data[flags_at] << 8 | data[flags_at + 1]
+            begin = flags_at + (4 if flags & _EXTENDED else 2)
+            if version == _COMPRESSED_NAMES:
+                left_out, begin = _number(data, begin)
+                end = find(b"\0", begin)
+                name = name[: len(name) - left_out] + data[begin:end]
+                following = end + 1
+            else:
+                length = flags & _LONGEST_NAME
+                end = begin + length if length < _LONGEST_NAME else find(b"\0", begin)
+                following = position + (end - position) // _PADDING * _PADDING + _PADDING
+                name = data[begin:end] if named else b""
+            if stat[0] >= since:
+                yield position, stat, name
+            position = following
+    except (IndexError, struct.error) as error:
+        raise ValueError("the index is truncated") from error
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    """Read a number of variable length; also return where it ends."""
+    value = data[position] & 0x7F
+    while data[position] & 0x80:
+        position += 1
+        value = (value + 1) << 7 | data[position] & 0x7F
+    return value, position + 1

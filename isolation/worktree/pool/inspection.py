@@ -1,0 +1,88 @@
+"""Whether a tree holds exactly what its index names, by a walk: what git itself does not look at.
+
+Git does not show a repository inside a tracked folder, the modes of folders or access lists. Neither does it
+know who has a file open. A second name of a file elsewhere, by which it could be changed later, needs no
+search: making it has left a newer change time on the file, so git has written that file again.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from isolation.worktree.pool.index_file import IndexSummary
+from isolation.worktree.pool.seals import umask
+
+_WRITABLE_MAP = re.compile(rb"^\S+ .w.s \S+ (\S+) (\d+)", re.MULTILINE)
+_HARMLESS = "security.selinux"
+
+
+def flaw_of(tree: Path, index: IndexSummary) -> str:
+    """Return what distinguishes a tree from a new checkout of its index; empty if nothing does. Blocks.
+
+    The caller has made sure that every file of the index is there with its content.
+    """
+    mask = umask()
+    if mask is None:
+        return "the modes of new files are not known here"
+    wanted = stat.S_IFDIR | 0o777 & ~mask | tree.parent.stat().st_mode & stat.S_ISGID
+    files, empty, inodes = 0, 0, set[int]()
+    device, folders = tree.stat().st_dev, [str(tree)]
+    while folders:
+        folder = folders.pop()
+        found = os.lstat(folder)
+        inodes.add(found.st_ino)
+        if found.st_mode != wanted or found.st_uid != os.geteuid() or found.st_dev != device:
+            return f"{folder} has another mode, owner or file system than a new folder"
+        if _has_attributes(folder):
+            return f"{folder} has extended attributes"
+        before = files + len(folders)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    inodes.add(entry.inode())  # known without a look at the file
+                    files += 1
+        empty += before == files + len(folders)
+    if (files - 1, empty) != (index.files, index.submodules):
+        return f"{files - 1} files and {empty} empty folders, where the index has {index.files}"
+    return _held(device, inodes)
+
+
+def _has_attributes(path: str) -> bool:
+    try:
+        return any(name != _HARMLESS for name in os.listxattr(path, follow_symlinks=False))
+    except OSError:
+        return False
+
+
+def _held(device: int, inodes: set[int]) -> str:
+    """Return which process has something of the tree open, by inode: its paths may be those of mounts."""
+    for process in _processes():
+        for link in _links(process):
+            with suppress(OSError):
+                found = os.stat(link)  # noqa: PTH116  a link of procfs, not a path
+                if found.st_dev == device and found.st_ino in inodes:
+                    return f"process {process} has something in it open"
+        with suppress(OSError):
+            for number, inode in _WRITABLE_MAP.findall(Path(f"/proc/{process}/maps").read_bytes()):
+                major, _, minor = number.partition(b":")
+                if os.makedev(int(major, 16), int(minor, 16)) == device and int(inode) in inodes:
+                    return f"process {process} has something in it mapped"
+    return ""
+
+
+def _processes() -> Iterator[str]:
+    with suppress(OSError):
+        yield from (name for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208  many, as text
+
+
+def _links(process: str) -> Iterator[str]:
+    yield f"/proc/{process}/cwd"
+    yield f"/proc/{process}/root"
+    with suppress(OSError):
+        for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208  many, as text
+            yield f"/proc/{process}/fd/{name}"

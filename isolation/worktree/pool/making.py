@@ -1,0 +1,221 @@
+"""Trees become spares: a new checkout, or the tree of a finished story, brought back to how it began.
+
+A recycled tree is not cleaned up but rebuilt. Its part of the git directory is written again, with the index
+that it had before anything ran in it. Every change since has left a newer change time in the file system,
+which no program can set, so git writes each such file again; what the index does not name is deleted. Nothing
+that the story left in its own index, such as flags that hide a change, has a say in this. What is not certain
+then is no spare.
+"""
+
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from isolation.errors import IsolationError
+from isolation.files.deletion import delete_tree
+from isolation.files.disk import replace_file
+from isolation.git.checkout import admin_dir, read_status
+from isolation.git.contained.object_store import drop_store
+from isolation.git.metadata_lock import metadata_lock
+from isolation.git.repository import Repository
+from isolation.worktree.pool.index_file import distrust, summarize, touched
+from isolation.worktree.pool.inspection import flaw_of
+from isolation.worktree.pool.seals import (
+    ADMIN_FILES,
+    PREFIX,
+    REASON,
+    Seal,
+    forget,
+    index_identity,
+    load_origin,
+    original_index,
+    remember_origin,
+    surroundings_of,
+    write_seal,
+)
+from isolation.worktree.removal import discard
+
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+_CHECKOUT = ("checkout", "--force", "--quiet", "--no-recurse-submodules", "--detach")
+
+
+def new_path(root: Path) -> Path:
+    """Return a free path for a spare."""
+    return root / f"{PREFIX}{secrets.token_hex(4)}"
+
+
+def make_spare(repository: Repository, root: Path, commit: str, run_id: str, *, guarded: bool) -> str:
+    """Check a commit out as a spare; return why there is none, empty if there is. Blocks."""
+    path, surroundings = new_path(root), surroundings_of(repository).digest
+    root.mkdir(parents=True, exist_ok=True)
+    args = ("worktree", "add", "--detach", "--no-checkout", "--lock", "--reason", REASON, str(path), commit)
+    try:
+        with metadata_lock(repository.common_dir):
+            repository.run(*args)
+        made = repository.run(*_NO_HOOKS, *_CHECKOUT, commit, "--", cwd=path, check=False, idle=True)
+        status = read_status(repository, path)
+        if made.returncode or status.dirty or status.head != commit:
+            reason = made.stderr.strip() or "the checkout is not complete"
+        else:
+            reason = _seal(repository, path, commit, run_id, surroundings, guarded=guarded)
+    except (IsolationError, OSError) as error:
+        reason = str(error)
+    if reason and path.exists():
+        retire(repository, path)
+    return reason
+
+
+def give(repository: Repository, path: Path, tip: str) -> Path | None:
+    """Take the tree of a story that needs it no more into the pool; None if it cannot be used again. Blocks.
+
+    The caller knows that nothing in it would be lost. It has no seal yet.
+    """
+    git_dir = admin_dir(repository, path)
+    if git_dir is None or load_origin(repository.common_dir, git_dir.name) is None:
+        return None
+    spare = new_path(path.parent)
+    with metadata_lock(repository.common_dir):
+        try:
+            # The rename first: whatever is killed after it, the story's path is free.
+            path.rename(spare)
+        except OSError:
+            return None
+        replace_file(git_dir / "gitdir", os.fsencode(f"{spare / '.git'}\n"), durable=False)
+        replace_file(git_dir / "HEAD", f"{tip}\n".encode(), durable=False)
+        replace_file(git_dir / "locked", REASON.encode(), durable=False)
+    drop_store(repository.common_dir, path.name)
+    return spare
+
+
+def recycle(
+    repository: Repository, path: Path, base: str, run_id: str, *, guarded: bool, idle: bool = False
+) -> str:
+    """Make a spare of a tree that was given; return why that is not possible, empty if it is one. Blocks.
+
+    With `idle` git takes only what the machine has to spare.
+    """
+    try:
+        surroundings = surroundings_of(repository).digest
+        reason = _rebuilt(repository, path, base, surroundings, idle=idle)
+        reason = reason or _seal(repository, path, base, run_id, surroundings, guarded=guarded)
+    except (IsolationError, OSError, ValueError) as error:
+        reason = str(error)
+    if reason:
+        retire(repository, path)
+    return reason
+
+
+def _rebuilt(repository: Repository, path: Path, base: str, surroundings: str, *, idle: bool) -> str:
+    git_dir = admin_dir(repository, path)
+    origin = load_origin(repository.common_dir, git_dir.name) if git_dir else None
+    if git_dir is None or origin is None:
+        return "how it began is not known"
+    if origin.surroundings != surroundings:
+        return "git's configuration has changed"
+    if changes_attributes(repository, origin.commit, base):
+        return "attributes have changed, by which git writes files"
+    if (git_dir / "commondir").read_bytes() != b"../..\n":
+        return "its part of the git directory was changed"
+    _reset_admin(git_dir)
+    replace_file(git_dir / "HEAD", f"{origin.commit}\n".encode(), durable=False)
+    _restore_index(
+        original_index(repository.common_dir, git_dir.name), path, git_dir / "index", len(base) // 2
+    )
+    # Not `checkout`, which would look into changed files and leave those that hold the same by git's rules,
+    # whatever their modes and line ends are.
+    for args in (("read-tree", "--reset", "-u", "--no-recurse-submodules", base), ("clean", "-ffdxq")):
+        done = repository.run(*args, cwd=path, check=False, idle=idle)
+        if done.returncode:
+            return done.stderr.strip() or f"git {args[0]} failed"
+    replace_file(git_dir / "HEAD", f"{base}\n".encode(), durable=False)
+    return flaw_of(path, summarize(git_dir / "index", len(base) // 2))
+
+
+def changes_attributes(repository: Repository, old: str, new: str) -> bool:
+    """Whether files may have to be written in another way although their content is the same."""
+    if old == new:
+        return False
+    args = ("diff-tree", "-r", "--name-only", "--no-renames", old, new, "--", ":(glob)**/.gitattributes")
+    return bool(repository.run(*args).stdout)
+
+
+def _seal(
+    repository: Repository, path: Path, commit: str, run_id: str, surroundings: str, *, guarded: bool
+) -> str:
+    git_dir = admin_dir(repository, path)
+    if git_dir is None:
+        return "it is not a worktree any more"
+    _reset_admin(git_dir)
+    if (git_dir / "HEAD").read_text().strip() != commit:
+        return "it is at another commit"
+    if {each.name for each in git_dir.iterdir()} != ADMIN_FILES:
+        return "its part of the git directory holds more than that of a new worktree"
+    drop_store(repository.common_dir, path.name)
+    remember_origin(repository, path, commit, surroundings)
+    write_seal(
+        repository.common_dir,
+        Seal(
+            name=git_dir.name,
+            path=str(path),
+            commit=commit,
+            run_id=run_id,
+            surroundings=surroundings,
+            index=index_identity(git_dir),
+            guarded=guarded,
+        ),
+    )
+    return ""
+
+
+def _reset_admin(git_dir: Path) -> None:
+    """Delete what a worktree in which nothing has happened does not have."""
+    for entry in git_dir.iterdir():
+        if entry.name in ADMIN_FILES and entry.is_file() and not entry.is_symlink():
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _restore_index(source: Path, tree: Path, target: Path, hash_size: int) -> None:
+    """Bring the index back that a tree began with, so that git writes again what was changed since."""
+    at = source.stat().st_mtime_ns
+    # Git itself notices what was changed in a later second than the one in which the index was written.
+    changed = touched(source, tree, at // 10**9, hash_size)
+    replace_file(target, distrust(source.read_bytes(), changed, hash_size), durable=False)
+    os.utime(target, ns=(at, at))
+
+
+def retire(repository: Repository, path: Path) -> None:
+    """Remove a tree of the pool; the sweep of the trash deletes it. Blocks."""
+    git_dir = admin_dir(repository, path)
+    if git_dir is not None:
+        forget(repository.common_dir, git_dir.name)
+    with suppress(IsolationError):
+        discard(repository, path, sweep=False)
+
+
+def sweep_half_made(repository: Repository, root: Path, paths: set[Path]) -> None:
+    """Remove trees of the pool that have no seal: a killed run was at work on them. Blocks.
+
+    `paths` are the spares that have one. The caller holds the lease.
+    """
+    for path in root.glob(f"{PREFIX}*"):
+        if path in paths or path.is_symlink() or not path.is_dir():
+            continue
+        if admin_dir(repository, path) is not None:
+            retire(repository, path)
+        elif _is_dead(repository, path):
+            delete_tree(path)
+
+
+def _is_dead(repository: Repository, path: Path) -> bool:
+    """Whether a folder was a worktree of ours: it is empty, or its link leads to our git directory."""
+    try:
+        text = (path / ".git").read_text()
+    except OSError:
+        return not any(path.iterdir())
+    return Path(text.removeprefix("gitdir:").strip()).parent == repository.common_dir / "worktrees"

@@ -1,0 +1,211 @@
+"""The pool of a run: worktrees that are ready for stories, made and recycled while stories work.
+
+It outlives the run: what is sealed when a run ends is there for the next one, which looks at every file of
+it once more. It belongs to the run that holds the lease. Whatever is not certain is made the plain way.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from isolation.git.repository import Repository, offload
+from isolation.model import WorkspaceRequest
+from isolation.worktree.pool.claim import Spare, is_intact, is_unchanged
+from isolation.worktree.pool.index_file import summarize
+from isolation.worktree.pool.making import (
+    changes_attributes,
+    give,
+    make_spare,
+    recycle,
+    retire,
+    sweep_half_made,
+)
+from isolation.worktree.pool.seals import (
+    Seal,
+    claim_seal,
+    forget_gone,
+    load_seals,
+    remember_origin,
+    surroundings_of,
+    write_seal,
+)
+
+LEAST_INDEX = 200_000
+"""How large the index of a repository is, in bytes, for which `auto` keeps spares: about 2,000 files."""
+
+ROOM = 3
+"""How many times the size of a tree must be free on the disk to make another one."""
+
+PAUSE_SECONDS = 0.5
+
+
+@dataclass(kw_only=True, eq=False)
+class Pool:
+    """The spares of a repository, as one run uses them. `size` is how many there may be.
+
+    With `trims` those beyond it are removed when the run begins; otherwise only no more are made.
+    `guarded` says that sessions of this run cannot write to worktrees that are not theirs.
+    """
+
+    repository: Repository
+    root: Path
+    run_id: str
+    size: int
+    guarded: bool
+    trims: bool = False
+    _given: list[Path] = field(default_factory=list)
+    _at_work: int = 0
+    _failed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self) -> None:
+        """Remove what a killed run left half made, and what is more than the settings allow. Blocks."""
+        common = self.repository.common_dir
+        forget_gone(common)
+        seals = load_seals(common)
+        for seal in seals[self.size :] if self.trims else ():
+            if claim_seal(common, seal.name):
+                retire(self.repository, Path(seal.path))
+        sweep_half_made(self.repository, self.root, {Path(seal.path) for seal in load_seals(common)})
+
+    def take(self, request: WorkspaceRequest) -> Spare | None:
+        """Take a spare for a story that has no tree; None if there is none that is certain. Blocks."""
+        common, base = self.repository.common_dir, request.parents[0]
+        seals = load_seals(common) if self.size and not os.path.lexists(request.path) else ()
+        if not seals:
+            return None
+        surroundings = surroundings_of(self.repository)
+        hooked = surroundings.hooks or (common / "hooks" / "post-checkout").exists()
+        # Those need no second look, or the least checkout.
+        for seal in sorted(seals, key=lambda each: (each.commit != base, each.run_id != self.run_id)):
+            if not claim_seal(common, seal.name):
+                continue
+            if self._is_good(seal, base, surroundings.digest):
+                return Spare(seal=seal, hooked=hooked)
+            retire(self.repository, Path(seal.path))
+        return None
+
+    def _is_good(self, seal: Seal, base: str, surroundings: str) -> bool:
+        if Path(seal.path).parent != self.root or not is_intact(self.repository, seal, surroundings):
+            return False
+        if changes_attributes(self.repository, seal.commit, base):
+            return False
+        known = seal.run_id == self.run_id and self.guarded
+        thorough = not (seal.guarded and self.guarded)
+        return known or is_unchanged(self.repository, seal, thorough=thorough)
+
+    def put_back(self, spare: Spare) -> None:
+        """Return a spare that was taken and not used; one that was touched is removed. Blocks."""
+        if is_intact(self.repository, spare.seal, spare.seal.surroundings):
+            write_seal(self.repository.common_dir, spare.seal)
+        else:
+            retire(self.repository, spare.path)
+
+    def remember(self, request: WorkspaceRequest, commit: str) -> None:
+        """Remember the tree of a story as it was checked out, so that it can be recycled. Blocks."""
+        with suppress(OSError):
+            now = surroundings_of(self.repository).digest
+            remember_origin(self.repository, request.path, commit, now)
+
+    def accept(self, path: Path, tip: str) -> bool:
+        """Take over the tree of a story in which nothing would be lost; False if it is not wanted. Blocks."""
+        with self._working():
+            if self._missing() < 0:
+                return False
+            given = give(self.repository, path, tip)
+            if given is not None:
+                self._given.append(given)
+        return given is not None
+
+    async def keep(self, base: Callable[[], str], running: Callable[[], int | None]) -> None:
+        """Recycle and make spares until cancelled, as many at once as there are cores.
+
+        `running` is how many stories have a tree that may come back; None while one waits for its own.
+        """
+        import trio
+
+        async def work() -> None:
+            while True:
+                await trio.sleep(PAUSE_SECONDS)
+                while await self._recycle_one(base(), idle=True):
+                    pass
+                others = running()
+                if others is not None and self._missing() > others and await offload(self._has_room):
+                    await self._make_one(base(), others)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(os.cpu_count() or 1):
+                nursery.start_soon(work)
+
+    async def finish(self, base: str) -> None:
+        """Recycle what was given and is not recycled yet; the next run finds it."""
+        import trio
+
+        async def work() -> None:
+            while await self._recycle_one(base, idle=False):
+                pass
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(os.cpu_count() or 1):
+                nursery.start_soon(work)
+
+    def _missing(self) -> int:
+        return self.size - len(load_seals(self.repository.common_dir)) - len(self._given) - self._at_work
+
+    async def _recycle_one(self, base: str, *, idle: bool) -> bool:
+        """Recycle one tree that was given; False if there is none."""
+        import trio
+
+        await trio.lowlevel.checkpoint()
+        if not self._given:
+            return False
+        again = partial(recycle, guarded=self.guarded, idle=idle)
+        with trio.CancelScope(shield=True), self._working():  # what was taken from the list is seen through
+            await offload(again, self.repository, self._given.pop(), base, self.run_id)
+        return True
+
+    async def _make_one(self, base: str, others: int) -> None:
+        make = partial(make_spare, guarded=self.guarded)
+        with self._working():
+            if self._missing() + 1 <= others:
+                return  # another worker was first
+            reason = await offload(make, self.repository, self.root, base, self.run_id)
+            self._failed += bool(reason)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        with self._lock:
+            self._at_work += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work -= 1
+
+    def _has_room(self) -> bool:
+        """Whether the disk has ample room for another tree, and making them has not failed before."""
+        if self._failed > 1:
+            return False
+        try:
+            size = summarize(self.repository.common_dir / "index").size
+            disk = os.statvfs(self.root if self.root.is_dir() else self.root.parent)
+        except (OSError, ValueError):
+            return False
+        return disk.f_bavail * disk.f_frsize > ROOM * size
+
+
+def size_of(repository: Repository, wanted: int | None, stories: int) -> int:
+    """Return how many spares there may be; without a number as many as stories, where trees are large."""
+    if (repository.common_dir / "reftable").exists():  # there HEAD is not a readable file
+        return 0
+    if wanted is not None:
+        return wanted
+    try:
+        large = (repository.common_dir / "index").stat().st_size >= LEAST_INDEX
+    except OSError:
+        return 0
+    return stories if large else 0

@@ -1,0 +1,176 @@
+"""What is known about the trees of the pool, in the program's own folder, which no session can write to.
+
+For each tree, by the name of its part of the git directory:
+
+- `<name>.origin` and `<name>.index`: the commit and the index of its checkout, as they were before anything
+  ran in it. Stories have them, too, since their trees may become spares.
+- `<name>.seal`: it is a spare, ready for a story. A tree of the pool without a seal is half made.
+
+To remove the seal is to claim the spare: of two processes that try, one fails. A crash between two steps
+leaves a tree without a seal, which is never used.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from isolation.files.disk import replace_file
+from isolation.git.checkout import admin_dir
+from isolation.git.repository import Repository
+from isolation.paths import pool_dir
+
+PREFIX = "_spare-"
+REASON = "autopilot-multi: a spare worktree, ready for a story; `autopilot-multi gc --apply` removes it"
+ADMIN_FILES = {"HEAD", "commondir", "gitdir", "index", "locked"}
+"""What git keeps about a worktree in which nothing has happened, without the log of its HEAD."""
+
+_ATTRIBUTES = ("/etc/gitattributes",)
+
+
+class Seal(Struct, frozen=True, kw_only=True):
+    """A spare: where it is, what is checked out, and by what one can tell that it is as it was left.
+
+    `index` is what the file system says about its index. `guarded` says that no session could write to it
+    while the run that made it was active.
+    """
+
+    name: str
+    path: str
+    commit: str
+    run_id: str
+    surroundings: str
+    index: tuple[int, ...]
+    guarded: bool
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """A hash of all that decides what a checkout writes besides the commit; whether hooks lie elsewhere."""
+
+    digest: str
+    hooks: bool
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """The checkout that a tree began with."""
+
+    commit: str
+    surroundings: str
+
+
+def load_seals(common_dir: Path) -> tuple[Seal, ...]:
+    """Return all spares that are ready, without a git process."""
+    return tuple(sorted(_load_all(common_dir), key=lambda seal: seal.name))
+
+
+def _load_all(common_dir: Path) -> Iterator[Seal]:
+    with suppress(FileNotFoundError):
+        for path in pool_dir(common_dir).iterdir():
+            if path.suffix != ".seal":
+                continue
+            with suppress(OSError, ValueError):
+                seal = msgspec.json.decode(path.read_bytes(), type=Seal)
+                if seal.name == path.stem:
+                    yield seal
+
+
+def write_seal(common_dir: Path, seal: Seal) -> None:
+    """Make a spare available."""
+    replace_file(_file(common_dir, seal.name, "seal"), msgspec.json.encode(seal), durable=False)
+
+
+def claim_seal(common_dir: Path, name: str) -> bool:
+    """Take a spare; False if another process was first."""
+    try:
+        _file(common_dir, name, "seal").unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def remember_origin(repository: Repository, path: Path, commit: str, surroundings: str) -> None:
+    """Remember a tree as it was checked out, before anything runs in it. Blocks."""
+    git_dir, common = admin_dir(repository, path), repository.common_dir
+    if git_dir is None:
+        return
+    pool_dir(common).mkdir(parents=True, exist_ok=True)
+    index, copy = git_dir / "index", _file(common, git_dir.name, "index")
+    before = index.stat()
+    replace_file(copy, index.read_bytes(), durable=False)
+    # Git tells by this time which entries are too new to be trusted.
+    os.utime(copy, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    origin = Origin(commit=commit, surroundings=surroundings)
+    replace_file(_file(common, git_dir.name, "origin"), msgspec.json.encode(origin), durable=False)
+
+
+def load_origin(common_dir: Path, name: str) -> Origin | None:
+    """Return how a tree began; None if that is not known."""
+    try:
+        return msgspec.json.decode(_file(common_dir, name, "origin").read_bytes(), type=Origin)
+    except (OSError, ValueError):
+        return None
+
+
+def original_index(common_dir: Path, name: str) -> Path:
+    """Return the index that a tree began with."""
+    return _file(common_dir, name, "index")
+
+
+def forget(common_dir: Path, name: str) -> None:
+    """Drop all that is known about a tree, the seal first."""
+    for kind in ("seal", "origin", "index"):
+        _file(common_dir, name, kind).unlink(missing_ok=True)
+
+
+def forget_gone(common_dir: Path) -> None:
+    """Drop what is known about trees that are gone."""
+    with suppress(FileNotFoundError):
+        for name in {path.stem for path in pool_dir(common_dir).iterdir() if not path.name.startswith(".")}:
+            if not (common_dir / "worktrees" / name).is_dir():
+                forget(common_dir, name)
+
+
+def surroundings_of(repository: Repository) -> Surroundings:
+    """Read git's configuration and attributes as they are now. Blocks."""
+    listed = repository.run("config", "--list", "-z", check=False).stdout
+    common = repository.common_dir
+    values = [line.partition("\n") for line in listed.split("\0")]
+    configured = [value for name, _, value in values if name.lower() == "core.attributesfile"]
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111  as git does
+    files = (
+        common / "info" / "attributes",
+        common / "info" / "sparse-checkout",
+        common / "config.worktree",
+        *(Path(each).expanduser() for each in (*_ATTRIBUTES, *configured, f"{home}/git/attributes")),
+    )
+    digest = hashlib.sha256(f"{umask()} {repository.version} {listed}".encode(errors="surrogateescape"))
+    for file in files:
+        with suppress(OSError):
+            digest.update(b"\0" + file.read_bytes())
+        digest.update(b"\0\0")
+    hooks = any(name.lower() == "core.hookspath" for name, _, _ in values)
+    return Surroundings(digest=digest.hexdigest(), hooks=hooks)
+
+
+def umask() -> int | None:
+    """Return the mode bits that new files do not get; None where that cannot be read without setting it."""
+    try:
+        found = re.search(rb"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_bytes(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1], 8) if found else None
+
+
+def index_identity(git_dir: Path) -> tuple[int, ...]:
+    """Return what changes when an index is written, as the file system has it."""
+    found = (git_dir / "index").stat()
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _file(common_dir: Path, name: str, kind: str) -> Path:
+    return pool_dir(common_dir) / f"{name}.{kind}"

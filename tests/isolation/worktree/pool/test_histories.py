@@ -1,0 +1,135 @@
+"""Random histories of stories through the pool: after each claim the workspace is what a fresh one is."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from isolation.model import Workspace
+from isolation.worktree.pool.making import make_spare
+from tests.conftest import git
+from tests.isolation.worktree.pool.behavior import DOUBTFUL, HARMLESS, KEPT, Stories, fill
+
+SAMPLE, ALL = 3, 500
+STEPS = 12
+
+
+class Histories(RuleBasedStateMachine):
+    """Stories that behave at will, in runs that follow one another, while the base moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="pool-histories-"))
+        self.run_number = 1
+        self.workspace: Workspace | None = None
+
+    @initialize()
+    def begin(self) -> None:
+        """Make a repository, and the pool of a first run."""
+        top = self.folder / "repo"
+        top.mkdir()
+        git(top, "init", "-q", "-b", "main")
+        for name, value in (("user.name", "Story"), ("user.email", "story@example.com")):
+            git(top, "config", name, value)
+        (top / "README.md").write_text("hello\n")
+        git(top, "add", "-A")
+        git(top, "commit", "-q", "-m", "first")
+        fill(top)
+        self.stories = Stories(top)
+        self.pool = self.stories.pool("run-1")
+
+    @precondition(lambda self: self.workspace is None)
+    @rule()
+    def claim(self) -> None:
+        """Open the next story's worktree: it is a fresh one in all that can be seen."""
+        self.workspace = trio.run(self.stories.open, self.pool)
+        self.stories.require_fresh(self.workspace)
+
+    @precondition(lambda self: self.workspace is not None)
+    @rule(behave=st.sampled_from([*HARMLESS, *DOUBTFUL, *KEPT]))
+    def behave(self, behave: object) -> None:
+        """Do one thing to the tree."""
+        assert self.workspace is not None
+        assert callable(behave)
+        if self.workspace.path.exists():
+            try:
+                behave(self.workspace.path)
+            except OSError:  # an earlier habit is in the way, which is no matter of the pool
+                return
+
+    @precondition(lambda self: self.workspace is not None)
+    @rule()
+    def end(self) -> None:
+        """Finish the story; its tree goes to the pool, to the trash, or stays."""
+        assert self.workspace is not None
+        trio.run(self.stories.end, self.pool, self.workspace)
+        self.workspace = None
+
+    @rule(name=st.sampled_from(["src/f1.py", "src/new.txt", ".gitattributes", "src/.gitattributes"]))
+    def move_base(self, name: str) -> None:
+        """Commit something on the base."""
+        top = self.stories.repository.top
+        text = "*.txt text eol=crlf\n" if "attributes" in name else f"base {self.run_number}\n"
+        file = top / name
+        file.write_text(text + (file.read_text() if file.exists() else ""))
+        git(top, "add", "-A")
+        git(top, "commit", "-q", "-m", "base")
+
+    @rule(guarded=st.booleans())
+    def next_run(self, guarded: bool) -> None:  # noqa: FBT001  hypothesis gives it
+        """Let another run have the pool."""
+        self.run_number += 1
+        self.pool = self.stories.pool(f"run-{self.run_number}", guarded=guarded)
+        self.pool.begin()
+
+    @rule()
+    def make(self) -> None:
+        """Make a spare in the background."""
+        stories, pool = self.stories, self.pool
+        base = stories.repository.resolve("main")
+        assert make_spare(stories.repository, stories.root, base, pool.run_id, guarded=pool.guarded) == ""
+
+    @rule(value=st.sampled_from(["true", "input", "false"]))
+    def configure(self, value: str) -> None:
+        """Change how git writes files."""
+        git(self.stories.repository.top, "config", "core.autocrlf", value)
+
+    def teardown(self) -> None:
+        """Remove the repository."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def histories(number: int) -> None:
+    """Run this many histories."""
+    run_state_machine_as_test(
+        Histories,
+        settings=settings(
+            max_examples=number,
+            stateful_step_count=STEPS,
+            deadline=None,
+            derandomize=number == SAMPLE,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_a_sample_of_histories() -> None:
+    """A few of them, always the same."""
+    histories(SAMPLE)
+
+
+@pytest.mark.chaos
+def test_many_histories() -> None:
+    """Five hundred of them."""
+    histories(ALL)
