@@ -110,6 +110,34 @@ def test_without_a_verify_command_land_asks(repo: Path) -> None:
     assert run(repo, "undo", "--yes").code == 1
 
 
+def test_undo_reverts_what_was_pushed_or_has_something_on_it(repo: Path, tmp_path: Path) -> None:
+    """Also where only a part was pushed; the plan says why, and the remote takes the result without force."""
+    remote, aside = tmp_path / "remote.git", tmp_path / "aside"
+    done_stories(repo, "a", "b", verify="true")
+    git(tmp_path, "init", "-q", "--bare", str(remote))
+    git(repo, "remote", "add", "origin", str(remote))
+    git(repo, "push", "-q", "origin", "main")
+    before = tip_of(repo)
+    assert run(repo, "land").code == 0
+    assert "main would move back" in run(repo, "undo", "--dry-run").out, "what was there before is pushed"
+    git(repo, "tag", "v1")
+    assert "because it is in refs/tags/v1" in run(repo, "undo", "--dry-run").out
+    git(repo, "tag", "-d", "v1")
+    git(repo, "worktree", "add", "-q", "--detach", str(aside), "main")
+    assert f"because it is in the checkout {aside}" in run(repo, "undo", "--dry-run").out
+    git(repo, "worktree", "remove", str(aside))
+    git(repo, "push", "-q", "origin", "main~1:main")
+    assert tip_of(repo) != tip_of(repo, "origin/main") != before
+    shown = run(repo, "undo")
+    assert (shown.code, tip_of(repo, "main~1")) == (1, tip_of(repo, "origin/main"))
+    assert "would be reverted by commit" in shown.err
+    assert "because it was pushed (origin/main)" in shown.err
+    undone = run(repo, "undo", "--yes", "--json")
+    assert (undone.data["how"], undone.data["because"]) == ("revert", ["refs/remotes/origin/main"])
+    assert tree_of(repo, "main") == tree_of(repo, before)
+    git(repo, "push", "-q", "origin", "main")
+
+
 def test_files_of_the_user_stop_a_landing_before_anything_moves(repo: Path) -> None:
     """The file is named; another dirty file is no obstacle and stays byte-identical."""
     (repo / "mine.txt").write_text("committed\n")
