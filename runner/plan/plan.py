@@ -25,6 +25,7 @@ from runner.core.forecast.clashes import Clash
 from runner.core.limits.budget import Amount, OtherJobs, budget_notes
 from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
+from runner.core.schedule.budget_share import Share
 from runner.core.schedule.exclusivity import classify
 from runner.core.schedule.graph import closure, expected_durations, ordered
 from runner.core.settings import Settings
@@ -61,7 +62,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     shard_in: tuple[Path, ...] | None = None
     is_job: bool = False
-    budget_share: float = 1.0
+    budget_share: Share = Share()
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
@@ -178,7 +179,8 @@ def load_backlog(request: RunRequest) -> Backlog:
     again = _again(request, order)
     before = _without(earlier.finished, again)
     finished = still_present(repository, before, base, only_on_base=request.is_job)
-    others = used_in(shards.shards, base=base, share=request.budget_share)
+    limit = Amount(tokens=settings.token_budget, cost=settings.cost_budget)
+    others = used_in(shards.shards, base=base, limit=limit, share=request.budget_share)
     handed = _without(handed_on(shards.shards, order, only=only, base=base), again)
     left = [story for story in order if story.id not in finished]
     return Backlog(
