@@ -309,6 +309,7 @@ def _begin(run_id: RunId, shards: Sequence[Shard], entries: tuple[Mapping[str, A
     }
     options = {**first.started.options, "digests": digests}
     options.pop("other_jobs", None)  # what they used is part of this run
+    options.pop("is_job", None)
     body = replace(first.started, stories=entries, options=options)
     return ev.Event(run_id=run_id, at=first.events[0].at, body=body)
 

@@ -73,7 +73,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     which are `handed_on`. `others` is what all of them have used of the budgets. `durations` are the minutes
     that each story is expected to take, empty where nothing is known. `disjoint` is None if it is not known,
     `overlaps` are pairs of claims that share a path. `failed` says why stories failed in the last run,
-    `fresh` start over.
+    `fresh` start over. `is_job`: the result goes to other jobs as a shard.
     """
 
     repository: Repository
@@ -94,6 +94,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     overlaps: tuple[Clash, ...] = ()
     failed: Mapping[StoryId, str] = field(default_factory=dict)
     fresh: tuple[StoryId, ...] = ()
+    is_job: bool = False
 
     @property
     def settings(self) -> Settings:
@@ -197,6 +198,7 @@ def load_backlog(request: RunRequest) -> Backlog:
         others=others,
         shards=shards.shards,
         retry_failed=request.retry_failed,
+        is_job=request.is_job,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
         overlaps=claimed.overlaps,

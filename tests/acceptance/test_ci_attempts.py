@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.ci import Ci, Stories, event, forge, make_ci, nothing
+from tests.acceptance.flow_stories import sessions, story
 from tests.acceptance.program import Ran, commit_stories, run, write_story
 from tests.conftest import git
 
@@ -227,6 +228,32 @@ def test_five_nights_in_a_clone_that_stays(repo: Path, tmp_path: Path) -> None:
         git(desk, "fsck")
     assert "unfinished" in git(agent, "grep", "-h", "unfinished", *_earlier(agent, "odd"))
     assert len(_earlier(desk, "note")) == 4, "what the earlier nights did is still there"
+
+
+def test_a_flow_begins_again_every_night_in_a_clone_that_stays(
+    repo: Path, tmp_path: Path, memory: Path
+) -> None:
+    """What failed on three earlier commits is not asked about; an attempt on the same commit counts."""
+    story(repo, "a", "fail:Problem:6", max_attempts=2)
+    commit_stories(repo)
+    agent = tmp_path / "agent"
+    git(tmp_path, "clone", "-q", "--depth", "1", repo.as_uri(), str(agent))
+    before = 0
+    for night in range(1, 6):
+        (repo / "day.txt").write_text(f"{night}\n")
+        git(repo, "add", "-A")
+        git(repo, "commit", "-q", "-m", f"day {night}")
+        git(agent, "fetch", "-q", "--depth", "1", "origin", "main")
+        git(agent, "checkout", "-q", "--force", "--detach", "FETCH_HEAD")
+        job = ("--cross-boundaries", "--json", "--shard-out", str(tmp_path / f"night-{night}"))
+        ran = run(agent, *job)
+        began, before = sessions(memory)[before:], len(sessions(memory))
+        assert began[0] == "a-1 attempt 1", (night, ran.err)
+        assert ran.story("a")["status"] == ("parked" if night < 4 else "done"), night
+        if night == 3:
+            again = run(agent, *job[:-1], str(tmp_path / "again"))
+            assert (again.story("a")["sessions"], len(sessions(memory))) == (0, before), "it was asked about"
+    assert git(agent, "show", "autopilot/a:day.txt") == "5\n"
 
 
 def test_reports_of_a_pipeline_are_short_true_and_kept_for_the_next_one(repo: Path, tmp_path: Path) -> None:
