@@ -26,7 +26,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A done story with the tip of its branch; `fork` is where its own work begins.
 
     `verify` are the commands that decided about it; `general` means that they are those of the settings.
-    `since` is when the first of its runs began.
+    `since` is when the first of its runs began, `losses` how many landings left it out in favor of others.
     `shared` means that it worked in one tree with the others of its run.
     """
 
@@ -39,6 +39,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     general: bool
     replayed: bool = False
     since: float = 0.0
+    losses: int = 0
     shared: bool = False
 
     @property
@@ -194,8 +195,14 @@ def _candidate(done: Known, tip: str, *, replayed: bool) -> Candidate:
         general=not own,
         replayed=replayed,
         since=done.since,
+        losses=done.losses,
         shared=done.run.isolation == IsolationMode.NONE,
     )
+
+
+def tip_of(one: Candidate) -> Tip:
+    """Return a candidate as a forecast looks at it."""
+    return Tip(id=one.id, commit=one.tip, needs=one.story.depends_on, since=one.since, losses=one.losses)
 
 
 def _ordered(
@@ -203,9 +210,7 @@ def _ordered(
 ) -> tuple[tuple[Candidate, ...], Forecast]:
     """Put them in the order that loses the fewest, by a forecast of their conflicts."""
     by_id = {each.id: each for each in found}
-    tips = tuple(
-        Tip(id=each.id, commit=each.tip, needs=each.story.depends_on, since=each.since) for each in found
-    )
+    tips = tuple(map(tip_of, found))
     if not tips or not can_foresee(repository):
         foreseen = foresee(tips, {}, onto)
     else:

@@ -279,9 +279,10 @@ class Landing:
         """Answer the questions of the search with git and with verify commands."""
         candidates = self._plan.candidates
         order = [each.id for each in candidates.stories]
+        kept = tuple(each.id for each in candidates.stories if each.losses)
         self._verdicts.clear()
         answers = Answers(
-            begin=partial(search, order, candidates.needs, rejected=tuple(self._rejected)),
+            begin=partial(search, order, candidates.needs, rejected=tuple(self._rejected), kept=kept),
             known=partial(self._known, train),
             verify=partial(self._verify, train),
             conflict=self._steps.conflict,

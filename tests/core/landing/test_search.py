@@ -238,6 +238,8 @@ def test_the_partner_of_several_is_left_out_instead_of_them() -> None:
     assert set(found.red[order[2]].stories) <= {"s010", "s020", "s030", "s039"}
     found = World(shared).answer(search(order, {each: {order[2]} for each in order[3:9]}))
     assert len(found.landed) == 36, "six others need it"
+    found = World(shared).answer(search(order, {}, kept=[order[2]]))
+    assert set(order) - set(found.landed) == {"s010", "s020", "s030", "s039"}, "it has lost before"
     pair = frozenset({"s010", "s020"})
     found = World([*shared[:2], pair]).answer(search(order, {}))
     assert len(found.landed) == 38
