@@ -9,7 +9,6 @@ from isolation.git.forecast.scratch import scratch
 from isolation.git.landing.merges import not_contained
 from isolation.git.landing.patches import Work, brought_by, patched_into
 from isolation.git.repository import Repository
-from isolation.model import IsolationMode
 from runner.core.errors import NotFoundError
 from runner.core.forecast.clashes import Forecast
 from runner.core.landing.forecast import Tip, foresee
@@ -27,7 +26,6 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     `verify` are the commands that decided about it; `general` means that they are those of the settings.
     `since` is when the first of its runs began, `losses` how many landings left it out in favor of others.
-    `shared` means that it worked in one tree with the others of its run.
     """
 
     story: Story
@@ -40,7 +38,6 @@ class Candidate(Struct, frozen=True, kw_only=True):
     replayed: bool = False
     since: float = 0.0
     losses: int = 0
-    shared: bool = False
 
     @property
     def id(self) -> StoryId:
@@ -68,11 +65,6 @@ class Candidates(Struct, frozen=True, kw_only=True):
         """What each of them depends on, as far as it is to land, too."""
         ids = {each.id for each in self.stories}
         return {each.id: ids & set(each.story.depends_on) for each in self.stories}
-
-    @property
-    def disjoint(self) -> bool:
-        """Whether no two can touch the same file: a run with a shared tree proves it first."""
-        return all(each.shared for each in self.stories) and len({each.run_id for each in self.stories}) == 1
 
     def __getitem__(self, story_id: StoryId) -> Candidate:
         return next(each for each in self.stories if each.id == story_id)
@@ -196,7 +188,6 @@ def _candidate(done: Known, tip: str, *, replayed: bool) -> Candidate:
         replayed=replayed,
         since=done.since,
         losses=done.losses,
-        shared=done.run.isolation == IsolationMode.NONE,
     )
 
 

@@ -63,11 +63,13 @@ def load_known(journal: Journal) -> Past:
     since: dict[StoryId, float] = {}
     undone: set[tuple[str, str]] = set()
     losses: dict[StoryId, set[str]] = {}
+    taken_back: set[str] = set()
     for run_id in journal.runs()[:RUNS_SEARCHED]:
         events = journal.events(run_id)
         run = fold(run_id, events)
         stories = {story.id: story for story in _stories_of(events)}
         replaced |= set(_landed_as_others(events, run))
+        taken_back |= {each.id for each in run.landings if each.was_undone}
         undone |= {(each.before, each.after) for each in run.landings if each.was_undone}
         for body in (event.body for event in events if isinstance(event.body, ld.StoryNotLanded)):
             if body.others and body.why in {CONFLICT, RED_TOGETHER}:
@@ -80,7 +82,7 @@ def load_known(journal: Journal) -> Past:
             found[state.id] = _joined(found.get(state.id), state, stories[state.id], run)
             settled |= {state.id} if state.sessions else set()
     aged = {
-        story_id: replace(each, since=since[story_id], losses=len(losses.get(story_id, ())))
+        story_id: replace(each, since=since[story_id], losses=len(losses.get(story_id, set()) - taken_back))
         for story_id, each in found.items()
     }
     return Past(stories=aged, replaced=frozenset(replaced), undone=frozenset(undone))
