@@ -160,8 +160,11 @@ def test_files_of_the_user_stop_a_landing_before_anything_moves(repo: Path) -> N
     assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
 
 
-def test_a_red_target_and_land_verify(repo: Path) -> None:
-    """A target that is red by itself is not blamed on stories; names, --onto and squash are obeyed."""
+def test_a_red_target_and_land_verify(repo: Path, tmp_path: Path) -> None:
+    """A target that is red by itself is not blamed on stories; names, --onto and squash are obeyed.
+
+    A target that is checked out elsewhere: that checkout follows, and a file of the user's there is named.
+    """
     done_stories(repo, "a", "b", verify="true")
     settings = repo / "autopilot-multi.toml"
     settings.write_text('land-verify = ["echo broken; false"]\n')
@@ -170,11 +173,20 @@ def test_a_red_target_and_land_verify(repo: Path) -> None:
     assert red.data["red_target"] == "echo broken; false"
     assert red.data["landed"] == []
     settings.write_text('land-verify = ["test -e b.txt && test ! -e a.txt"]\n')
-    git(repo, "branch", "release")
+    elsewhere = tmp_path / "elsewhere"
+    git(repo, "worktree", "add", "-q", "-b", "release", str(elsewhere))
+    (elsewhere / "b.txt").write_text("mine\n")
+    refused = run(repo, "land", "b", "--onto", "release")
+    assert (refused.code, tip_of(repo, "release")) == (1, tip_of(repo))
+    assert f"{elsewhere} has changes of yours in files that release would get: b.txt" in refused.err
+    (elsewhere / "b.txt").unlink()
     landed = run(repo, "land", "b", "--onto", "release", "--style", "squash", "--json")
     assert landed.code == 0, landed.err
     assert landed.data["landed"] == ["b"]
     assert git(repo, "rev-list", "--count", "main..release").strip() == "1"
+    assert landed.data["after"] == tip_of(repo, "release")
+    assert (elsewhere / "b.txt").read_text() == "made\n"
+    assert git(elsewhere, "status", "--porcelain") == ""
     assert not (repo / "b.txt").exists()
     assert run(repo, "status", "--json").story("b")["merged"] == "release"
     assert "nothing to land on release" in run(repo, "land", "b", "--onto", "release").out
