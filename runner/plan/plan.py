@@ -150,8 +150,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     loaded = with_threshold(load_settings(top=top, flags=request.flags, environ=os.environ), repository)
     settings = loaded.settings
     require_ownership(settings)
-    cwd = request.directory.resolve()
-    all_stories = load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
+    all_stories = _all_stories(request, settings, top)
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources)
 
@@ -178,10 +177,9 @@ def load_backlog(request: RunRequest) -> Backlog:
     base = repository.resolve(settings.base)
     require_shareable(settings, repository, base)
     again = _again(request, order)
-    before = _without(earlier.finished, again)
-    finished = still_present(repository, before, base, only_on_base=request.is_job)
-    limit = Amount(tokens=settings.token_budget, cost=settings.cost_budget)
-    others = used_in(shards.shards, base=base, limit=limit, share=request.budget_share)
+    done = _without(earlier.finished, again)
+    finished = still_present(repository, done, base, only_on_base=request.is_job)
+    others = _used(request, shards.shards, settings, base)
     handed = _without(handed_on(shards.shards, order, only=only, base=base), again)
     left = [story for story in order if story.id not in finished]
     return Backlog(
@@ -205,6 +203,18 @@ def load_backlog(request: RunRequest) -> Backlog:
         failed={} if request.is_job else _without(earlier.failed, again),
         fresh=_fresh(request, settings, [*again, *(only if request.retry_failed else ())], finished),
     )
+
+
+def _all_stories(request: RunRequest, settings: Settings, top: Path) -> tuple[Story, ...]:
+    """Read the stories of a request, or those of the settings."""
+    cwd = request.directory.resolve()
+    return load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
+
+
+def _used(request: RunRequest, shards: Sequence[Shard], settings: Settings, base: str) -> OtherJobs:
+    """Return what other jobs have used of the budgets, and what this one may use."""
+    limit = Amount(tokens=settings.token_budget, cost=settings.cost_budget)
+    return used_in(shards, base=base, limit=limit, share=request.budget_share)
 
 
 def _selected(request: RunRequest, shards: Sequence[Shard], repository: Repository) -> tuple[str, ...]:
