@@ -20,9 +20,9 @@ from isolation.model import Closing, Workspace, WorkspaceRequest
 from isolation.shared_tree.claim_branch import open_claim, record_leftovers
 from isolation.worktree.opening import create_or_attach, create_undoable
 from isolation.worktree.pool.pool import Pool
-from isolation.worktree.power_loss import release_branch
 from isolation.worktree.provision import ProvisionReport, provision, relink, require_inside
 from isolation.worktree.removal import close
+from isolation.worktree.stale_locks import remove_stale_locks
 
 if TYPE_CHECKING:
     import trio
@@ -77,7 +77,7 @@ async def open_workspace(
 
     if claim is not None:
         if resumed or interrupted:
-            await offload(release_branch, repository, request.branch)
+            await offload(remove_stale_locks, repository, request.path, request.branch)
         async with _open_shared(repository, request, claim, resumed=resumed) as shared:
             yield shared
         return

@@ -45,6 +45,8 @@ print(next(job["only"] for job in jobs if job["name"] == sys.argv[1]))
   for variable in PATH HOME USER LANG LC_ALL TMPDIR TERM CI ${AUTOPILOT_PASS:-}; do
     if value=$(printenv "$variable"); then set -- "$@" "$variable=$value"; fi
   done
+  # They do not get variables that look like secrets, except these.
+  set -- "$@" AUTOPILOT_MULTI_PASS_ENV="$(echo "${AUTOPILOT_PASS:-}" | tr ' ' ,)"
   rm -rf "shards/$name"
   # Ends in time to write its shard before the limit of the job.
   exec env -i "$@" timeout --foreground 110m autopilot-multi run ${AUTOPILOT_STORIES:-} $only --trust \

@@ -43,7 +43,7 @@ from isolation.worktree.checkout_files import (
 )
 from isolation.worktree.pool.claim import Spare, attach
 from isolation.worktree.pool.pool import Pool
-from isolation.worktree.power_loss import release_locks, set_aside_torn
+from isolation.worktree.power_loss import set_aside_torn
 from isolation.worktree.removal import discard
 
 if TYPE_CHECKING:
@@ -158,8 +158,6 @@ def _register(
         if here is not None and os.path.lexists(request.path) and not _clear_incomplete(repository, here):
             return _adopt(repository, request, here, base, interrupted=interrupted)
         require_free_branch(request, entries)
-        if interrupted:
-            release_locks(repository, request.path, request.branch)
         if here is not None:
             clear_missing(repository, request.path)
         else:
@@ -242,7 +240,6 @@ def _adopt(
             f"the worktree {here.path} is {on}, not on {request.branch}",
             hint=f"`git switch {request.branch}` there, or move it away with `git worktree move`",
         )
-    release_locks(repository, here.path, request.branch)
     reason = lock_reason(request.run_id, request.story_id)
     # The reason names the new run, so that `gc` knows that the worktree is in use.
     if here.lock_reason != reason:

@@ -69,9 +69,8 @@ def _remove(lock: Path, seen: tuple[int, int, int]) -> bool:
 def _is_used(repository: Repository, path: Path, locks: dict[Path, tuple[int, int, int]]) -> bool:
     """Whether any process may hold one of the locks."""
     held = {seen[:2] for seen in locks.values()}
-    own = [path]
     git_dir = admin_dir(repository, path)
-    own += [git_dir] if git_dir is not None else []
+    own = [path, git_dir] if git_dir not in {None, repository.common_dir} else []
     # A git command in the main checkout can hold the lock of any branch, but not those of a worktree.
     of_branch = any(git_dir not in lock.parents for lock in locks)
     shared = [repository.top, repository.common_dir] if of_branch else []

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from isolation.git.repository import Repository
 from runner.core.errors import SystemFaultError
+from runner.core.limits.budget import Amount
 from runner.core.model import StoryId
 from runner.core.text.amounts import amount
 from runner.records.shards.shard import LOOPS, Shard, load_shards
@@ -22,10 +23,10 @@ _KEY = ("story_id", "kind")
 
 
 class Records(Struct, frozen=True, kw_only=True):
-    """How long each story took last time, and the most that a session cost; None where that is not known."""
+    """How long each story took last time, and the most that a session spent, as far as that is known."""
 
     seconds: Mapping[StoryId, float] = field(default_factory=dict)
-    session_cost: float | None = None
+    session: Amount = Amount()
 
 
 def repository_records(repository: Repository) -> Records:
@@ -60,17 +61,16 @@ def collect_records(path: Path, shards: Iterable[Shard]) -> None:
 
 def _records(records: Iterable[Mapping[str, Any]]) -> Records:
     seconds: dict[StoryId, float] = {}
-    costs = []
+    spent: dict[str, list[float]] = {"total_cost_usd": [], "total_tokens_used": []}
     for record in filter(_is_story, records):
-        took, cost, sessions = (
-            amount(record.get(name))
-            for name in ("duration_seconds", "total_cost_usd", "iterations_completed")
-        )
+        took, sessions = (amount(record.get(name)) for name in ("duration_seconds", "iterations_completed"))
         if took is not None:
             seconds[StoryId(record["story_id"])] = float(took)
-        if cost is not None:
-            costs.append(cost / max(1.0, sessions or 1.0))
-    return Records(seconds=seconds, session_cost=max(costs, default=None))
+        for name, seen in spent.items():
+            if (value := amount(record.get(name))) is not None:
+                seen.append(value / max(1.0, sessions or 1.0))
+    cost, tokens = (max(seen, default=None) for seen in spent.values())
+    return Records(seconds=seconds, session=Amount(tokens=tokens, cost=cost))
 
 
 def _is_story(record: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from runner.core.schedule.graph import ordered
 from runner.core.text.names import did_you_mean
 from runner.core.trust import IMPORTED
 from runner.records.shards.results import NO_SHARD, newest
-from runner.records.shards.shard import HANDED_ON, Shard, ShardError, backlog_of
+from runner.records.shards.shard import HANDED_ON, Shard, ShardError, Torn, backlog_of
 
 NOTHING = "no shards found: did the jobs write them with `--shard-out`, and were their artifacts fetched?"
 _LEFT_BEHIND = "it was on the machine of the CI job"
@@ -64,9 +64,14 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 def join(
-    shards: Sequence[Shard], *, wanted: Wanted | None = None, problems: Sequence[str] = (), now: float = 0.0
+    shards: Sequence[Shard],
+    *,
+    wanted: Wanted | None = None,
+    problems: Sequence[str] = (),
+    torn: Sequence[Torn] = (),
+    now: float = 0.0,
 ) -> JoinedRun:
-    """Join shards; `problems` are those of shards that could not be loaded.
+    """Join shards; `problems` are those of shards that could not be loaded, also of `torn` ones.
 
     `now` is when a run without any shard took place.
     """
@@ -80,6 +85,9 @@ def join(
     missing = tuple(name for name in required if name not in sources)
     recorded = _known_elsewhere(distinct, sources)
     absent = (_absence(name, recorded) for name in missing)
+    replaced = {each.problem for each in torn if _is_replaced(each, sources)}
+    remarks += [f"{line} A newer run of its job is used." for line in problems if line in replaced]
+    problems = [line for line in problems if line not in replaced]
     found = [*nothing, *problems, *doubled, *foreign, *absent, *_contradictions(sources)]
     run_id = _run_id(distinct, now)
     entries = _entries(distinct, backlog, [*sources, *recorded, *missing])
@@ -223,6 +231,16 @@ def _repeated(shards: Sequence[Shard], sources: Mapping[StoryId, Shard]) -> list
     return remarks
 
 
+def _is_replaced(torn: Torn, sources: Mapping[StoryId, Shard]) -> bool:
+    """Whether newer runs have sound shards for all that a torn one was for, so that nothing is lost.
+
+    Ids of runs begin with the time of their start.
+    """
+    newer = (name in sources and sources[name].run_id > torn.run_id for name in torn.stories)
+    bases = {shard.base for shard in sources.values()}
+    return bool(torn.stories) and torn.base in bases and all(newer)
+
+
 def _verdict(shard: Shard, name: StoryId) -> str:
     found = shard.verdicts.get(name)
     return found.verdict if found else "no result"
@@ -295,6 +313,7 @@ def _begin(run_id: RunId, shards: Sequence[Shard], entries: tuple[Mapping[str, A
     }
     options = {**first.started.options, "digests": digests}
     options.pop("other_jobs", None)  # what they used is part of this run
+    options.pop("is_job", None)
     body = replace(first.started, stories=entries, options=options)
     return ev.Event(run_id=run_id, at=first.events[0].at, body=body)
 

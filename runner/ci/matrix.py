@@ -5,6 +5,7 @@ the flags with which `run` selects its stories.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,7 +13,8 @@ from msgspec import Struct
 from runner.ci.balance import Records, repository_records
 from runner.core.errors import RunnerError
 from runner.core.limits.budget import Amount
-from runner.core.model import ContinuePolicy, Status, StoryId
+from runner.core.model import ContinuePolicy, Status, Story, StoryId
+from runner.core.schedule.budget_share import is_known, parts_of
 from runner.core.schedule.fanout import Job, fan_out
 from runner.plan.plan import Backlog
 
@@ -39,17 +41,17 @@ class MatrixError(RunnerError):
 class Matrix(Struct, frozen=True, kw_only=True):
     """The stages of jobs, and how the CI system should run them.
 
-    `limited` means that there is a budget, so that each job needs its share of it. `session_cost` is what a
-    session is expected to cost of `cost_left`; both are None where that is not known, or not limited.
+    `left` is what is left of the budgets; where there is one, each job needs its share. `session` is what a
+    session is expected to spend, as far as that is known. Those of `free` stories spend nothing.
     """
 
     base: str
     fail_fast: bool
     max_parallel: int
     stages: tuple[tuple[Job, ...], ...]
-    limited: bool = False
-    cost_left: float | None = None
-    session_cost: float | None = None
+    left: Amount = Amount()
+    session: Amount = Amount()
+    free: frozenset[StoryId] = frozenset()
 
     @property
     def stories(self) -> tuple[StoryId, ...]:
@@ -60,15 +62,19 @@ class Matrix(Struct, frozen=True, kw_only=True):
         """Return which part of what is left of the budgets a job may use; empty without a budget.
 
         The jobs of a stage cannot see each other's sessions, so each gets an equal part. Where that would be
-        less than a session costs, only as many jobs get a part as there is money for.
+        less than a session spends, only as many jobs get a part as there is money for. Where nothing is known
+        about sessions, the jobs find that out from the shards of earlier stages.
         """
-        if not self.limited:
+        if self.left == Amount():
             return ""
-        stage = self.stages[job.stage - 1]
-        parts = len(stage)
-        if self.cost_left is not None and self.session_cost:
-            parts = min(parts, max(1, int(self.cost_left / self.session_cost)))
-        return f"1/{parts}" if stage.index(job) < parts else "0"
+        stage = [each for each in self.stages[job.stage - 1] if not self.free.issuperset(each.stories)]
+        if job not in stage:
+            return "1"
+        place = stage.index(job)
+        if not is_known(self.left, self.session):
+            return f"1/{len(stage)}@{place + 1}"
+        parts = parts_of(len(stage), self.left, self.session)
+        return f"1/{parts}" if place < parts else "0"
 
 
 def make_matrix(
@@ -84,6 +90,8 @@ def make_matrix(
     todo = [story for story in backlog.stories if story.id not in backlog.finished and story.id not in done]
     settings = backlog.settings
     left = backlog.others.left_of(Amount(tokens=settings.token_budget, cost=settings.cost_budget))
+    session = _session(backlog, records)
+    first = None if left == Amount() or is_known(left, session) else _first(todo)
     return Matrix(
         base=backlog.base,
         fail_fast=settings.continue_ is ContinuePolicy.NEVER,
@@ -94,10 +102,11 @@ def make_matrix(
             shards=shards,
             seconds=_seconds(backlog, records),
             need_all=left != Amount(),
+            first=first,
         ),
-        limited=left != Amount(),
-        cost_left=left.cost,
-        session_cost=_session_cost(backlog, records) if left.cost is not None else None,
+        left=left,
+        session=session,
+        free=frozenset(story.id for story in todo if story.command),
     )
 
 
@@ -176,10 +185,20 @@ def _seconds(backlog: Backlog, records: Records) -> dict[StoryId, float]:
     return {**records.seconds, **estimates}
 
 
-def _session_cost(backlog: Backlog, records: Records) -> float | None:
-    """Return what a session is expected to cost: as the settings say, or the most that one cost before."""
-    stated = backlog.settings.session_cost
-    return records.session_cost if stated is None else stated
+def _session(backlog: Backlog, records: Records) -> Amount:
+    """Return what a session is expected to spend: as the settings say, or the most that one spent before."""
+    said, seen = backlog.settings, records.session
+    return Amount(
+        tokens=seen.tokens if said.session_tokens is None else said.session_tokens,
+        cost=seen.cost if said.session_cost is None else said.session_cost,
+    )
+
+
+def _first(todo: Sequence[Story]) -> StoryId | None:
+    """Return the story that runs before all others, to show what a session spends; None if none has any."""
+    names = {story.id for story in todo}
+    agents = (story for story in todo if not story.command and names.isdisjoint(story.depends_on))
+    return next((story.id for story in agents), None)
 
 
 def _entry(matrix: Matrix, job: Job) -> dict[str, Any]:

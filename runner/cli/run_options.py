@@ -9,6 +9,7 @@ from pathlib import Path
 
 from runner.cli.parser import CommandLineError
 from runner.core.declaration import Declared, shown_value
+from runner.core.schedule.budget_share import Share
 from runner.core.settings import SETTINGS
 
 
@@ -33,9 +34,10 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument(
         "--budget-share",
-        metavar="1/N",
+        metavar="1/N[@K]",
         default="1",
-        help="this job may use only this part of what is left of the budgets; `matrix` prints it",
+        help="this job may use only this part of what is left of the budgets; with @K, for the K-th of N "
+        "jobs, if there is money for so many; `matrix` prints it",
     )
     what.add_argument(
         "--push", action="store_true", help="at the end, push the branches of the stories, never by force"
@@ -146,15 +148,16 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def budget_share(arguments: argparse.Namespace) -> float:
+def budget_share(arguments: argparse.Namespace) -> Share:
     """Return the part of the budgets that a job may use."""
     text = arguments.budget_share
-    above, _, below = text.partition("/")
+    part, _, number = text.partition("@")
+    above, _, below = part.partition("/")
     try:
-        share = float(above) / float(below or "1")
+        share = Share(part=float(above) / float(below or "1"), number=int(number or "0"))
     except (ValueError, ZeroDivisionError):
-        share = -1.0
-    if not 0 <= share <= 1:
+        share = Share(part=-1.0)
+    if not 0 <= share.part <= 1 or share.number < 0 or (share.number and not share.part):
         raise CommandLineError(
             f"--budget-share must be a fraction from 0 to 1, not '{text}'",
             "for example `--budget-share 1/4`, as `matrix` prints it.",

@@ -31,6 +31,7 @@ def load_joined(arguments: argparse.Namespace) -> JoinedRun:
         found.shards,
         wanted=_wanted(arguments, found.shards),
         problems=(*absent, *found.problems),
+        torn=found.torn,
         now=time.time(),
     )
 

@@ -9,7 +9,6 @@ from isolation.git.forecast.scratch import scratch
 from isolation.git.landing.merges import not_contained
 from isolation.git.landing.patches import Work, brought_by, patched_into
 from isolation.git.repository import Repository
-from isolation.model import IsolationMode
 from runner.core.errors import NotFoundError
 from runner.core.forecast.clashes import Forecast
 from runner.core.landing.forecast import Tip, foresee
@@ -27,7 +26,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A done story with the tip of its branch; `fork` is where its own work begins.
 
     `verify` are the commands that decided about it; `general` means that they are those of the settings.
-    `since` is when the first of its runs began.
+    `since` is when the first of its runs began, `losses` how many landings left it out in favor of others.
     `shared` means that it worked in one tree with the others of its run, `imported` that its run came by
     shards.
     """
@@ -43,6 +42,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     since: float = 0.0
     shared: bool = False
     imported: bool = False
+    losses: int = 0
 
     @property
     def id(self) -> StoryId:
@@ -70,11 +70,6 @@ class Candidates(Struct, frozen=True, kw_only=True):
         """What each of them depends on, as far as it is to land, too."""
         ids = {each.id for each in self.stories}
         return {each.id: ids & set(each.story.depends_on) for each in self.stories}
-
-    @property
-    def disjoint(self) -> bool:
-        """Whether no two can touch the same file: a run with a shared tree proves it first."""
-        return all(each.shared for each in self.stories) and len({each.run_id for each in self.stories}) == 1
 
     def __getitem__(self, story_id: StoryId) -> Candidate:
         return next(each for each in self.stories if each.id == story_id)
@@ -199,7 +194,13 @@ def _candidate(done: Known, tip: str, *, replayed: bool) -> Candidate:
         since=done.since,
         shared=done.run.isolation == IsolationMode.NONE,
         imported=is_imported(done.run.options),
+        losses=done.losses,
     )
+
+
+def tip_of(one: Candidate) -> Tip:
+    """Return a candidate as a forecast looks at it."""
+    return Tip(id=one.id, commit=one.tip, needs=one.story.depends_on, since=one.since, losses=one.losses)
 
 
 def _ordered(
@@ -207,9 +208,7 @@ def _ordered(
 ) -> tuple[tuple[Candidate, ...], Forecast]:
     """Put them in the order that loses the fewest, by a forecast of their conflicts."""
     by_id = {each.id: each for each in found}
-    tips = tuple(
-        Tip(id=each.id, commit=each.tip, needs=each.story.depends_on, since=each.since) for each in found
-    )
+    tips = tuple(map(tip_of, found))
     if not tips or not can_foresee(repository):
         foreseen = foresee(tips, {}, onto)
     else:

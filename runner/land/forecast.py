@@ -11,9 +11,8 @@ from isolation.git.repository import Repository
 from isolation.paths import journal_path
 from runner.core.events.fold import fold
 from runner.core.forecast.clashes import Forecast
-from runner.core.landing.forecast import Tip
 from runner.core.model import RunSnapshot, Status, StoryId
-from runner.land.candidates import find_candidates
+from runner.land.candidates import find_candidates, tip_of
 from runner.land.session import target_of
 from runner.records.journal import Journal
 from runner.run.forecast.tips import can_foresee, forecast, tips_of
@@ -50,11 +49,7 @@ def outlook(directory: Path, onto: str | None = None) -> Outlook:
         known = {each.id for each in done.stories} | {*done.contained, *done.gone, *done.held}
         tips = tips_of(run, place, without=known - working)
         at_work = {tip.id for tip in tips}
-        tips += tuple(
-            Tip(id=each.id, commit=each.tip, needs=each.story.depends_on, since=each.since)
-            for each in done.stories
-            if each.id not in at_work
-        )
+        tips += tuple(tip_of(each) for each in done.stories if each.id not in at_work)
         made = forecast(Forecaster(), place, tips, onto=branch, commit=commit)
     return Outlook(forecast=made, tip=commit, statuses=_statuses(run, made))
 

@@ -10,6 +10,7 @@ from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.fold import fold
 from runner.core.events.story_json import from_json
+from runner.core.left_out.evidence import CONFLICT, RED_TOGETHER
 from runner.core.model import RunId, RunSnapshot, Status, Story, StoryId, StorySnapshot
 from runner.records.journal import Journal
 
@@ -21,7 +22,7 @@ class Known(Struct, frozen=True, kw_only=True):
 
     A later run that only found it done adds nothing but where it has landed since; `run` is the newest of
     them, `worked_in` the one with its sessions. `fork` is the commit on which its own work begins, `since`
-    when the first run began that knew the story.
+    when the first run began that knew the story, `losses` how many landings left it out in favor of others.
     """
 
     story: Story
@@ -33,6 +34,7 @@ class Known(Struct, frozen=True, kw_only=True):
     commits: int
     fork: str
     since: float = 0.0
+    losses: int = 0
     landed_as: tuple[str, ...] = ()
 
     @property
@@ -60,12 +62,18 @@ def load_known(journal: Journal) -> Past:
     replaced: set[str] = set()
     since: dict[StoryId, float] = {}
     undone: set[tuple[str, str]] = set()
+    losses: dict[StoryId, set[str]] = {}
+    taken_back: set[str] = set()
     for run_id in journal.runs()[:RUNS_SEARCHED]:
         events = journal.events(run_id)
         run = fold(run_id, events)
         stories = {story.id: story for story in _stories_of(events)}
         replaced |= set(_landed_as_others(events, run))
+        taken_back |= {each.id for each in run.landings if each.was_undone}
         undone |= {(each.before, each.after) for each in run.landings if each.was_undone}
+        for body in (event.body for event in events if isinstance(event.body, ld.StoryNotLanded)):
+            if body.others and body.why in {CONFLICT, RED_TOGETHER}:
+                losses.setdefault(body.story_id, set()).add(body.landing_id)
         since |= dict.fromkeys(run.stories, run.started_at)  # the runs come newest first
         for state in run.stories.values():
             # A run that never got to a story says nothing about it.
@@ -73,7 +81,10 @@ def load_known(journal: Journal) -> Past:
                 continue
             found[state.id] = _joined(found.get(state.id), state, stories[state.id], run)
             settled |= {state.id} if state.sessions else set()
-    aged = {story_id: replace(each, since=since[story_id]) for story_id, each in found.items()}
+    aged = {
+        story_id: replace(each, since=since[story_id], losses=len(losses.get(story_id, set()) - taken_back))
+        for story_id, each in found.items()
+    }
     return Past(stories=aged, replaced=frozenset(replaced), undone=frozenset(undone))
 
 

@@ -306,9 +306,10 @@ class Landing:
         """Answer the questions of the search with git and with verify commands."""
         candidates = self._plan.candidates
         order = [each.id for each in candidates.stories]
+        kept = tuple(each.id for each in candidates.stories if each.losses)
         self._verdicts.clear()
         answers = Answers(
-            begin=partial(search, order, candidates.needs, rejected=tuple(self._rejected)),
+            begin=partial(search, order, candidates.needs, rejected=tuple(self._rejected), kept=kept),
             known=partial(self._known, train),
             verify=partial(self._verify, train),
             conflict=self._steps.conflict,
@@ -324,11 +325,12 @@ class Landing:
         return found
 
     def _slots(self) -> int:
-        """Return how many runs may be made at once; one as long as all is expected to be green."""
-        candidates = self._plan.candidates
-        expected = candidates.disjoint or len(candidates.stories) == 1
-        fine = expected and all(each.green for each in tuple(self._verdicts.values()))
-        return 1 if fine else self._verifier.slots
+        """Return how many runs may be made at once; one as long as all is green.
+
+        Each story was green alone, so the whole train mostly is, too, and then one run is all that it takes.
+        """
+        green = all(each.green for each in tuple(self._verdicts.values()))
+        return 1 if green else self._verifier.slots
 
     def _known(self, train: Train, question: Question) -> Answer | None:
         """Answer what needs no verify run. Blocking."""

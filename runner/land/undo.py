@@ -13,8 +13,9 @@ from isolation.files import lease
 from isolation.git.commits import named
 from isolation.git.landing.merges import LANDED, UNDONE, revert
 from isolation.git.landing.target import Move, move
+from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
-from isolation.paths import journal_path
+from isolation.paths import holds_worktrees, journal_path
 from runner.core.errors import NotFoundError
 from runner.core.events import landing as ld
 from runner.land.landing import Say
@@ -72,18 +73,26 @@ def make_plan(repository: Repository, landing: Landing) -> UndoPlan:
 
 
 def _standing(repository: Repository, landing: Landing, tip: str) -> tuple[str, ...]:
-    """Return what would be left on commits that the target no longer has."""
+    """Return what would be left on commits that the target no longer has.
+
+    The refs of remotes say what was pushed; no remote is asked. Who has the first commit of the
+    landing, and so a part of it, could not follow a target that moves back either.
+    """
     found = [] if tip == landing.commit else [f"newer commits on {landing.onto}"]
-    args = (
-        "for-each-ref",
-        "--format=%(refname)",
-        f"--contains={landing.commit}",
-        "refs/heads",
-        "refs/remotes",
-    )
-    refs = repository.run(*args, "refs/tags").stdout.split()
+    line = ("rev-list", "--first-parent", "--reverse", f"{landing.before}..{landing.commit}")
+    first = (repository.run(*line).stdout.split() or [landing.commit])[0]
+    args = ("for-each-ref", "--format=%(refname)", f"--contains={first}")
+    refs = repository.run(*args, "refs/heads", "refs/remotes", "refs/tags").stdout.split()
     found += [ref for ref in refs if ref != f"refs/heads/{landing.onto}"]
+    detached = [entry for entry in load_registrations(repository) if entry.branch is None and entry.head]
+    users = [each for each in detached if not holds_worktrees(repository.common_dir, each.path.parent)]
+    found += [f"the checkout {each.path}" for each in users if _has(repository, each.head, first)]
     return tuple(found)
+
+
+def _has(repository: Repository, head: str, commit: str) -> bool:
+    asked = repository.run("merge-base", "--is-ancestor", commit, head, check=False)
+    return asked.returncode == 0
 
 
 def _reverted(repository: Repository, landing: Landing, tip: str) -> str:

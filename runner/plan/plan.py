@@ -25,6 +25,7 @@ from runner.core.forecast.clashes import Clash
 from runner.core.limits.budget import Amount, OtherJobs, budget_notes
 from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
+from runner.core.schedule.budget_share import Share
 from runner.core.schedule.exclusivity import classify
 from runner.core.schedule.graph import closure, expected_durations, ordered
 from runner.core.settings import Settings
@@ -61,7 +62,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     shard_in: tuple[Path, ...] | None = None
     is_job: bool = False
-    budget_share: float = 1.0
+    budget_share: Share = Share()
 
 
 class Backlog(Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     which are `handed_on`. `others` is what all of them have used of the budgets. `durations` are the minutes
     that each story is expected to take, empty where nothing is known. `disjoint` is None if it is not known,
     `overlaps` are pairs of claims that share a path. `failed` says why stories failed in the last run,
-    `fresh` start over.
+    `fresh` start over. `is_job`: the result goes to other jobs as a shard.
     """
 
     repository: Repository
@@ -93,6 +94,7 @@ class Backlog(Struct, frozen=True, kw_only=True):
     overlaps: tuple[Clash, ...] = ()
     failed: Mapping[StoryId, str] = field(default_factory=dict)
     fresh: tuple[StoryId, ...] = ()
+    is_job: bool = False
 
     @property
     def settings(self) -> Settings:
@@ -150,8 +152,7 @@ def load_backlog(request: RunRequest) -> Backlog:
     loaded = with_threshold(load_settings(top=top, flags=request.flags, environ=os.environ), repository)
     settings = loaded.settings
     require_ownership(settings)
-    cwd = request.directory.resolve()
-    all_stories = load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
+    all_stories = _all_stories(request, settings, top)
     # Ownership is checked against all stories, so that a name is not unknown just because --only omits it.
     ownership = read_ownership(loaded, all_stories, complete=not request.sources)
 
@@ -178,9 +179,9 @@ def load_backlog(request: RunRequest) -> Backlog:
     base = repository.resolve(settings.base)
     require_shareable(settings, repository, base)
     again = _again(request, order)
-    before = _without(earlier.finished, again)
-    finished = still_present(repository, before, base, only_on_base=request.is_job)
-    others = used_in(shards.shards, base=base, share=request.budget_share)
+    done = _without(earlier.finished, again)
+    finished = still_present(repository, done, base, only_on_base=request.is_job)
+    others = _used(request, shards.shards, settings, base)
     handed = _without(handed_on(shards.shards, order, only=only, base=base), again)
     left = [story for story in order if story.id not in finished]
     return Backlog(
@@ -197,12 +198,25 @@ def load_backlog(request: RunRequest) -> Backlog:
         others=others,
         shards=shards.shards,
         retry_failed=request.retry_failed,
+        is_job=request.is_job,
         boundary=ownership.boundary,
         disjoint=claimed.disjoint,
         overlaps=claimed.overlaps,
         failed={} if request.is_job else _without(earlier.failed, again),
         fresh=_fresh(request, settings, [*again, *(only if request.retry_failed else ())], finished),
     )
+
+
+def _all_stories(request: RunRequest, settings: Settings, top: Path) -> tuple[Story, ...]:
+    """Read the stories of a request, or those of the settings."""
+    cwd = request.directory.resolve()
+    return load_stories(request.sources, top=top, default=settings.stories, cwd=cwd)
+
+
+def _used(request: RunRequest, shards: Sequence[Shard], settings: Settings, base: str) -> OtherJobs:
+    """Return what other jobs have used of the budgets, and what this one may use."""
+    limit = Amount(tokens=settings.token_budget, cost=settings.cost_budget)
+    return used_in(shards, base=base, limit=limit, share=request.budget_share)
 
 
 def _selected(request: RunRequest, shards: Sequence[Shard], repository: Repository) -> tuple[str, ...]:

@@ -118,8 +118,13 @@ def _minutes(story: StorySnapshot) -> float:
     return sum(each or 0.0 for each in seconds) / SECONDS_PER_MINUTE
 
 
-def past_of(journal: Journal, stories: Iterable[Story], *, before: RunId) -> dict[StoryId, Past]:
-    """Return what runs other than `before` left for stories that follow a flow; others have no such past."""
+def past_of(
+    journal: Journal, stories: Iterable[Story], *, before: RunId, base: str = ""
+) -> dict[StoryId, Past]:
+    """Return what runs other than `before` left for stories that follow a flow; others have no such past.
+
+    With a `base`, only runs that started from this commit count.
+    """
     wanted = {story.id for story in stories if story.flow != QUICK.name}
     found: dict[StoryId, Past] = {}
     broken: set[tuple[StoryId, str]] = set()
@@ -129,7 +134,8 @@ def past_of(journal: Journal, stories: Iterable[Story], *, before: RunId) -> dic
     for run_id in journal.runs()[: RUNS_LOOKED_AT + 1]:
         if run_id == before:
             continue
-        for story in fold(run_id, journal.events(run_id)).stories.values():
+        run = fold(run_id, journal.events(run_id))
+        for story in run.stories.values() if base in {"", run.base} else ():
             if story.id not in wanted or not story.started_at:
                 continue
             past = found.get(story.id, Past())

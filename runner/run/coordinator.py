@@ -51,7 +51,7 @@ from runner.records.telemetry import records_checkout, write_run
 from runner.run.base_check import BaseCheck
 from runner.run.cleanup import tidy
 from runner.run.closing import check_branches, close_run, records_on_error
-from runner.run.first_events import OTHER_JOBS, as_recorded, beginning, planned_retries
+from runner.run.first_events import IS_JOB, OTHER_JOBS, as_recorded, beginning, planned_retries
 from runner.run.forecast.live import forecasting
 from runner.run.interaction import Dialog, Interaction, LiveRun, View
 from runner.run.orchestrator import Orchestrator
@@ -324,14 +324,17 @@ async def _context(
     assignment: Assignment, journal: Journal, log: EventLog, keeper: Keeper, control: StopControl
 ) -> AsyncIterator[RunContext]:
     """Open what the stories share, for as long as the orchestrator works."""
-    find = partial(past_of, journal, assignment.stories, before=log.snapshot.run_id)
+    run = log.snapshot
+    # In a clone that CI jobs use again, what happened on another commit says nothing about this one.
+    base = run.base if run.options.get(IS_JOB) else ""
+    find = partial(past_of, journal, assignment.stories, before=run.run_id, base=base)
     past = await to_thread.run_sync(find)
     past |= {story_id: Past(reason=reason) for story_id, reason in assignment.failed.items()}
     left: set[StoryId] = set()
     if assignment.settings.bg_isolation == IsolationMode.NONE:
         top = assignment.repository.top
         left = await to_thread.run_sync(
-            partial(left_open, journal, assignment.stories, top, before=log.snapshot.run_id)
+            partial(left_open, journal, assignment.stories, top, before=run.run_id)
         )
     async with open_shared_tree(
         assignment.repository,

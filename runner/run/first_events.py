@@ -24,6 +24,10 @@ OTHER_JOBS = "other_jobs"
 """The option of a run that keeps what other jobs had used when it started."""
 
 
+IS_JOB = "is_job"
+"""The option of a run whose result goes to other jobs as a shard."""
+
+
 def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
     """Return the first events of a run."""
     settings = plan.settings
@@ -32,6 +36,8 @@ def beginning(plan: Plan, tier: Tier, enforcement: str) -> tuple[ev.Body, ...]:
         "host_class": _host_class(),
         "resource_verdict_at_start": tier,
     }
+    if plan.is_job:
+        options[IS_JOB] = True
     if plan.others != OtherJobs():
         options[OTHER_JOBS] = asdict(plan.others)
     started = ev.RunStarted(

@@ -260,4 +260,17 @@ def test_a_job_is_told_of_a_bad_shard_and_runs_without_it(pipeline: Ci, shards: 
     assert f"warning: the shard {shards / 'bad'} is damaged: commits.bundle" in ran.err
     joined = run(place, "aggregate", str(shards), "--json")
     assert joined.data["counts"]["done"] == 2
-    assert joined.code == 2, "the damaged one is still there, and named"
+    assert (joined.code, joined.data["shards"]["problems"]) == (0, []), "nothing is lost"
+    (remark,) = joined.data["shards"]["remarks"]
+    assert f"the shard {shards / 'bad'} is damaged: commits.bundle" in remark
+    assert remark.endswith("A newer run of its job is used.")
+    shutil.rmtree(shards / "bad")
+    shutil.copytree(pipeline.shards / "bad", shards / "bad")
+    torn_bundle(shards / "bad-2")
+    older = run(place, "aggregate", str(shards), "--json")
+    assert older.code == 2, "what the newer run did is lost"
+    shutil.rmtree(shards / "bad-2")
+    torn_bundle(shards / "bad")
+    shutil.copytree(shards / "bad", shards / "twin")
+    forge(shards / "twin", lambda manifest: manifest.update(run_id="20200101-000000-00000000", stories=[]))
+    assert run(place, "aggregate", str(shards), "--json").code == 2

@@ -110,6 +110,34 @@ def test_without_a_verify_command_land_asks(repo: Path) -> None:
     assert run(repo, "undo", "--yes").code == 1
 
 
+def test_undo_reverts_what_was_pushed_or_has_something_on_it(repo: Path, tmp_path: Path) -> None:
+    """Also where only a part was pushed; the plan says why, and the remote takes the result without force."""
+    remote, aside = tmp_path / "remote.git", tmp_path / "aside"
+    done_stories(repo, "a", "b", verify="true")
+    git(tmp_path, "init", "-q", "--bare", str(remote))
+    git(repo, "remote", "add", "origin", str(remote))
+    git(repo, "push", "-q", "origin", "main")
+    before = tip_of(repo)
+    assert run(repo, "land").code == 0
+    assert "main would move back" in run(repo, "undo", "--dry-run").out, "what was there before is pushed"
+    git(repo, "tag", "v1")
+    assert "because it is in refs/tags/v1" in run(repo, "undo", "--dry-run").out
+    git(repo, "tag", "-d", "v1")
+    git(repo, "worktree", "add", "-q", "--detach", str(aside), "main")
+    assert f"because it is in the checkout {aside}" in run(repo, "undo", "--dry-run").out
+    git(repo, "worktree", "remove", str(aside))
+    git(repo, "push", "-q", "origin", "main~1:main")
+    assert tip_of(repo) != tip_of(repo, "origin/main") != before
+    shown = run(repo, "undo")
+    assert (shown.code, tip_of(repo, "main~1")) == (1, tip_of(repo, "origin/main"))
+    assert "would be reverted by commit" in shown.err
+    assert "because it was pushed (origin/main)" in shown.err
+    undone = run(repo, "undo", "--yes", "--json")
+    assert (undone.data["how"], undone.data["because"]) == ("revert", ["refs/remotes/origin/main"])
+    assert tree_of(repo, "main") == tree_of(repo, before)
+    git(repo, "push", "-q", "origin", "main")
+
+
 def test_files_of_the_user_stop_a_landing_before_anything_moves(repo: Path) -> None:
     """The file is named; another dirty file is no obstacle and stays byte-identical."""
     (repo / "mine.txt").write_text("committed\n")
@@ -132,8 +160,11 @@ def test_files_of_the_user_stop_a_landing_before_anything_moves(repo: Path) -> N
     assert git(repo, "status", "--porcelain").split() == ["M", "mine.txt"]
 
 
-def test_a_red_target_and_land_verify(repo: Path) -> None:
-    """A target that is red by itself is not blamed on stories; names, --onto and squash are obeyed."""
+def test_a_red_target_and_land_verify(repo: Path, tmp_path: Path) -> None:
+    """A target that is red by itself is not blamed on stories; names, --onto and squash are obeyed.
+
+    A target that is checked out elsewhere: that checkout follows, and a file of the user's there is named.
+    """
     done_stories(repo, "a", "b", verify="true")
     settings = repo / "autopilot-multi.toml"
     settings.write_text('land-verify = ["echo broken; false"]\n')
@@ -142,11 +173,20 @@ def test_a_red_target_and_land_verify(repo: Path) -> None:
     assert red.data["red_target"] == "echo broken; false"
     assert red.data["landed"] == []
     settings.write_text('land-verify = ["test -e b.txt && test ! -e a.txt"]\n')
-    git(repo, "branch", "release")
+    elsewhere = tmp_path / "elsewhere"
+    git(repo, "worktree", "add", "-q", "-b", "release", str(elsewhere))
+    (elsewhere / "b.txt").write_text("mine\n")
+    refused = run(repo, "land", "b", "--onto", "release")
+    assert (refused.code, tip_of(repo, "release")) == (1, tip_of(repo))
+    assert f"{elsewhere} has changes of yours in files that release would get: b.txt" in refused.err
+    (elsewhere / "b.txt").unlink()
     landed = run(repo, "land", "b", "--onto", "release", "--style", "squash", "--json")
     assert landed.code == 0, landed.err
     assert landed.data["landed"] == ["b"]
     assert git(repo, "rev-list", "--count", "main..release").strip() == "1"
+    assert landed.data["after"] == tip_of(repo, "release")
+    assert (elsewhere / "b.txt").read_text() == "made\n"
+    assert git(elsewhere, "status", "--porcelain") == ""
     assert not (repo / "b.txt").exists()
     assert run(repo, "status", "--json").story("b")["merged"] == "release"
     assert "nothing to land on release" in run(repo, "land", "b", "--onto", "release").out

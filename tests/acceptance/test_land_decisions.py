@@ -213,6 +213,26 @@ def test_a_skipped_story_is_left_alone_until_something_changes(project: Callable
     assert "b-mail" not in [each["story_id"] for each in run(repo, "decide", "--json").data["decisions"]]
 
 
+def test_none_is_starved_by_newer_stories(repo: Path) -> None:
+    """A story that lost to two newer ones lands before the next two, although that loses more."""
+    (repo / "autopilot-multi.toml").write_text('verify = ["true"]\n')
+    (repo / "notes.txt").write_text("".join(f"{number}\n" for number in range(20)))
+    write_story(repo, "old", command="sed -i '1s/$/ old/; 20s/$/ old/' notes.txt")
+    for lower, upper in (("n1", "n2"), ("n3", "n4")):
+        write_story(repo, lower, command=f"sed -i '1s/$/ {lower}/' notes.txt")
+        write_story(repo, upper, command=f"sed -i '20s/$/ {upper}/' notes.txt")
+        commit_stories(repo)
+        assert run(repo, "--json").code == 0
+        landed = run(repo, "land", "--json")
+        if lower == "n1":
+            assert landed.data["landed"] == ["n1", "n2"], landed.err
+            assert run(repo, "decide", "old", "A").code == 0
+            assert run(repo, "resume", "--json").story("old")["status"] == "done"
+    assert landed.data["landed"] == ["old"], landed.err
+    assert [each["with"] for each in landed.data["not_landed"]] == [["old"], ["old"]]
+    assert (repo / "notes.txt").read_text().startswith("0 n1 old\n")
+
+
 def test_a_run_lands_at_its_end(project: Callable[..., Project]) -> None:
     """With --land, what is done is on main when the run ends, and what a retry completes when that ends."""
     made = project("a-search", "b-mail")

@@ -58,13 +58,29 @@ def test_prefixes_are_verified_ahead_but_not_under_memory_pressure(repo: Path) -
     assert len(git(repo, "worktree", "list").splitlines()) == 1
 
 
+def test_a_green_train_takes_one_run(repo: Path) -> None:
+    """Nothing is verified ahead as long as everything is green."""
+    names = backlog(repo, 4)
+    configure(repo, "sleep 0.3")
+    landed = run(repo, "land", "--json")
+    assert landed.data["landed"] == names, landed.err
+    assert [landed.data[key] for key in ("verify_runs", "unused_runs", "canceled_runs")] == [1, 0, 0]
+
+
 def test_ctrl_c_ends_every_verify_run(repo: Path) -> None:
-    """All processes end, no worktree is left, and the target has not moved."""
+    """All processes end, no worktree is left, and the target has not moved.
+
+    The whole train is red, so the search looks for the culprit with several runs at once, seen live.
+    """
     backlog(repo, 4)
-    configure(repo, "sleep 1000")
+    configure(repo, "test ! -e s3.txt || exit 1; sleep 1000")
     before = tip_of(repo)
     with started(repo, "land", env=marked(repo)) as landing:
         wait_until(lambda: marked_processes(repo).count("sleep") >= 3, what="several runs at once")
+        shown = run(repo, "status", "--json").data["last_landing"]
+        assert shown["verifying"][0] == ["s0", "s1"]
+        assert {"s0"} in map(set, shown["verifying"][1:])
+        assert len(shown["verifying"]) >= 3
         landing.send(signal.SIGINT)
         ended = landing.finish()
     assert ended.code == 130, ended.err

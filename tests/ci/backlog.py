@@ -28,7 +28,7 @@ for folder in sys.argv[2:]:
 signs = ("canary", "token-of", "AUTHORIZATION")
 found = {place: text for place, text in places.items() if any(sign in text for sign in signs)}
 pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
-print("the key is", os.environ.get("AGENT_KEY"))
+print("the key is", os.environ.get("AGENT_KEY"), os.environ.get("ANTHROPIC_API_KEY"))
 """
 """Searches for what the tests call canary and for tokens of jobs, and prints the key that it was given.
 

@@ -1,6 +1,7 @@
 """The workflows for GitHub as they are shipped, run job by job with GitHub's files, tokens and signals."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -17,21 +18,8 @@ from tests.conftest import git
 
 WORKFLOW = ".github/workflows/autopilot.yml"
 FILES = sorted((EXAMPLE / ".github").rglob("*.yml"))
-CALL = """
-on: {workflow_dispatch: }
-jobs:
-  stories:
-    permissions: {contents: write, pull-requests: write}
-    uses: ./.github/workflows/autopilot-stories.yml
-    with:
-      stories: backlog.toml
-      package: ${{ vars.AUTOPILOT_PACKAGE }}
-      setup: echo "$AGENT_KEY" > "$HOME/setup"; echo /opt/agent/bin >> "$GITHUB_PATH"
-    secrets:
-      env: |
-        AGENT_KEY=${{ secrets.AGENT_KEY }}
-        UNSET=${{ secrets.UNSET }}
-"""
+AGENT_LINES = re.compile(r"^( *)# (setup:|secrets:|  env:|    [A-Z_]+=)", re.MULTILINE)
+"""The lines of the shipped call that its comments tell users with an agent to make active."""
 
 
 def statuses(run: WorkflowRun) -> dict[str, str]:
@@ -99,16 +87,20 @@ def test_a_failed_and_a_canceled_job_and_an_attempt_that_goes_green(world: Path)
     a session looks, it finds the key that it was given and nothing else that is secret.
     """
     origin = make_origin(world, stories(world, marker_of(world)))
-    (origin / WORKFLOW).write_text(CALL)
-    git(origin, "commit", "-q", "-a", "-m", "a call with a setup and a secret")
+    text, lines = AGENT_LINES.subn(r"\1\2", (origin / WORKFLOW).read_text())
+    assert lines == 4
+    (origin / WORKFLOW).write_text(text)
+    git(origin, "commit", "-q", "-a", "-m", "the call with its setup and its secret")
     run = make_run(
         world,
         origin,
         WORKFLOW,
         variables={"AUTOPILOT_PACKAGE": "autopilot-multi"},
-        secrets={"AGENT_KEY": "canary-agent-key", "DEPLOY_KEY": "canary-deploy-key"},
+        secrets={"ANTHROPIC_API_KEY": "canary-agent-key", "DEPLOY_KEY": "canary-deploy-key"},
         event={"pull_request": {"number": 12}},
     )
+    # What would go to the network; `setup` has the key of the agent.
+    install(world, "npm", f'#!/bin/sh\necho "$@ $ANTHROPIC_API_KEY" >> {world}/npm-arguments\n')
     install(world, "gh", f'#!/bin/sh\necho "$@" > {world}/gh-arguments; cp comment.md {world}/gh-comment\n')
     running = {"slow": lambda: wait_until(lambda: processes_with(marker_of(world)), what="the session runs")}
     assert run.run(cancel=running) == "failure"
@@ -165,7 +157,9 @@ def _check_what_was_found(run: WorkflowRun, world: Path) -> None:
         if any(sign in text for sign in ("canary-deploy-key", "token-of", "AUTHORIZATION"))
     }
     assert strange == {}
-    assert found["environment AGENT_KEY"] == "canary-agent-key"
+    assert found["environment ANTHROPIC_API_KEY"] == "canary-agent-key"
+    installs = set((world / "npm-arguments").read_text().splitlines())
+    assert installs == {"install --global @anthropic-ai/claude-code canary-agent-key"}
     files = [path for path in run.services.artifacts.rglob("*") if path.is_file()]
     assert len(files) > len(run.ends)
     assert [path for path in files if b"canary" in path.read_bytes()] == []

@@ -1,13 +1,11 @@
 """The examples for Buildkite, CircleCI, Azure Pipelines and Jenkins: fit for their systems, and run."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,9 @@ import pytest
 import yaml
 
 from tests.acceptance.program import run
+from tests.ci.azure import Azure
 from tests.ci.backlog import EXAMPLE, make_origin
+from tests.ci.clones import Machines, make_machines
 from tests.ci.tools import TOOLS, require_package
 from tests.conftest import git
 
@@ -142,58 +142,128 @@ def test_the_jenkinsfile_is_groovy() -> None:
         assert done.returncode == code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buildkite:
-    """A build: each step in a fresh clone."""
+CODES = {"base": 0, "bad": 3, "top": 0, "join": 4}
+"""How the jobs of the three stories end."""
 
-    world: Path
-    origin: Path
 
-    def run(self, step: Mapping[str, Any]) -> int:
-        """Run the commands of a step, and keep its artifacts however it ends."""
-        place = self.world / "clones" / re.sub(r"\W", "", step["label"])
-        git(self.world, "clone", "-q", "--depth", "1", self.origin.as_uri(), str(place))
-        script = "\n".join(step["command"])
-        path = os.pathsep.join(
-            [str(self.world / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
-        )
-        env = {
-            "PATH": path,
-            "HOME": str(self.world),
-            "VIRTUAL_ENV": sys.prefix,
-            "AUTOPILOT_STORIES": "backlog.toml",
-            "AUTOPILOT_PACKAGE": "autopilot-multi",
-            "DEPLOY_KEY": "not for sessions",
-        }
-        done = subprocess.run(["bash", "-ec", script], cwd=place, env=env, check=False, capture_output=True)
-        for pattern in step.get("artifact_paths", []):
-            for found in place.glob(pattern):
-                if found.is_file():
-                    target = self.world / "store" / found.relative_to(place)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(found, target)
-        return done.returncode
+def from_plan_to_join(tmp_path: Path, folder: str, where: str) -> Machines:
+    """Make a project with three stories and the files of one system where they belong."""
+    origin = make_origin(tmp_path, ENTRIES)
+    shutil.copytree(EXAMPLE / folder, origin / where, dirs_exist_ok=True)
+    git(origin, "add", "-A")
+    git(origin, "commit", "-q", "-m", folder)
+    return make_machines(tmp_path, origin)
+
+
+def require_joined(reports: Path) -> None:
+    """Require the joined run and its reports."""
+    state = json.loads((reports / "state.json").read_text())
+    statuses = {story["id"]: story["status"] for story in state["data"]["stories"]}
+    assert statuses == {"base": "done", "bad": "failed", "top": "done"}
+    assert 'failures="1"' in (reports / "junit.xml").read_text()
+    assert "bad" in (reports / "summary.md").read_text()
 
 
 @pytest.mark.ci
 def test_buildkite_from_plan_to_join(tmp_path: Path) -> None:
     """The steps of the example and those that it uploads: exit codes, artifacts and the joined run."""
-    origin = make_origin(tmp_path, ENTRIES)
-    shutil.copytree(EXAMPLE / "buildkite", origin / ".buildkite")
-    git(origin, "add", "-A")
-    git(origin, "commit", "-q", "-m", "buildkite")
-    for name in ("bin", "store", "clones"):
-        (tmp_path / name).mkdir()
+    machines = from_plan_to_join(tmp_path, "buildkite", ".buildkite")
     agent = tmp_path / "bin" / "buildkite-agent"
-    agent.write_text(AGENT.format(store=tmp_path / "store", python=sys.executable))
+    agent.write_text(AGENT.format(store=machines.store, python=sys.executable))
     agent.chmod(0o755)
-    build = Buildkite(world=tmp_path, origin=origin)
+
+    def run_step(step: Mapping[str, Any]) -> int:
+        place = machines.clone(re.sub(r"\W", "", step["label"]))
+        done = machines.shell(place, "\n".join(step["command"]))
+        for pattern in step.get("artifact_paths", []):
+            machines.keep(place, pattern)
+        return done.returncode
+
     (plan,) = yaml.safe_load((EXAMPLE / "buildkite" / "pipeline.yml").read_text())["steps"]
-    assert build.run(plan) == 0
+    assert run_step(plan) == 0
     steps = json.loads((tmp_path / "uploaded.json").read_text())["steps"]
-    codes = {step["label"]: build.run(step) for step in steps}
-    assert codes == {"base": 0, "bad": 3, "top": 0, "join": 4}
-    state = json.loads((tmp_path / "store" / "reports" / "state.json").read_text())
-    statuses = {story["id"]: story["status"] for story in state["data"]["stories"]}
-    assert statuses == {"base": "done", "bad": "failed", "top": "done"}
-    assert (tmp_path / "store" / "reports" / "junit.xml").exists()
+    assert {step["label"]: run_step(step) for step in steps} == CODES
+    require_joined(machines.store / "reports")
+
+
+@pytest.mark.ci
+def test_circleci_from_plan_to_join(tmp_path: Path) -> None:
+    """The setup workflow and the configuration that it continues with, each job with its workspace."""
+    machines = from_plan_to_join(tmp_path, "circleci", ".circleci")
+
+    def run_job(name: str, job: Mapping[str, Any]) -> int:
+        place, code = machines.clone(name), 0
+        for step in job["steps"]:
+            ((kind, given),) = step.items() if isinstance(step, dict) else ((step, {}),)
+            match kind:
+                case "checkout":
+                    pass
+                case "attach_workspace":
+                    machines.bring(place, "**/*", "workspace")
+                case "run" if not code:
+                    script = given if isinstance(given, str) else given["command"]
+                    code = machines.shell(place, script, **job.get("environment", {})).returncode
+                case "persist_to_workspace" if not code:
+                    for path in given["paths"]:
+                        machines.keep(place, f"{path}/**/*", "workspace")
+                case "continuation/continue" | "store_artifacts" | "store_test_results":
+                    path = given.get("configuration_path") or given["path"]
+                    assert (place / path).exists(), path
+                    machines.keep(place, f"{path}/*" if (place / path).is_dir() else path)
+                case _:
+                    assert code, f"{kind} is not played"
+        return code
+
+    config = yaml.safe_load((EXAMPLE / "circleci" / "config.yml").read_text())
+    assert run_job("plan", config["jobs"]["plan"]) == 0
+    continued = json.loads((machines.store / "continue.json").read_text())
+    order = [name for entry in continued["workflows"]["stories"]["jobs"] for name in entry]
+    codes = {name: run_job(name, continued["jobs"][name]) for name in order}
+    assert {name.rpartition("-")[2]: code for name, code in codes.items()} == CODES
+    require_joined(machines.store / "reports")
+
+
+@pytest.mark.ci
+def test_azure_from_plan_to_join(tmp_path: Path) -> None:
+    """The jobs of the pipeline with the matrix of each stage, and the artifacts that tasks pass on."""
+    azure = Azure(machines=from_plan_to_join(tmp_path, "azure", "."))
+    pipeline = yaml.safe_load((EXAMPLE / "azure" / "azure-pipelines.yml").read_text())
+    template = yaml.safe_load((EXAMPLE / "azure" / "autopilot-steps.yml").read_text())["steps"]
+    codes = {}
+    for job in pipeline["jobs"]:
+        if "strategy" not in job:
+            codes[job["job"]] = azure.run(job["job"], job["steps"])
+            continue
+        assert job["steps"] == [{"template": "autopilot-steps.yml"}]
+        for entry in json.loads(azure.outputs[job["job"]] or "{}").values():
+            codes[entry["JOB"]] = azure.run(entry["JOB"], template, **entry)
+    assert codes == {"plan": 0, **CODES}
+    require_joined(azure.machines.store / "artifacts" / "reports-1")
+
+
+@pytest.mark.ci
+def test_the_shell_steps_of_jenkins_from_plan_to_join(tmp_path: Path) -> None:
+    """What the Jenkinsfile gives to `sh`, in its order, with what it stashes; Groovy itself is not run."""
+    machines = from_plan_to_join(tmp_path, "jenkins", ".")
+    text = (EXAMPLE / "jenkins" / "Jenkinsfile").read_text()
+    job, plan, join = (quoted[1:-1] for quoted in re.findall(r"^ +sh (\'.*\'|\".*\")$", text, re.MULTILINE))
+    stashes = dict(re.findall(r"stash name: ['\"](\S+)['\"], includes: ['\"](\S+)['\"]", text))
+    assert set(stashes) == {"matrix", "shard-${job.name}"}
+    place = machines.clone("plan")
+    assert machines.shell(place, plan).returncode == 0
+    machines.keep(place, stashes["matrix"])
+    stages = json.loads((machines.store / "matrix.json").read_text())["stages"]
+    codes = {}
+    for entry in (entry for stage in stages for entry in stage):
+        place = machines.clone(entry["name"])
+        for name in ("", *entry["needs"]):
+            machines.bring(place, f"shards/{name}/**/*" if name else stashes["matrix"])
+        done = machines.shell(place, job.replace("${job.name}", entry["name"]))
+        codes[entry["name"]] = done.returncode
+        shard = stashes["shard-${job.name}"].replace("${job.name}", entry["name"])
+        machines.keep(place, f"{shard}/*")
+    place = machines.clone("join")
+    machines.bring(place, "**/*")
+    codes["join"] = machines.shell(place, join).returncode
+    assert codes == CODES
+    require_joined(place / "reports")

@@ -15,7 +15,8 @@ TARGET = ""
 class Tip(Struct, frozen=True, kw_only=True):
     """A story's work as one commit; `uncommitted` means that it goes beyond its branch.
 
-    `since` is when its first run began, not when it was done: stories of one run are equally old.
+    `since` is when its first run began, not when it was done: stories of one run are equally old. `losses` is
+    how many earlier landings left it out in favor of others.
     """
 
     id: StoryId
@@ -23,6 +24,7 @@ class Tip(Struct, frozen=True, kw_only=True):
     needs: tuple[StoryId, ...] = ()
     since: float = 0.0
     uncommitted: bool = False
+    losses: int = 0
 
 
 def foresee(
@@ -39,7 +41,8 @@ def foresee(
         conflicts[StoryId(one)].append(StoryId(other))
         conflicts[StoryId(other)].append(StoryId(one))
     needs = {tip.id: tip.needs for tip in tips}
-    order = landing_order(needs, conflicts, ages={tip.id: tip.since for tip in tips}, hopeless=hopeless)
+    ages, losses = {tip.id: tip.since for tip in tips}, {tip.id: tip.losses for tip in tips if tip.losses}
+    order = landing_order(needs, conflicts, ages=ages, hopeless=hopeless, losses=losses)
     landed = landing(order, needs, conflicts, hopeless)
     return Forecast(
         stories=tuple(tip.id for tip in tips),

@@ -2,8 +2,9 @@
 
 Of two stories that conflict, the one that is tried first lands, and the other is lost, with all that depend
 on it. The order is found greedily: of the stories that could be next, the one that costs the fewest others.
-Whatever is lost anyway comes last. Dependencies always come first, and of equals the oldest, so that a story
-never waits because newer ones keep coming.
+Whatever is lost anyway comes last. Dependencies always come first, and of equals the oldest. A story that has
+lost to others in earlier landings comes before all that have not, whatever that costs: otherwise it could
+wait forever, because newer ones keep coming.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,6 +22,7 @@ class _Graph(Struct, frozen=True, kw_only=True):
     dependents: Mapping[StoryId, frozenset[StoryId]]
     conflicts: Mapping[StoryId, frozenset[StoryId]]
     oldest_first: tuple[StoryId, ...]
+    losses: Mapping[StoryId, int]
 
 
 def landing_order(
@@ -29,13 +31,15 @@ def landing_order(
     *,
     ages: Mapping[StoryId, float] | None = None,
     hopeless: Collection[StoryId] = (),
+    losses: Mapping[StoryId, int] | None = None,
 ) -> tuple[StoryId, ...]:
     """Return every story behind what it needs; `ages` are the instants since which they wait.
 
-    `hopeless` are stories that do not even merge onto the target. Stories that nothing is known about are
-    tried in the order of their age, and of their ids.
+    `hopeless` are stories that do not even merge onto the target. `losses` are how many earlier landings left
+    a story out in favor of others. Stories that nothing is known about are tried in the order of their age,
+    and of their ids.
     """
-    graph = _graph(needs, conflicts, ages or {})
+    graph = _graph(needs, conflicts, ages or {}, losses or {})
     greedy = _greedy(graph, hopeless)
     by_age = _first_come(graph)
     # The greedy order is not always the best one. It is never worse than the order without a forecast.
@@ -65,15 +69,23 @@ def _graph(
     needs: Mapping[StoryId, Collection[StoryId]],
     conflicts: Mapping[StoryId, Collection[StoryId]],
     ages: Mapping[StoryId, float],
+    losses: Mapping[StoryId, int],
 ) -> _Graph:
     inside = {story: frozenset(those) & needs.keys() for story, those in needs.items()}
+    # What a story needs must not lose in its place.
+    urgent: dict[StoryId, int] = {}
+    for story, times in losses.items():
+        urgent |= {each: max(times, urgent.get(each, 0)) for each in closure((story,), inside)}
     return _Graph(
         needs=inside,
         dependents={
             story: frozenset(other for other, those in inside.items() if story in those) for story in inside
         },
         conflicts={story: frozenset(conflicts.get(story, ())) & inside.keys() for story in inside},
-        oldest_first=tuple(sorted(inside, key=lambda story: (ages.get(story, 0.0), story))),
+        oldest_first=tuple(
+            sorted(inside, key=lambda story: (-urgent.get(story, 0), ages.get(story, 0.0), story))
+        ),
+        losses=urgent,
     )
 
 
@@ -83,7 +95,7 @@ def _greedy(graph: _Graph, hopeless: Collection[StoryId]) -> tuple[StoryId, ...]
     lost = frozenset(closure(set(hopeless) & graph.needs.keys(), graph.dependents))
     while ready := [story for story in _ready(graph, order) if story not in lost]:
         # `min` returns the first of equals, which is the oldest.
-        chosen = min(ready, key=lambda story: len(_cost(graph, story) - lost))
+        chosen = min(ready, key=lambda story: (-graph.losses.get(story, 0), len(_cost(graph, story) - lost)))
         order.append(chosen)
         lost |= _cost(graph, chosen) - set(order)
     while rest := _ready(graph, order):

@@ -83,7 +83,7 @@ class _Swap(Struct, frozen=True):
 class _Progress:
     """What the search has found out so far; the next batch has at most `size` stories."""
 
-    def __init__(self, order: Sequence[StoryId], needs: Needs) -> None:
+    def __init__(self, order: Sequence[StoryId], needs: Needs, kept: Collection[StoryId]) -> None:
         self.landed: Stories = ()
         self.red: dict[StoryId, Company] = {}
         self.rest = list(order)
@@ -92,6 +92,7 @@ class _Progress:
         self.tried: dict[StoryId, frozenset[StoryId]] = {}
         """With whom it was red to leave a partner out."""
         self._order = order
+        self._kept = set(kept)
 
     @property
     def partners(self) -> set[StoryId]:
@@ -112,7 +113,7 @@ class _Progress:
             others = tuple(story for story, its in self.red.items() if its.exact and partner in its.stories)
             lost = self._with_dependents({partner})
             won = self._with_dependents(others) - lost
-            if len(won) > len(lost):
+            if len(won) > len(lost) and self._kept.isdisjoint(lost):
                 yield _Swap(partner, others, lost)
 
     def swap(self, swap: _Swap, landed: Stories) -> None:
@@ -144,9 +145,18 @@ class _Progress:
         return frozenset(story for story in self._order if closure((story,), self.needs) & set(stories))
 
 
-def search(order: Sequence[StoryId], needs: Needs, *, rejected: Collection[StoryId] = ()) -> Search:
-    """Find out which stories land, tried in this order; those that are `rejected` count as red."""
-    now, sound = _Progress([story for story in order if story not in rejected], needs), False
+def search(
+    order: Sequence[StoryId],
+    needs: Needs,
+    *,
+    rejected: Collection[StoryId] = (),
+    kept: Collection[StoryId] = (),
+) -> Search:
+    """Find out which stories land, tried in this order; those that are `rejected` count as red.
+
+    Those to be `kept` are never left out in favor of others that come later.
+    """
+    now, sound = _Progress([story for story in order if story not in rejected], needs, kept), False
     while True:
         batch = yield from _batch(now.landed, now.rest, needs, now.size)
         if not batch:

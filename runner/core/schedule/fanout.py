@@ -32,18 +32,20 @@ def fan_out(
     shards: int | None = None,
     seconds: Mapping[StoryId, float] | None = None,
     need_all: bool = False,
+    first: StoryId | None = None,
 ) -> tuple[tuple[Job, ...], ...]:
     """Return the stages of jobs for `todo`, which is in start order; what is not in it counts as done.
 
     With `stages`, the jobs of the last stage also carry what would come after it, each a whole chain. With
     `shards`, no stage has more jobs than that. With `need_all`, a job needs all jobs of earlier stages, as it
-    must to know what they have spent.
+    must to know what they have spent. The story `first`, which depends on none of them, is a stage of its own
+    before all others, unless there may be only one stage.
     """
     order = {story.id: index for index, story in enumerate(todo)}
     needs = {story.id: story.depends_on for story in todo}
     known = seconds or {}
     found = []
-    for number, units in enumerate(_stages(todo, stages), 1):
+    for number, units in enumerate(_stages(todo, stages, first), 1):
         if shards is not None and len(units) > shards:
             groups = _balanced(units, shards, _durations(order, known))
             merged = [tuple(sorted(group, key=order.__getitem__)) for group in groups]
@@ -91,10 +93,13 @@ def _name(unit: Sequence[StoryId], needs: Mapping[StoryId, Sequence[StoryId]]) -
     return root if len(unit) == 1 else f"{root}+{len(unit) - 1}"
 
 
-def _stages(todo: Sequence[Story], most: int | None) -> list[list[tuple[StoryId, ...]]]:
+def _stages(
+    todo: Sequence[Story], most: int | None, first: StoryId | None
+) -> list[list[tuple[StoryId, ...]]]:
     level: dict[StoryId, int] = {}
     for story in todo:
-        level[story.id] = 1 + max((level[name] for name in story.depends_on if name in level), default=-1)
+        lowest = -1 if first in {None, story.id} else 0
+        level[story.id] = 1 + max((level[name] for name in story.depends_on if name in level), default=lowest)
     last = max(level.values(), default=-1)
     cut = last if most is None else min(last, most - 1)
     found: list[list[tuple[StoryId, ...]]] = [

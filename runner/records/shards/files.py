@@ -25,6 +25,10 @@ _SIGNATURES = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 _REFS = "refs/heads/"
 
 
+class TornError(ValueError):
+    """A file is lost, or is not what was written; the rest of the shard may say whose it is."""
+
+
 class Entry(Struct, frozen=True, kw_only=True):
     """One file of a shard according to its manifest."""
 
@@ -102,7 +106,7 @@ def _opened(folder: Path, name: str) -> Iterator[io.BufferedReader]:
             raise ValueError(f"{name} is outside the shard")
         descriptor = os.open(place / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error.strerror}") from error
+        raise TornError(f"{name} cannot be read: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError(f"{name} cannot be read: it is not a plain file")
@@ -114,5 +118,5 @@ def _require_size(name: str, entry: Entry, most: int) -> None:
         raise ValueError(f"{name} is larger than {most >> 20} MiB")
 
 
-def _differs(name: str) -> ValueError:
-    return ValueError(f"{name} differs from the file that was written")
+def _differs(name: str) -> TornError:
+    return TornError(f"{name} differs from the file that was written")

@@ -2,17 +2,22 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from runner.core.errors import NotFoundError
 from runner.core.events.events import StoryFinished
 from runner.core.events.fold import fold
 from runner.core.events.story_json import digest
-from runner.core.limits.budget import OtherJobs
-from runner.core.model import Status, Story, StoryId, Usage
+from runner.core.limits.budget import Amount, OtherJobs
+from runner.core.model import SessionKind, SessionRecord, Status, Story, StoryId, Usage
+from runner.core.schedule.budget_share import Share, most_of, share_now
 from runner.records.shards.shard import Shard, ShardError
 
 _UNFINISHED = frozenset({Status.FAILED, Status.SKIPPED})
 _RESUMABLE = frozenset({Status.STOPPED, Status.PARKED, Status.SKIPPED})
 NO_SHARD = "its job left no shard"
+COMMAND = "command"
+"""What the agent of a story with a `command` is called; it spends nothing."""
 
 
 def newest(shards: Iterable[Shard]) -> dict[StoryId, Shard]:
@@ -82,20 +87,32 @@ def handed_on(
     return found
 
 
-def used_in(shards: Sequence[Shard], *, base: str, share: float = 1.0) -> OtherJobs:
-    """Return what the jobs of a pipeline have used together; every attempt counts, since it was paid for."""
+def used_in(
+    shards: Sequence[Shard], *, base: str, limit: Amount | None = None, share: Share | None = None
+) -> OtherJobs:
+    """Return what the jobs of a pipeline have used together; every attempt counts, since it was paid for.
+
+    What their sessions spent also decides how much of the rest of the `limit` the `share` of this job is.
+    """
     jobs = {shard.run_id: shard for shard in shards if shard.base == base}.values()
-    usage = Usage()
+    usage, sessions = Usage(), []
     for shard in jobs:
         run = fold(shard.run_id, shard.events)
         for name in shard.stories:
             usage += run.stories[name].usage
-    return OtherJobs(
+            sessions += [each.usage for each in run.stories[name].sessions if _tells_the_price(each)]
+    used = OtherJobs(
         tokens=usage.tokens or 0,
         cost=usage.cost_usd or 0.0,
         seconds=_covered((shard.events[0].at, shard.ended_at) for shard in jobs),
-        share=share,
     )
+    left = used.left_of(limit or Amount())
+    return replace(used, share=share_now(share or Share(), left, most_of(sessions)))
+
+
+def _tells_the_price(session: SessionRecord) -> bool:
+    """Whether a session shows what others will spend: one of an agent that has ended."""
+    return session.kind is SessionKind.WORK and session.ended_at is not None and session.agent != COMMAND
 
 
 def _same_result(shard: Shard, counting: Shard | None, name: StoryId) -> bool:

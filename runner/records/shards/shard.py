@@ -34,6 +34,7 @@ from runner.core.text.amounts import MOST, amount
 from runner.core.text.names import branch_of, id_problem
 from runner.records.shards.files import (
     Entry,
+    TornError,
     branches_in_bundle,
     read_checked,
     read_small,
@@ -125,11 +126,24 @@ class Shard(Struct, frozen=True, kw_only=True):
             raise damaged(self.path, str(error)) from error
 
 
+class Torn(Struct, frozen=True, kw_only=True):
+    """A shard that has lost something, but says which run it was; `problem` is what is wrong with it."""
+
+    run_id: RunId
+    base: str
+    stories: tuple[StoryId, ...]
+    problem: str
+
+
 class Found(Struct, frozen=True, kw_only=True):
-    """The shards below some folders: those that can be used, and what is wrong with the others."""
+    """The shards below some folders: those that can be used, and what is wrong with the others.
+
+    Of some of the others it is known which run they were: these are `torn`.
+    """
 
     shards: tuple[Shard, ...] = ()
     problems: tuple[str, ...] = ()
+    torn: tuple[Torn, ...] = ()
 
 
 def find_shards(path: Path) -> Iterator[Path]:
@@ -172,13 +186,26 @@ def load_shards(paths: Sequence[Path]) -> Found:
         for one in find_shards(path):
             there = one.stat()
             found.setdefault((there.st_dev, there.st_ino), one)
-    shards, problems = [], []
+    shards, problems, torn = [], [], []
     for path in found.values():
         try:
             shards.append(load_shard(path))
         except ShardError as error:
             problems.append(f"{error.message}; {error.hint}")
-    return Found(shards=tuple(shards), problems=tuple(problems))
+            if isinstance(error.__cause__, TornError):
+                torn += _torn(path, problems[-1])
+    return Found(shards=tuple(shards), problems=tuple(problems), torn=tuple(torn))
+
+
+def _torn(path: Path, problem: str) -> list[Torn]:
+    """Return what the manifest of a torn shard says of it; nothing if that cannot be read either."""
+    try:
+        manifest = _manifest(path)
+        stories = tuple(StoryId(str(name)) for name in manifest["stories"])
+        run_id = RunId(_matching(_RUN_ID, manifest["run_id"], "a run"))
+        return [Torn(run_id=run_id, base=str(manifest["base"]), stories=stories, problem=problem)]
+    except (ShardError, *_WRONG):
+        return []
 
 
 def load_shard(path: Path) -> Shard:

@@ -1,6 +1,8 @@
 """The order of a landing, and what landings do to the state of stories."""
 
-from hypothesis import given
+from random import Random
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.core.events import base
@@ -33,6 +35,42 @@ def test_dependencies_come_first_then_those_that_cost_the_fewest_others_then_the
     assert landing_order(needs, {}, hopeless=(D,)) == (B, C, D, A)
     pair = conflicting((B, C))
     assert landing_order({B: set(), C: set()}, pair, ages={B: 2.0, C: 1.0}) == (C, B), "the oldest wins"
+
+
+def test_none_is_starved_by_stories_that_keep_coming() -> None:
+    """Landing after landing, newer stories arrive that conflict with an old one: it loses once at most."""
+    old, waits = StoryId("old"), 0
+    losses: dict[StoryId, int] = {}
+    for number in range(1, 9):
+        newer = [StoryId(f"new-{number}-{each}") for each in range(3)]
+        ages = {old: 0.0} | dict.fromkeys(newer, float(number))
+        pairs = conflicting(*((old, each) for each in newer))
+        order = landing_order(dict.fromkeys([old, *newer], ()), pairs, ages=ages, losses=losses)
+        if old in landing(order, {}, pairs):
+            break
+        losses, waits = {old: losses.get(old, 0) + 1}, waits + 1
+    assert (waits, order[0]) == (1, old)
+    needs = {A: {B}, B: (), C: (), D: ()}
+    clashes = conflicting((B, C), (B, D))
+    assert landing_order(needs, clashes, losses={A: 1})[:2] == (B, A), "what it needs does not lose either"
+
+
+@settings(max_examples=100)
+@given(st.randoms(use_true_random=False))
+def test_who_has_lost_most_often_lands_next(rng: Random) -> None:
+    """With conflicts at random and arrivals at each landing, what is first in the queue always lands."""
+    waiting: dict[StoryId, int] = {}
+    for number in range(12):
+        waiting |= {StoryId(f"{number:02}-{each}"): 0 for each in range(rng.randint(0, 4))}
+        names = sorted(waiting)
+        pairs = conflicting(*((a, b) for a in names for b in names if a < b and rng.random() < 0.6))
+        ages = {name: float(name[:2]) for name in names}
+        needs: dict[StoryId, set[StoryId]] = {name: set() for name in names}
+        order = landing_order(needs, pairs, ages=ages, losses={name: n for name, n in waiting.items() if n})
+        landed = landing(order, needs, pairs)
+        first = min(names, key=lambda name: (-waiting[name], name), default=None)
+        assert first is None or not waiting[first] or waiting[landed[0]] == waiting[first]
+        waiting = {name: times + 1 for name, times in waiting.items() if name not in landed}
 
 
 graphs = st.integers(1, 7).flatmap(

@@ -169,10 +169,11 @@ class Cost(NamedTuple):
     rounds: int
 
 
-def cost(variants: list[list[set[int]]], tries: int) -> Cost:
+def cost(variants: list[list[set[int]]], seeds: int) -> Cost:
     """Return what 100 stories cost at most, ten pairs in conflict, with such groups at random places."""
-    rng, order, runs, rounds = random.Random(4), names(100), 0, 0  # noqa: S311  a sample, not a secret
-    for number in range(tries):
+    order, runs, rounds = names(100), 0, 0
+    for number in range(seeds):
+        rng = random.Random(number)  # noqa: S311  a sample, not a secret
         chosen = rng.sample(order, 12)
         red = [frozenset(chosen[each] for each in group) for group in variants[number % len(variants)]]
         conflicts = [frozenset(rng.sample(order, 2)) for _ in range(10)]
@@ -180,7 +181,7 @@ def cost(variants: list[list[set[int]]], tries: int) -> Cost:
         found = world.answer(search(order, {}))
         assert found.landed in world.green
         runs = max(runs, world.runs)
-        if not number % 10:
+        if not number % 15:
             rounds = max(rounds, rounds_with(4, World(red, conflicts), partial(search, order, {}), found))
     return Cost(runs, rounds)
 
@@ -214,6 +215,8 @@ def limit(involved: int) -> int:
 def test_four_of_a_hundred_cost_few_runs() -> None:
     """At most 1.5 x log2 C(100, 4) + 4 verify runs, that is 37, however the four are red; so with a fifth.
 
+    Over 40 seeds for each of the fifteen shapes.
+
     To tell four separate pairs from each other takes 44 runs at least, since there are 2^44 ways to choose
     them; there, and in a chain of five, the same formula holds with the number of stories that play a part.
     """
@@ -221,8 +224,8 @@ def test_four_of_a_hundred_cost_few_runs() -> None:
     shapes = shapes_of_four()
     assert len(shapes) == 15
     most = {"a chain of five": limit(5), "four pairs": limit(8)}
-    costs = {shape: cost(variants, 30) for shape, variants in shapes.items()}
-    costs |= {shape: cost([groups_], 30) for shape, groups_ in LARGER.items()}
+    costs = {shape: cost(variants, 40) for shape, variants in shapes.items()}
+    costs |= {shape: cost([groups_], 40) for shape, groups_ in LARGER.items()}
     print("".join(f"\n{shape}: {each}" for shape, each in costs.items()))  # noqa: T201  figures to read
     assert all(each.runs <= most.get(shape, 37) for shape, each in costs.items()), costs
     assert all(each.rounds <= 0.6 * each.runs for each in costs.values()), costs
@@ -238,6 +241,8 @@ def test_the_partner_of_several_is_left_out_instead_of_them() -> None:
     assert set(found.red[order[2]].stories) <= {"s010", "s020", "s030", "s039"}
     found = World(shared).answer(search(order, {each: {order[2]} for each in order[3:9]}))
     assert len(found.landed) == 36, "six others need it"
+    found = World(shared).answer(search(order, {}, kept=[order[2]]))
+    assert set(order) - set(found.landed) == {"s010", "s020", "s030", "s039"}, "it has lost before"
     pair = frozenset({"s010", "s020"})
     found = World([*shared[:2], pair]).answer(search(order, {}))
     assert len(found.landed) == 38

@@ -8,6 +8,7 @@ refs/autopilot/undone/. Files that you have changed are never touched.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from runner.land.undo import UndoPlan
 
 EXAMPLE = "autopilot-multi undo --dry-run"
+_REMOTES = "refs/remotes/"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -81,12 +83,20 @@ def _data(plan: "UndoPlan") -> dict[str, Any]:
     }
 
 
+def _because(standing: Sequence[str]) -> str:
+    """Return in words why the branch cannot just move back."""
+    pushed = [ref.removeprefix(_REMOTES) for ref in standing if ref.startswith(_REMOTES)]
+    others = [ref.removeprefix("refs/heads/") for ref in standing if not ref.startswith(_REMOTES)]
+    reasons = [f"it was pushed ({', '.join(pushed)})"] if pushed else []
+    return " and ".join([*reasons, *([f"it is in {', '.join(others)}"] if others else [])])
+
+
 def _text(plan: "UndoPlan", *, done: bool) -> str:
     landing = plan.landing
     stories = ", ".join(landing.stories)
     if plan.reverts:
         verb = "reverted" if done else "would be reverted"
-        how = f"{verb} by commit {plan.commit[:10]} on {landing.onto} (it is in {', '.join(plan.standing)})"
+        how = f"{verb} by commit {plan.commit[:10]} on {landing.onto}, because {_because(plan.standing)}"
         again = (
             f"\nto land these stories again, revert that commit: git revert {plan.commit[:10]}"
             if done
