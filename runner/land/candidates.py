@@ -27,8 +27,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     `verify` are the commands that decided about it; `general` means that they are those of the settings.
     `since` is when the first of its runs began, `losses` how many landings left it out in favor of others.
-    `shared` means that it worked in one tree with the others of its run, `imported` that its run came by
-    shards.
+    `imported` means that its run came by shards.
     """
 
     story: Story
@@ -40,7 +39,6 @@ class Candidate(Struct, frozen=True, kw_only=True):
     general: bool
     replayed: bool = False
     since: float = 0.0
-    shared: bool = False
     imported: bool = False
     losses: int = 0
 
@@ -192,7 +190,6 @@ def _candidate(done: Known, tip: str, *, replayed: bool) -> Candidate:
         general=not own,
         replayed=replayed,
         since=done.since,
-        shared=done.run.isolation == IsolationMode.NONE,
         imported=is_imported(done.run.options),
         losses=done.losses,
     )
