@@ -76,9 +76,8 @@ async def open_workspace(
     import trio
 
     if claim is not None:
-        if resumed or interrupted:
-            await offload(remove_stale_locks, repository, request.path, request.branch)
-        async with _open_shared(repository, request, claim, resumed=resumed) as shared:
+        begun = resumed or interrupted
+        async with _open_shared(repository, request, claim, resumed=resumed, begun=begun) as shared:
             yield shared
         return
     # Before anything is created: a bad setting leaves no worktree behind.
@@ -125,10 +124,12 @@ def _provide(
 
 @asynccontextmanager
 async def _open_shared(
-    repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool
+    repository: Repository, request: WorkspaceRequest, claim: Claim, *, resumed: bool, begun: bool
 ) -> AsyncIterator[OpenWorkspace]:
     import trio
 
+    if begun:
+        await offload(remove_stale_locks, repository, request.path, request.branch)
     workspace = await offload(partial(open_claim, repository, request, claim, resumed=resumed))
     opened = OpenWorkspace(workspace=workspace)
     try:

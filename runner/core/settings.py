@@ -364,11 +364,13 @@ class Settings(WorkSettings):
     pool: Annotated[
         int | None,
         Setting(
-            help="how many spare worktrees are kept ready; auto: max-stories, from about 2,000 files on",
-            details="`0` keeps none. See [the pool](../explanation/worktrees-and-safety.md#the-pool).",
+            help="how many spare worktrees are kept ready",
+            details="`auto`: `max-stories`, from about 2,000 files on. `0`: none. See "
+            "[the pool](../explanation/worktrees-and-safety.md#the-pool).",
             flag="--pool N",
             bounds=Bounds(low=0, high=MOST_STORIES),
             absent="auto",
+            example="8",
         ),
     ] = None
     symlink_directories: Annotated[

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from isolation.git.repository import Repository
+from isolation.worktree.stale_locks import remove_stale_locks
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import git_dir_of, make
 
@@ -36,6 +37,7 @@ async def test_old_locks_of_a_story_that_was_begun_are_released(repository: Repo
     others = [common / "index.lock", common / "packed-refs.lock", common / "refs/heads/main.lock"]
     for lock in (*own, *others):
         _make_old(lock)
+    assert set(remove_stale_locks(repository, workspace.path, workspace.branch)) == set(own)
     again = await make(repository, "one")
     assert again.reattached
     assert not [lock for lock in own if lock.exists()]
