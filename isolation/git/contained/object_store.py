@@ -9,7 +9,8 @@ Invariants:
 
 - What is in the repository's objects stays as it is, whatever a session does: git prefers them to those of an
   alternate. A store has no packs, which would come first, and no alternates.
-- An object is taken over as the bytes that were verified. Only then is it removed from the store.
+- An object is taken over as the bytes that were verified. Only once they are on the disk is it removed from
+  the store.
 - A store is registered as an alternate before anything is written to it, until it is deleted.
 """
 
@@ -27,7 +28,7 @@ from msgspec import Struct
 
 from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import LockFile, replace_file
+from isolation.files.disk import LockFile, replace_file, sync_disk
 from isolation.model import Means
 from isolation.paths import autopilot_dir, repository_hash
 
@@ -36,7 +37,6 @@ SHARED = ".shared"
 
 _LOCK_SECONDS = 60.0
 _CHUNK = 1 << 20
-_SETTLED_SECONDS = 30.0
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _HASHES = {38: hashlib.sha1, 62: hashlib.sha256}
 _HEADER = re.compile(rb"(?:blob|tree|commit|tag) (\d{1,19})\0")
@@ -91,7 +91,7 @@ def take_over(common: Path, name: str) -> None:
 
     What no git writes, such as a link, a FIFO or an object that is not what its name says, is removed.
     """
-    store = store_of(common, name)
+    store, done, copied = store_of(common, name), [], False
     for folder in _entries(store):
         if _FOLDER.fullmatch(folder.name) is None:
             continue
@@ -104,8 +104,12 @@ def take_over(common: Path, name: str) -> None:
             if plain and hashed is None:
                 continue  # git is writing it, or was killed
             if plain and hashed is not None:
-                _copy(source, common / "objects" / folder.name / entry.name, hashed())
-            _remove(source)
+                copied |= _copy(source, common / "objects" / folder.name / entry.name, hashed())
+            done.append(source)
+    if copied:  # what git had on the disk stays there, whenever the power fails
+        sync_disk(common / "objects")
+    for source in done:
+        _remove(source)
 
 
 def drop_store(common: Path, name: str) -> None:
@@ -213,25 +217,22 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _copy(source: Path, target: Path, digest: "hashlib._Hash") -> None:
-    """Copy an object if it is what its name says; one that is there already stays as it is."""
+def _copy(source: Path, target: Path, digest: "hashlib._Hash") -> bool:
+    """Copy an object if it is what its name says, and return whether; one that is there stays as it is."""
     if target.exists():
-        return
+        return False
     target.parent.mkdir(exist_ok=True)
     temporary = target.with_name(f"tmp_obj_{os.getpid()}-{os.urandom(6).hex()}")
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         with os.fdopen(descriptor, "rb") as file, temporary.open("xb") as copy:
             whole = _is_whole(file, copy, digest, target.parent.name + target.name)
-            copy.flush()
-            # What was safe from a power failure stays so; what is new, git itself does not wait for.
-            if time.time() - os.fstat(file.fileno()).st_mtime > _SETTLED_SECONDS:
-                os.fsync(copy.fileno())
         if whole:
             temporary.chmod(0o444)
             temporary.rename(target)
     finally:
         temporary.unlink(missing_ok=True)
+    return whole
 
 
 def _is_whole(file: BinaryIO, copy: BinaryIO, digest: "hashlib._Hash", name: str) -> bool:
