@@ -73,7 +73,12 @@ def test_a_joined_run_in_the_repository_is_a_run_like_any_other(ci: Ci) -> None:
     shown = run(place, "status", "--json")
     assert verdicts(shown.data) == DONE
     assert shown.data["run_id"] == first.data["run_id"]
-    more = {"blockers": [], "retries": [], "last_landing": None, "spare_worktrees": 0}
+    more: dict[str, object] = {
+        "blockers": [],
+        "retries": [],
+        "last_landing": None,
+        "spare_worktrees": 0,
+    }
     assert {**shown.data, "shards": first.data["shards"]} == {**first.data, **more}
     assert "Implement, attempt 1" in run(place, "logs", "base").out
     records = (place / ".orchestrator" / "metrics" / "autopilot.jsonl").read_text().splitlines()
