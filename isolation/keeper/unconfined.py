@@ -16,7 +16,7 @@ _NOWHERE = "/"
 def run_unconfined(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes | None = None) -> Ended:
     """Run a command to its end; raises KeeperError if it cannot be started.
 
-    It starts in the root folder, which is always there, so it must be told where to work.
+    It starts in the root folder, which is always there, so its arguments must say where it works.
     """
     try:
         done = subprocess.run(  # noqa: S603  the caller's command
