@@ -1,4 +1,4 @@
-"""Draws how the cost of a story grows with their number, from stored results: `docs/explanation/growth.svg`.
+"""Draws how the cost of a story grows with their number, from stored results: `docs/pictures/growth.svg`.
 
 `python -m tests.bench.plot [RESULTS]` writes it; both axes are logarithmic, so a flat line means that a story
 costs the same however many there are.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.bench import record
 
-TARGET = Path(__file__).parent.parent.parent / "docs" / "explanation" / "growth.svg"
+TARGET = Path(__file__).parent.parent.parent / "docs" / "pictures" / "growth.svg"
 NAMESPACE = "http://www.w3.org/2000/svg"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 190, 40, 55
 CURVES = {
