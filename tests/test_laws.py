@@ -18,6 +18,7 @@ SPAWNERS = {
     "isolation/keeper/trying.py",
     "isolation/keeper/server.py",
     "isolation/keeper/spawn.py",
+    "isolation/keeper/unconfined.py",
     "isolation/kernel/process_tree.py",
 }
 GUIDES = ("CONTRIBUTING.md", "docs/explanation/architecture.md")

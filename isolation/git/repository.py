@@ -1,30 +1,29 @@
 """The only module that calls git: one way to run it, and the questions asked of it.
 
-Everything goes through GitPython's command interface, except what is confined. Its methods block; from trio
-they run through `offload`, in a thread that cancellation never abandons, so git is never left halfway.
+Its methods block; from trio they run through `offload`, in a thread that cancellation never abandons, so git
+is never left halfway. GitPython makes repositories and keeps credentials out of messages. It is loaded for
+that alone: loading it takes as long as forty git commands.
 
 Invariants:
 
-- Every call names its directory with `-C` (GitPython falls back to the process's own directory if the given
-  one is gone) and may not search above it, so that a worktree whose `.git` vanished is never mistaken for
-  an enclosing repository.
+- Every call names its directory with `-C` and may not search above it, so that a worktree whose `.git`
+  vanished is never mistaken for an enclosing repository.
 - No call takes optional locks, prompts on a terminal, starts a gc or a file system monitor.
 - A command in a story's tree runs under a confinement, see `contained/boundary.py`.
-- GitPython passes on the whole of `os.environ`; variables that point at another repository are removed by
-  `env -u` in front of git, only if there are any, so the process's own environment is never changed.
+- A command gets the user's environment without the variables that point at another repository, and speaks
+  English, so that its messages can be read.
 """
 
 import os
 import re
 import shlex
 import shutil
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from msgspec import Struct
 
@@ -36,12 +35,12 @@ from isolation.git.contained.object_store import settle_stores, take_over
 from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
+from isolation.keeper.unconfined import run_unconfined
 from isolation.model import Confinement
 from isolation.paths import RepositoryPaths, find_repository
 
 if TYPE_CHECKING:
     import trio
-    from git.cmd import Git
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -82,6 +81,8 @@ _OPTIONS = (
 )
 _UPDATES_FILES = "-u"
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+_WITH_CREDENTIALS = ("//", "extraheader")
+"""What the words of a command have in them that may hold a credential: addresses and headers."""
 _HINTS = (
     ("No space left on device", "free disk space, then resume the run; what was committed is safe"),
     ("Read-only file system", "git must be able to write to the repository"),
@@ -190,13 +191,13 @@ class Repository:
             self.paths, where, Path(index) if index else None, writes=_UPDATES_FILES in args
         )
         if confinement is not None:
-            output = _run_confined(args, where, surroundings, confinement, stdin, idle=idle)
+            output = _run(args, where, surroundings, confinement, stdin, idle=idle)
             if confinement.store:
                 with suppress(OSError):  # they are found where they are; the next command tries again
                     take_over(self.common_dir, confinement.store)
         else:
             hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
-            output = _run((*hookless, *args), where, surroundings, stdin, idle=idle)
+            output = _run((*hookless, *args), where, surroundings, None, stdin, idle=idle)
         if output.returncode < 0:  # no answer at all, so not one that a caller could read as a no
             raise CommandKilledError(
                 f"`{_shown(args)}` was killed from outside (signal {-output.returncode})",
@@ -348,7 +349,10 @@ class Repository:
 def init_repository(path: Path) -> Repository:
     """Make a new repository with one empty commit on `main`, as `demo` needs it."""
     path.mkdir(parents=True)
-    _git_class()(path).execute(["git", "init", "--quiet", "--initial-branch=main", str(path)])
+    _load_gitpython()
+    from git.repo import Repo
+
+    Repo.init(path, initial_branch="main")
     repository = Repository.open(path)
     who = {
         f"GIT_{role}_{part}": "autopilot-multi"
@@ -360,42 +364,26 @@ def init_repository(path: Path) -> Repository:
 
 
 def _run(
-    args: tuple[str, ...], where: Path, env: Mapping[str, str], stdin: bytes | None, *, idle: bool
-) -> GitOutput:
-    foreign = [name for name in os.environ if name in _FOREIGN_REPOSITORY and name not in env]
-    unset = ["env", *(part for name in foreign for part in ("-u", name))] if foreign else []
-    polite = _polite(os.environ.get("PATH")) if idle else ()
-    command = [*unset, *polite, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
-    with _as_file(stdin) as source:
-        returncode, stdout, stderr = _git_class()(where).execute(
-            command,
-            istream=source,
-            env=env,
-            with_extended_output=True,
-            with_exceptions=False,
-            stdout_as_string=False,  # file names need not be UTF-8
-            strip_newline_in_stdout=False,
-        )
-    return GitOutput(returncode=returncode, stdout=stdout.decode(errors="surrogateescape"), stderr=stderr)
-
-
-def _run_confined(
     args: tuple[str, ...],
     where: Path,
     env: Mapping[str, str],
-    confinement: Confinement,
+    confinement: Confinement | None,
     stdin: bytes | None,
     *,
     idle: bool,
 ) -> GitOutput:
-    """Run a command on a story's tree: what a session has planted there gets no further than the session."""
+    """Run a command; on a story's tree what a session has planted there gets no further than the session."""
     polite = _polite(os.environ.get("PATH")) if idle else ()
     command = [*polite, _program(os.environ.get("PATH")), "-C", str(where), *_OPTIONS, *args]
-    # GitPython sets the language, so that its messages can be read; so does this.
-    confinement, user = concealed(confinement, scrubbed(os.environ))
+    user: Mapping[str, str] = scrubbed(os.environ)
+    if confinement is not None:
+        confinement, user = concealed(confinement, user)
     surroundings = {**user, "LANGUAGE": "C", "LC_ALL": "C", **env}
     try:
-        ended = run_confined(command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin)
+        if confinement is None:
+            ended = run_unconfined(command, env=surroundings, stdin=stdin)
+        else:
+            ended = run_confined(command, cwd=where, env=surroundings, confinement=confinement, stdin=stdin)
     except CommandKilledError:
         raise
     except KeeperError as error:
@@ -405,22 +393,6 @@ def _run_confined(
         stdout=ended.stdout.decode(errors="surrogateescape"),
         stderr=ended.stderr.decode(errors="surrogateescape").rstrip("\n"),
     )
-
-
-@contextmanager
-def _as_file(data: bytes | None) -> Iterator[BinaryIO | None]:
-    """Yield a command's input as a file, since GitPython takes no bytes; None without input.
-
-    In memory if the system can: a full disk must not prevent a commit.
-    """
-    if data is None:
-        yield None
-        return
-    in_memory = hasattr(os, "memfd_create")
-    with os.fdopen(os.memfd_create("git"), "w+b") if in_memory else tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        yield file
 
 
 def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:
@@ -435,9 +407,13 @@ def failure(args: tuple[str, ...], output: GitOutput) -> GitCommandError:
 
 
 def _shown(args: tuple[str, ...]) -> str:
-    from git.util import remove_password_if_present
+    words = ["git", *args]
+    if any(sign in word.lower() for word in args for sign in _WITH_CREDENTIALS):
+        _load_gitpython()
+        from git.util import remove_password_if_present
 
-    command = " ".join(remove_password_if_present(["git", *args]))
+        words = remove_password_if_present(words)
+    command = " ".join(words)
     return command if len(command) <= 160 else f"{command[:159]}…"  # noqa: PLR2004  a line and a half
 
 
@@ -474,16 +450,14 @@ def _polite(path: str | None) -> tuple[str, ...]:
     return tuple(part for program, words in found if program for part in (program, *words))
 
 
-@cache
-def _git_class() -> "type[Git]":
-    """Load GitPython on first use, and without its warnings if git is missing."""
+def _load_gitpython() -> None:
+    """Load GitPython, without its warnings if git is missing."""
     had = os.environ.get("GIT_PYTHON_REFRESH")
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
     try:
-        from git.cmd import Git
+        import git  # noqa: F401  its parts are imported where they are used
     finally:
         if had is None:
             del os.environ["GIT_PYTHON_REFRESH"]
         else:
             os.environ["GIT_PYTHON_REFRESH"] = had
-    return Git

@@ -14,14 +14,19 @@ import os
 import resource
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from isolation.keeper.spawn import NETWORK, WITNESSED, SpawnError, confine, spawn
 
 
 def main() -> None:
+    """Try as a program of its own."""
+    attempt(sys.argv[2:])
+
+
+def attempt(arguments: Sequence[str]) -> None:
     """Confine this process, try every operation, print those that succeeded."""
-    folder, *texts = map(os.fsencode, sys.argv[2:])
+    folder, *texts = map(os.fsencode, arguments)
     tree = os.path.join(folder, b"tree")
     if WITNESSED + tree in texts:
         os.write(1, _witnessed(tree, texts).encode())

@@ -386,3 +386,14 @@ def locate(
     over = recorded_status in {"completed", "skipped"}
     here = next_step(flow, recorded_step) if over else step(flow, recorded_step)
     return Location(step=here, confidence=AGREED)
+
+
+class FlowProblem(Struct, frozen=True, kw_only=True):
+    """One thing that is wrong in a flow file: where, what, and what to do."""
+
+    where: str
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message

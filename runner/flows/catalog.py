@@ -14,10 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from runner.core.errors import SettingsError
-from runner.core.flow import USER_FOLDER, Edition, Flow
+from runner.core.flow import USER_FOLDER, Edition, Flow, FlowProblem
 from runner.core.text.names import did_you_mean, id_problem
 from runner.flows.document import Document, read
-from runner.flows.entries import FlowProblem
 
 BUILT_IN = ("quick", "greenfield", "existing-code", "meta-repo")
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from runner.core.choose import Question, QuestionError, QuestionKind, lettered
-from runner.core.flow import DetectRule, Edition, Flow, FlowStep, number_key
+from runner.core.flow import DetectRule, Edition, Flow, FlowProblem, FlowStep, number_key
 from runner.core.model import SessionKind
 from runner.core.text.names import one_line, shown
-from runner.flows.entries import FlowProblem, LoopEntry, QuestionEntry, RuleEntry, StepEntry, Top, validated
+
+if TYPE_CHECKING:
+    from runner.flows.entries import LoopEntry, QuestionEntry, RuleEntry, StepEntry
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -25,9 +27,9 @@ class _Parts(Struct, frozen=True, kw_only=True):
 
     name: str
     summary: str
-    steps: Sequence[StepEntry]
-    rules: Sequence[RuleEntry]
-    loop: LoopEntry | None
+    steps: "Sequence[StepEntry]"
+    rules: "Sequence[RuleEntry]"
+    loop: "LoopEntry | None"
     whole: bool
 
 
@@ -48,6 +50,9 @@ def read(data: Mapping[str, Any], name: str) -> Document:
 
 
 def _parts(data: Mapping[str, Any], name: str, problems: list[FlowProblem]) -> _Parts:
+    # Here, since most plans have no flow to read, and pydantic takes longer to load than a plan.
+    from runner.flows.entries import LoopEntry, RuleEntry, StepEntry, Top, validated
+
     top = validated(Top, data, "", problems)
     if top is None:
         # Wrong or unknown keys at the top must not hide what is wrong in the steps.
@@ -104,7 +109,7 @@ def _applies(editions: Sequence[str], edition: Edition) -> bool:
     return not editions or edition.value in editions
 
 
-def _step(step: StepEntry, edition: Edition) -> FlowStep:
+def _step(step: "StepEntry", edition: Edition) -> FlowStep:
     question = None if step.question is None else _question(step.question, step.artifacts)
     return FlowStep(
         number=step.number[edition.value],
@@ -123,7 +128,7 @@ def _step(step: StepEntry, edition: Edition) -> FlowStep:
     )
 
 
-def _question(entry: QuestionEntry, artifacts: Sequence[str]) -> Question | QuestionError:
+def _question(entry: "QuestionEntry", artifacts: Sequence[str]) -> Question | QuestionError:
     try:
         return Question(
             kind=QuestionKind.BOUNDARY,
@@ -138,7 +143,7 @@ def _question(entry: QuestionEntry, artifacts: Sequence[str]) -> Question | Ques
         return error
 
 
-def _step_problems(where: str, step: StepEntry) -> Iterator[FlowProblem]:
+def _step_problems(where: str, step: "StepEntry") -> Iterator[FlowProblem]:
     """Find problems that involve more than one value of a step."""
     if step.kind == "verify" and (step.prompt or step.command):
         message = "a verify step runs the story's own verify commands: its prompt or command has no effect"

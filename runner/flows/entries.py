@@ -7,12 +7,20 @@ with one entry per edition, and a step without an entry is not part of that edit
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from isolation.claims import globs as claims
 from isolation.errors import ClaimError
-from runner.core.flow import DOCS, PROJECT_DOCS, STORY_ID, Edition, artifact_parts, in_cycle, number_key
+from runner.core.flow import (
+    DOCS,
+    PROJECT_DOCS,
+    STORY_ID,
+    Edition,
+    FlowProblem,
+    artifact_parts,
+    in_cycle,
+    number_key,
+)
 from runner.core.text.names import did_you_mean, one_line, shown
 
 DIALECTS = tuple(edition.value for edition in Edition if edition is not Edition.ANY)
@@ -43,17 +51,6 @@ _WANTED: Mapping[str, str] = {
     "loop": "a table with from and to",
 }
 _M = TypeVar("_M", bound=BaseModel)
-
-
-class FlowProblem(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong in a flow file: where, what, and what to do."""
-
-    where: str
-    message: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.message}" if self.where else self.message
 
 
 def _filled(text: str) -> str:

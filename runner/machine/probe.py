@@ -46,9 +46,10 @@ class Probe:
         """Take a sample; `path` lies on the disk whose free space counts."""
         groups = load_control_groups(self._proc)
         disk_free, inodes_free = _disk(path)
+        memory, swap = _host_memory(self._proc)
         return ResourceSample(
-            memory_available=_least((_host_memory(), groups.load_memory_left())),
-            swap_used=_most((_host_swap(), groups.load_swap_used())),
+            memory_available=_least((memory, groups.load_memory_left())),
+            swap_used=_most((swap, groups.load_swap_used())),
             peers=self._count_peers(),
             pressure_free_percent=_pressure_free_percent(),
             disk_free=disk_free,
@@ -96,25 +97,45 @@ def ask_macos() -> float | None:
     return float(level.value) if not failed and 0 <= level.value <= _MOST_PERCENT else None
 
 
-def _host_memory() -> int | None:
-    try:
-        import psutil
+def _host_memory(proc: Path) -> tuple[int | None, int | None]:
+    """Return available memory and used swap; from psutil where there is no procfs, since it loads slowly."""
+    known = _meminfo(proc)
+    if "MemAvailable" in known:
+        swap = known.get("SwapTotal", 0) - known.get("SwapFree", 0)
+        return min(known["MemAvailable"], known.get("MemTotal", known["MemAvailable"])), max(swap, 0)
+    return _asked_of_psutil(_psutil_memory), _asked_of_psutil(_psutil_swap)
 
-        return int(psutil.virtual_memory().available)
+
+def _meminfo(proc: Path) -> dict[str, int]:
+    """Read the numbers of `meminfo` in bytes; empty if it cannot be read."""
+    try:
+        lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
+        rows = [line.split() for line in lines if line.endswith(" kB")]
+        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
+    except (OSError, ValueError, IndexError):
+        return {}
+
+
+def _asked_of_psutil(ask: Callable[[], int]) -> int | None:
+    try:
+        return ask()
     except Exception:  # noqa: BLE001  whatever goes wrong in psutil, the signal is unknown
         return None
 
 
-def _host_swap() -> int | None:
-    try:
-        import psutil
+def _psutil_memory() -> int:
+    import psutil
 
-        with warnings.catch_warnings():
-            # psutil warns about missing counters that are not used here.
-            warnings.simplefilter("ignore")
-            return int(psutil.swap_memory().used)
-    except Exception:  # noqa: BLE001  as above
-        return None
+    return int(psutil.virtual_memory().available)
+
+
+def _psutil_swap() -> int:
+    import psutil
+
+    with warnings.catch_warnings():
+        # psutil warns about missing counters that are not used here.
+        warnings.simplefilter("ignore")
+        return int(psutil.swap_memory().used)
 
 
 def _disk(path: Path) -> tuple[int | None, int | None]:

@@ -278,9 +278,6 @@ def preload() -> None:
             name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
             if not name.endswith("__main__"):
                 import_module(name)
-    from isolation.git.repository import _git_class
-
-    _git_class()
     gc.freeze()  # what is loaded is shared with every child, as long as no search for garbage touches it
 
 

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from runner.cli.overview import COMMANDS
-from runner.plan.stories.entry import _Fields
+from runner.plan.stories.keys import KEYS
 from tests.acceptance.program import LIMIT, commit_stories, run, write_story, writes
 from tests.acceptance.shell_blocks import told
 from tests.conftest import git
@@ -139,7 +139,7 @@ def _keys_of(page: str) -> set[str]:
 
 def test_every_key_of_a_story_is_described() -> None:
     """The page of the stories has a row for each key."""
-    assert set(_Fields.model_fields) <= _keys_of("stories.md")
+    assert set(KEYS) <= _keys_of("stories.md")
 
 
 def test_every_variable_of_a_session_is_described(repo: Path) -> None:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tests.acceptance.program import command, write_story
+from tests.bench import record
 from tests.bench.bench_streams import turns
 from tests.conftest import git
 
@@ -35,6 +36,7 @@ def main() -> bool:
     """Measure and print; False when the gate is missed."""
     with tempfile.TemporaryDirectory() as folder:
         share = _share(Path(folder))
+    record.compare("busy", "three agents, coordinator / one core", [share], GATE)
     verdict = "ok" if share <= GATE else "too much"
     sys.stdout.write(
         f"three busy agents cost the coordinator {share:.1%} of a core, at most {GATE:.0%}: {verdict}\n"

@@ -14,6 +14,7 @@ from isolation.claims import globs as claims
 from isolation.claims.disjoint import Proof
 from isolation.claims.globs import Claim
 from isolation.errors import ClaimError
+from tests.bench import record
 
 STORIES = 50
 ROUNDS = 5
@@ -101,6 +102,7 @@ def main() -> bool:
     ):
         seconds = best(once, make)
         fine = fine and seconds <= limit
+        record.compare("claims", f"{name}, {pairs} pairs / one match a pair", [seconds / unit])
         verdict = "ok" if seconds <= limit else "too slow"
         text = f"{seconds * 1e3:8.1f} ms  ratio to one match a pair {seconds / unit:8.1f}"
         sys.stdout.write(f"{name:9}{pairs} pairs {text}, at most {limit:g} s: {verdict}\n")

@@ -16,6 +16,7 @@ from pathlib import Path
 from isolation.git.forecast.forecaster import Forecaster
 from isolation.git.forecast.scratch import scratch
 from isolation.git.repository import Repository
+from tests.bench import record
 from tests.conftest import GIT_ENVIRONMENT, git
 
 FILES, STORIES = 7_000, 50
@@ -49,6 +50,7 @@ def _measure(every: int) -> bool:
         peer = {pair for pair in combinations(tips, 2) if _conflicts(repo, *pair)}
         one_by_one = time.perf_counter() - began
     pairs = STORIES * (STORIES - 1) // 2
+    record.compare("forecast", f"{STORIES} stories / git for each pair", [whole / one_by_one])
     print(  # noqa: T201  a benchmark prints
         f"forecast: {STORIES} stories, {FILES} files, {len(found)} of {pairs} pairs conflict: {whole:.2f} s "
         f"(gate {MOST_SECONDS:g}), a new checkpoint {increment * 1000:.0f} ms "

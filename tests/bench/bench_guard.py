@@ -35,6 +35,7 @@ from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import Confinement, Means, Network, SessionSpec, WorkspaceRequest
 from isolation.paths import worktree_root
 from isolation.worktree.opening import create_or_attach
+from tests.bench import record
 
 FILES = 400
 STARTS, WORKS = 60, 20
@@ -189,7 +190,9 @@ def main() -> bool:
             continue
         start, work = _own(starts[way]), _own(works[way])
         more = _ms([mine - bare for mine, bare in zip(start, _own(starts["none"]), strict=True)])
-        ratio = statistics.median(mine / bare for mine, bare in zip(work, _own(works["none"]), strict=True))
+        ratios = [mine / bare for mine, bare in zip(work, _own(works["none"]), strict=True)]
+        record.compare("guard", f"git and build, {way} / none", ratios, WORK_LIMIT)
+        ratio = statistics.median(ratios)
         more += _ms(_PREPARING[way]) if way in _PREPARING else 0.0
         limit = LIMITS_MS.get(way, START_LIMIT_MS)
         fits = more <= limit and ratio <= WORK_LIMIT

@@ -17,6 +17,7 @@ import trio
 
 from isolation.keeper.client import Keeper, open_keeper
 from isolation.model import SessionSpec
+from tests.bench import record
 
 ROUNDS = 200
 PROGRAM = "/bin/true"
@@ -93,6 +94,7 @@ def main() -> None:
     lines += [f"{way:8}{start * 1e3:7.2f} ms{run * 1e3:7.2f} ms" for way, (start, run) in medians.items()]
     for way in ("trio", "Popen"):
         for kind, mine, other in zip(("start", "run"), medians["keeper"], medians[way], strict=True):
+            record.compare("keeper", f"{kind} / {way}", [mine / other])
             lines.append(f"keeper - {way}, {kind}: {(mine - other) * 1e3:+.2f} ms, ratio {mine / other:.2f}")
     sys.stdout.write("\n".join(lines) + "\n")
 

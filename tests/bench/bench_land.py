@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.program import command
+from tests.bench import record
 from tests.bench.bench_schedule import GENEROUS
 from tests.conftest import git
 
@@ -40,6 +41,7 @@ def main() -> bool:
     runs, landed = data["verify_runs"], len(data["landed"]) + 1
     single = alone - start
     ratio = (together - start) / (single * (STORIES - 1))
+    record.compare("land", f"{STORIES} together / one by one", [ratio], MOST_TIME)
     print(  # noqa: T201  a benchmark prints
         f"land: {STORIES} stories, {CONFLICTS} conflicting pairs, 4 red only in company: {landed} landed in "
         f"{together:.1f} s with {SLOTS} slots and {runs} verify runs (gate {MOST_RUNS}; {ahead} more ahead); "

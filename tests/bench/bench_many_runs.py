@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.acceptance.program import command, write_story
+from tests.bench import record
 from tests.conftest import begin_repository
 
 FEW, MANY = 10, 1000
@@ -91,6 +92,8 @@ def main() -> bool:
         f"ratio {ratio:.2f}"
         for name, ratio in ratios.items()
     )
+    for name, ratio in ratios.items():
+        record.compare("many runs", f"{name} after {MANY} / after {FEW}", [ratio], LIMIT)
     print(f"after {FEW} and {MANY} runs: {said} (gate {LIMIT:g})")  # noqa: T201  a benchmark prints
     return max(ratios.values()) <= LIMIT
 

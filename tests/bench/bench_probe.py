@@ -14,6 +14,7 @@ import psutil
 
 from runner.agents.catalog import PROGRAMS
 from runner.machine.probe import Probe
+from tests.bench import record
 
 GATE_MS = 20.0
 ROUNDS = 50
@@ -45,6 +46,9 @@ def main() -> bool:
         f"psutil over all of them {median['psutil']:.1f} ms, "
         f"ratio {median['first'] / median['psutil']:.2f} and {median['later'] / median['psutil']:.2f}"
     )
+    for way in ("first", "later"):
+        ratios = [mine / peer for mine, peer in zip(times[way], times["psutil"], strict=True)]
+        record.compare("probe", f"{way} sample / psutil over all processes", ratios)
     return median["first"] <= GATE_MS
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.acceptance.program import command, write_story
+from tests.bench import record
 from tests.conftest import git
 
 STORIES, WINDOW, SECONDS, ROUNDS = 30, 3, 0.1, 9
@@ -57,11 +58,22 @@ def main() -> bool:
     with tempfile.TemporaryDirectory() as folder:
         _round(Path(folder), 0)  # the first one writes the bytecode
         rounds = [_round(Path(folder), number) for number in range(1, ROUNDS + 1)]
-    run = _spread(each.run / each.least for each in rounds)
-    whole = _spread(each.whole / (each.least + each.loading) for each in rounds)
-    bare = _spread(each.whole / each.least for each in rounds)
+    ratios = {
+        "run / ideal and worktrees": [each.run / each.least for each in rounds],
+        "program / ideal, worktrees and loading": [
+            each.whole / (each.least + each.loading) for each in rounds
+        ],
+        "program / ideal and worktrees": [each.whole / each.least for each in rounds],
+    }
+    for name, gate in zip(ratios, (GATE, GATE, None), strict=True):
+        record.compare("run", f"30 of 100 ms, {name}", ratios[name], gate)
+    run, whole, bare = map(_spread, ratios.values())
     peers = [each.parallel for each in rounds if each.parallel]
     beside = [each.whole / (each.parallel + each.workspace) for each in rounds if each.parallel]
+    if beside:
+        record.compare("run", "30 of 100 ms, program / GNU parallel and worktrees", beside)
+    else:
+        record.left_out("run", "30 of 100 ms, program / GNU parallel", "GNU parallel is not installed")
     peer = (
         f"{median(peers):.2f} s, ratio with the worktrees {median(beside):.2f}" if peers else "not installed"
     )

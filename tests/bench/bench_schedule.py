@@ -19,6 +19,7 @@ from pathlib import Path
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import critical_path, ordered
 from tests.acceptance.program import command
+from tests.bench import record
 from tests.conftest import git
 
 STORIES, WINDOW = 200, 12
@@ -49,6 +50,7 @@ def main(seed: int | None = None) -> bool:
         f"ideal list scheduler {ideal:.1f} s, by id {plain:.1f} s, lower bound {bound:.1f} s "
         f"(critical path {path:.1f} s); ratio {took / ideal:.3f} (gate {GATE})"
     )
+    record.compare("schedule", "run / ideal schedule", [took / ideal], GATE)
     return took / ideal <= GATE
 
 

@@ -23,6 +23,7 @@ from runner.core.model import RunId, Story, StoryId
 from runner.core.text.redaction import Redactor
 from runner.records.shards.shard import MANIFEST, load_shards
 from runner.report.run_document import run_document
+from tests.bench import record
 
 SHARDS = 200
 ROUNDS = 15
@@ -146,6 +147,7 @@ def main() -> bool:
                 once()
                 best[way] = min(best[way], time.process_time() - begun)
     ratio = best["aggregate"] / best["read"]
+    record.compare("shards", f"{SHARDS} joined / their files read", [ratio], LIMIT)
     verdict = "ok" if ratio <= LIMIT else "too slow"
     lines = [f"{way:10}{seconds * 1e3:8.1f} ms" for way, seconds in best.items()]
     lines.append(f"{SHARDS} shards joined / their files read: {ratio:.2f}, at most {LIMIT:g}: {verdict}")

@@ -5,6 +5,7 @@ repository with ten stories that are done, since both ask what earlier runs have
 """
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import time
 from pathlib import Path
 
 from tests.acceptance.program import write_story
+from tests.bench import record
 from tests.conftest import begin_repository
 
 GATES = {"--help": 4.0, "status": 6.0, "plan": 15.0, "nothing to do": 15.0}
 ROUNDS = 15
+NOTHING = "python -c pass"
 STORIES = 10
 
 
@@ -24,7 +27,7 @@ def main() -> bool:
     """Measure and print; False when a command misses its gate."""
     program = str(Path(sys.executable).with_name("autopilot-multi"))
     commands = {
-        "python -c pass": [sys.executable, "-c", "pass"],
+        NOTHING: [sys.executable, "-c", "pass"],
         "--help": [program, "--help"],
         "status": [program, "status"],
         "plan": [program, "plan"],
@@ -33,6 +36,7 @@ def main() -> bool:
     }
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     times: dict[str, list[float]] = {name: [] for name in commands}
+    spent: dict[str, list[float]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "repo")
         begin_repository(root)
@@ -41,11 +45,16 @@ def main() -> bool:
         subprocess.run(commands["nothing to do"], cwd=root, capture_output=True, check=True, env=env)
         for _ in range(ROUNDS):  # interleaved, so that all meet the same noise
             for name, command in commands.items():
-                began = time.perf_counter()
+                before, began = _processor(), time.perf_counter()
                 subprocess.run(command, cwd=root, capture_output=True, check=True, env=env)
                 times[name].append(time.perf_counter() - began)
+                spent[name].append(_processor() - before)
+    for name in (name for name in commands if name != NOTHING):
+        for kind, took in (("", times), ("processors, ", spent)):
+            ratios = [ours / nothing for ours, nothing in zip(took[name], took[NOTHING], strict=True)]
+            record.compare("start", f"{kind}{name} / {NOTHING}", ratios, None if kind else GATES.get(name))
     median = {name: statistics.median(values) * 1000 for name, values in times.items()}
-    nothing = median.pop("python -c pass")
+    nothing = median.pop(NOTHING)
     told = "; ".join(
         f"{name} {took:.0f} ms, ratio {took / nothing:.1f}"
         + (f" (gate {GATES[name]:g})" if name in GATES else "")
@@ -53,6 +62,12 @@ def main() -> bool:
     )
     print(f"start: python -c pass {nothing:.0f} ms; {told}")  # noqa: T201  a benchmark prints
     return all(median[name] / nothing <= gate for name, gate in GATES.items())
+
+
+def _processor() -> float:
+    """Return the processor time of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from runner.flows.state.model import (
     StepStatus,
 )
 from runner.flows.state.writing import new_state, render
+from tests.bench import record
 
 FILES = 1000
 ROUNDS = 15
@@ -122,6 +123,7 @@ def main() -> bool:
         for way, seconds in best.items()
     ]
     ratio = best["collect"] / best["split"]
+    record.compare("state", f"{FILES} files collected / read and split", [ratio], LIMIT)
     verdict = "ok" if ratio <= LIMIT else "too slow"
     lines.append(f"{FILES} state files collected / read and split: {ratio:.2f}, at most {LIMIT:g}: {verdict}")
     sys.stdout.write("\n".join(lines) + "\n")

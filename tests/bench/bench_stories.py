@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.acceptance.program import command
+from tests.bench import record
 from tests.conftest import begin_repository
 
 WINDOW = 8
@@ -54,18 +55,20 @@ def main(arguments: Sequence[str] = ()) -> bool:
     """Measure and print; False when a gate is missed."""
     options = _options(arguments)
     if shutil.which("parallel") is None:
-        print("stories: GNU parallel is not installed; nothing to compare with")  # noqa: T201
+        record.left_out("stories", "all", "GNU parallel is not installed")
         return True
     with tempfile.TemporaryDirectory(prefix="bench-stories-") as folder:
         places = (Path(folder) / f"r{number}" for number in range(10_000))
         _program(_prepare(next(places), 2), 2)  # writes the bytecode
         rounds = [_round(places, options.stories, options.widths) for _ in range(options.rounds)]
         grown = _grown(places, options.growth, options.rounds)
+        _curves(places, options.curves)
     found = _ratios(rounds)
     if grown:
         found["growth"] = grown
     for name, values in found.items():
         gate = GATES.get(name)
+        record.compare("stories", f"{options.stories}: {name}", values, gate)
         shown = f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
         print(f"stories: {name}: {shown}{f', gate {gate:g}' if gate else ''}")  # noqa: T201
     for name in rounds[0]:
@@ -82,11 +85,19 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--widths", type=_numbers, default=(2, 8))
     parser.add_argument("--growth", type=_numbers, default=())
+    parser.add_argument("--curves", type=_numbers, default=(10, 30, 100, 300))
     return parser.parse_args(arguments)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",") if part)
+
+
+def _curves(places: Iterator[Path], sizes: Sequence[int]) -> None:
+    """Record what a story costs at each size, in processor time, for the plot of how cost grows."""
+    for size in sizes:
+        for name, took in _round(places, size, (2,)).items():
+            record.point(name.removesuffix(" -j2"), size, took.processor / size * 1000)
 
 
 def _round(places: Iterator[Path], stories: int, widths: Sequence[int]) -> dict[str, Took]:
@@ -199,7 +210,7 @@ def _timed(args: Sequence[str], root: Path, peak: list[float] | None = None) -> 
             time.sleep(0.2)
         process.wait()
         seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert process.returncode == 0, errors.read_text()[-2000:]
+    assert process.returncode == 0, (errors.read_text()[-2000:], answer.read_text()[-2000:])
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Took(seconds, spent)
 

@@ -14,6 +14,7 @@ from runner.agents.catalog import KNOWN
 from runner.agents.listener import OutputListener
 from runner.core.agent_settings import AgentSettings
 from tests.agents.recordings.reading import FOLDER
+from tests.bench import record
 
 LEAST_MB = 20.0
 CHUNK = 1 << 16
@@ -69,6 +70,7 @@ def main() -> bool:
         heard = _best(partial(hear, name, stream))
         plain = _best(partial(split, stream))
         speed = size / heard
+        record.compare("streams", f"{name} / plain JSON", [heard / plain])
         enough &= speed >= LEAST_MB
         verdict = "ok" if speed >= LEAST_MB else "too slow"
         sys.stdout.write(

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from runner.core.errors import SettingsError, UsageError
-from runner.core.settings import BOUNDS, Settings
+from runner.core.settings import BOUNDS, SETTINGS, Settings
+from runner.plan.settings import values
+from runner.plan.settings.plain_values import plain_values
+from runner.plan.settings.values import Source, SourceKind, checked
 from tests.plan.settings_sources import Sources
 
 
@@ -274,3 +277,22 @@ def test_off_switches_off_a_budget_of_another_place(sources: Sources) -> None:
     loaded = sources.load(token_budget="off")  # noqa: S106  a budget, no password
     assert loaded.settings.token_budget is None
     assert loaded.origins["token-budget"] == "flag --token-budget"
+
+
+def test_what_is_plainly_right_is_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are read without pydantic only where it would read the same; the rest is left to it."""
+    samples: tuple[Any, ...] = (
+        *("", " ", "x", "off", "TRUE", "auto", "a\0b", "/x", "../x", "full", "writes"),
+        *(True, False, 0, 1, 7, -1, 51, 0.5, 1.5, 1e9, float("nan")),
+        *([], [""], ["x"], ["x", "../y"], ["x", 1], {}, {"x": {}}),
+    )
+    monkeypatch.setattr(values, "plain_values", lambda _given: None)
+    source, compared = Source(kind=SourceKind.FILE, file="a.toml"), set()
+    for key in SETTINGS:
+        for value in samples:
+            found = plain_values({key: value})
+            if found is not None:
+                assert repr(found) == repr(checked({key: value}, source))
+                compared.add(key)
+    plain = {key for key, each in SETTINGS.items() if not (each.is_table or each.has_named_entries)}
+    assert len(compared) > len(plain) / 2

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from runner.core.model import Story
+from runner.plan.stories.keys import KEYS, Fields, plain_fields
+from runner.plan.stories.model import MODEL
 from tests.plan.backlog import Backlog
 
 
@@ -203,3 +206,45 @@ def test_a_file_name_that_is_no_id_asks_for_one(backlog: Backlog) -> None:
     assert "'id: my-story' into front matter (between" in bare.hint
     headed = backlog.refused("---\ntitle: x\n---\nx", "stories/My Story.md")
     assert "'id: my-story' into the front matter." in headed.hint
+
+
+_SAMPLES: tuple[object, ...] = (
+    *("", " ", "x", "a b", "yes", "3", "a\0b", "\ud800", "x" * 300),
+    *(
+        True,
+        False,
+        None,
+        0,
+        1,
+        3,
+        -3,
+        50,
+        51,
+        33,
+        10**400,
+        1_000_001,
+        -0.5,
+        0.5,
+        2.0,
+        float("nan"),
+        float("inf"),
+    ),
+    *([], [""], ["x"], ["x", "y z"], ["x", 1], [True], [["x"]], ("x",), {}, {"x": "y"}),
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_what_is_plainly_right_is_what_the_model_says(key: str) -> None:
+    """Values are read without pydantic only where it would read the same; the rest is left to it."""
+    assert tuple(KEYS) == Fields.__struct_fields__
+    plain = 0
+    for value in _SAMPLES:
+        found = plain_fields({key: value})
+        try:
+            expected = Fields(**MODEL.model_validate({key: value}).model_dump())
+        except ValidationError:
+            expected = None
+        assert found in (None, expected), value
+        plain += found is not None
+        assert found is None or repr(found) == repr(expected), value
+    assert plain

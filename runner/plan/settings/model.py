@@ -11,17 +11,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from isolation.network.presets import PRESETS
 from isolation.network.rules import read_entry
 from runner.core.declaration import Bounds, Declared, declared_in
+from runner.plan.settings.plain_values import WORDS
 
-_WORDS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -140,7 +131,7 @@ def _unset(value: Any, *, word: str) -> Any:
 
 def _switch(value: Any) -> Any:
     """Read a switch as users write it in the environment and on the command line."""
-    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+    return WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
 Text = Annotated[str, AfterValidator(_filled)]

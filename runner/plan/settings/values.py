@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
-from pydantic import BaseModel, ValidationError
 
 from runner.core.declaration import Declared, declared_in, find
 from runner.core.errors import RunnerError, SettingsError, UsageError
@@ -20,8 +19,11 @@ from runner.core.settings import BOUNDS, SETTINGS, Settings
 from runner.core.text.names import did_you_mean, shown
 from runner.core.text.unknown_keys import UnknownKey, message_and_hint
 from runner.plan.settings.files import line_of
-from runner.plan.settings.model import model_of
+from runner.plan.settings.plain_values import of_type, plain_values
 from runner.plan.settings.tiers import refuse_crossed
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 
 class SourceKind(Enum):
@@ -81,6 +83,11 @@ def checked(values: Mapping[str, Any], source: Source) -> dict[str, Any]:
     given = {key: value for key, value in values.items() if value is not None}
     if isinstance(given.get("hooks"), dict):
         given["hooks"] = {str(name).replace("-", "_"): text for name, text in given["hooks"].items()}
+    plain = plain_values(given)
+    if plain is not None:
+        return dict(sorted(plain.items()))
+    from pydantic import ValidationError
+
     try:
         model = _model_of(frozenset(given)).model_validate(given)
     except ValidationError as error:
@@ -91,8 +98,10 @@ def checked(values: Mapping[str, Any], source: Source) -> dict[str, Any]:
 
 
 @cache
-def _model_of(given: frozenset[str]) -> type[BaseModel]:
+def _model_of(given: frozenset[str]) -> "type[BaseModel]":
     """Return the model of the settings that are given: making one of all of them takes longer than a plan."""
+    from runner.plan.settings.model import model_of
+
     return model_of("Settings", (item for item in SETTINGS.values() if item.key in given))
 
 
@@ -134,7 +143,9 @@ def _built(default: Any, declared: Iterable[Declared], flat: Mapping[str, Any], 
     return replace(default, **changes)
 
 
-def _flattened(declared: Iterable[Declared], model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flattened(
+    declared: Iterable[Declared], model: "BaseModel", prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
     for item in declared:
         if item.field not in model.model_fields_set:
             continue
@@ -147,18 +158,18 @@ def _flattened(declared: Iterable[Declared], model: BaseModel, prefix: str = "")
             yield from _flattened(declared_in(item.table), value, f"{key}.")
 
 
-def _entry(cls: type, row: BaseModel) -> Any:
+def _entry(cls: type, row: "BaseModel") -> Any:
     """Turn a checked row, such as an agent, into the value that the runner uses."""
     given = [item for item in declared_in(cls) if item.field in row.model_fields_set]
     return cls(**{item.field: _value(item, getattr(row, item.field)) for item in given})
 
 
 def _value(declared: Declared, value: Any) -> Any:
+    from pydantic import BaseModel
+
     if isinstance(value, BaseModel) and declared.table is not None:
         return dict(_flattened(declared_in(declared.table), value))
-    if isinstance(declared.value_type, type) and issubclass(declared.value_type, Enum):
-        return declared.value_type(value)
-    return tuple(value) if isinstance(value, list) else value
+    return of_type(declared, value)
 
 
 def _require_argv(name: str, agent: Any, source: Source) -> None:
@@ -170,7 +181,7 @@ def _require_argv(name: str, agent: Any, source: Source) -> None:
         _refuse_missing(f"agents.{name}.argv", source)
 
 
-def _refuse(error: ValidationError, source: Source) -> NoReturn:
+def _refuse(error: "ValidationError", source: Source) -> NoReturn:
     """Turn pydantic's errors into one of ours: all unknown keys, else the first wrong value."""
     # In the order of the file; pydantic reports unknown keys of a table last.
     errors = error.errors(include_url=False)

@@ -1,19 +1,18 @@
 """From a raw entry to a story: every value is checked, and every error says where it is and what to do."""
 
 import re
-from collections.abc import Iterable
-from typing import Annotated, Any, NoReturn
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
 
 from isolation.claims import globs as claims
 from isolation.errors import ClaimError
 from runner.core.errors import BacklogError
 from runner.core.model import MULTI_STORY, Story, StoryId
-from runner.core.settings import BOUNDS, SETTINGS
+from runner.core.settings import SETTINGS
 from runner.core.text.names import did_you_mean, id_problem, one_line, shown, slug
 from runner.core.text.unknown_keys import UnknownKey, message_and_hint
 from runner.plan.stories.files import Entry
+from runner.plan.stories.keys import KEYS, Fields, plain_fields
 
 _DIALECTS = SETTINGS["dialect"].choices
 
@@ -43,106 +42,19 @@ _WANTED = {
 _NOT_TEXT = frozenset(
     {"priority", "estimate", "verify_minutes", "max_attempts", "story_minutes", "allow_no_change", "ports"}
 )
-_MAX_PRIORITY = 1_000_000
-_MAX_MINUTES = 1_000_000.0
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
-
-
-def require_sound(text: str) -> str:
-    """Refuse characters that cannot be passed to a program, a file or a terminal."""
-    if "\0" in text:
-        raise ValueError("contains a NUL character")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("contains half a character (a lone surrogate)")
-    return text
-
-
-def _filled(text: str) -> str:
-    if not text.strip():
-        raise ValueError("is empty")
-    return text
-
-
-def _bounded(number: int) -> int:
-    if abs(number) > _MAX_PRIORITY:
-        raise ValueError(f"must be from -{_MAX_PRIORITY} to {_MAX_PRIORITY}")
-    return number
-
-
-def _positive(minutes: float) -> float:
-    if not 0 < minutes <= _MAX_MINUTES:
-        raise ValueError(f"must be above 0 and at most {_MAX_MINUTES:.0f}")
-    return minutes
-
-
-def _countable(attempts: int) -> int:
-    bounds = BOUNDS["max-attempts"]
-    if not bounds.low <= attempts <= bounds.high:
-        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
-    return attempts
-
-
-def _portable(ports: int) -> int:
-    bounds = BOUNDS["ports"]
-    if not bounds.low <= ports <= bounds.high:
-        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
-    return ports
-
-
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _argv(value: Any) -> Any:
-    if isinstance(value, str) and value.strip():
-        return ["sh", "-c", value]
-    if value in ("", [], None) or (isinstance(value, str) and not value.strip()):
-        raise ValueError("is empty")
-    return value
-
-
-Text = Annotated[str, AfterValidator(require_sound)]
-Minutes = Annotated[float, AfterValidator(_positive)]
-FilledText = Annotated[Text, AfterValidator(_filled)]
-Texts = Annotated[list[FilledText], BeforeValidator(_listed)]
-
-
-class _Fields(BaseModel):
-    """The keys of a story. Absent ones are None, so that each default is in one place."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    id: Text | None = None
-    title: Text | None = None
-    prompt: Text | None = None
-    priority: Annotated[int, AfterValidator(_bounded)] | None = None
-    estimate: Minutes | None = None
-    depends_on: Texts | None = None
-    owns: Texts | None = None
-    flow: Text | None = None
-    agent: FilledText | None = None
-    escalate: Texts | None = None
-    command: Annotated[list[Text] | None, BeforeValidator(_argv)] = None
-    verify: Texts | None = None
-    verify_minutes: Minutes | None = None
-    max_attempts: Annotated[int, AfterValidator(_countable)] | None = None
-    story_minutes: Minutes | None = None
-    dialect: Text | None = None
-    mode: FilledText | None = None
-    allow_no_change: bool | None = None
-    ports: Annotated[int, AfterValidator(_portable)] | None = None
 
 
 def stories_of(entries: Iterable[Entry]) -> list[Story]:
     """Check entries and turn them into stories; unknown keys of all of them are one error."""
     found = list(entries)
-    known = tuple(_Fields.model_fields)
+    known = tuple(KEYS)
     unknown = [
         UnknownKey(where=_where(entry, (key,)), key=str(key), known=known)
         for entry in found
         for key in entry.data
-        if key not in _Fields.model_fields
+        if key not in KEYS
     ]
     if unknown:
         message, hint = message_and_hint(unknown, listed="known keys")
@@ -155,10 +67,7 @@ def _story_of(entry: Entry) -> Story:
         _refuse(entry, ("prompt",), "'prompt' is a key of list files", "write the prompt under the '---'.")
     # An empty value (`verify:` with nothing after it) means the same as no key at all.
     given = {key: value for key, value in entry.data.items() if value is not None or key == "command"}
-    try:
-        fields = _Fields.model_validate(given)
-    except ValidationError as error:
-        _refuse_first(entry, error)
+    fields = plain_fields(given) or _checked(entry, given)
     story_id = _story_id(entry, fields.id)
     _check(entry, fields)
     prompt = _prompt(entry, fields)
@@ -187,6 +96,18 @@ def _story_of(entry: Entry) -> Story:
     )
 
 
+def _checked(entry: Entry, given: Mapping[str, Any]) -> Fields:
+    """Let pydantic look at values that are not plainly right; it knows what is wrong with them."""
+    from pydantic import ValidationError
+
+    from runner.plan.stories.model import MODEL
+
+    try:
+        return Fields(**MODEL.model_validate(given).model_dump())
+    except ValidationError as error:
+        _refuse_first(entry, error.errors(include_url=False)[0])
+
+
 def _story_id(entry: Entry, given: str | None) -> StoryId:
     if given is not None:
         if problem := id_problem(given):
@@ -203,7 +124,7 @@ def _story_id(entry: Entry, given: str | None) -> StoryId:
     return StoryId(stem)
 
 
-def _check(entry: Entry, fields: _Fields) -> None:
+def _check(entry: Entry, fields: Fields) -> None:
     """Check what involves more than the type of one value."""
     if fields.command is not None and fields.agent is not None:
         message = "a story has either a 'command' or an 'agent', not both"
@@ -225,7 +146,7 @@ def _check(entry: Entry, fields: _Fields) -> None:
         _refuse(entry, ("owns",), f"'owns': {error.message}", error.hint)
 
 
-def _prompt(entry: Entry, fields: _Fields) -> str:
+def _prompt(entry: Entry, fields: Fields) -> str:
     text = entry.body if entry.body is not None else fields.prompt or ""
     prompt = re.sub(r"\A(?:[ \t]*\n)+", "", text.replace("\r\n", "\n")).rstrip()
     if not prompt and fields.command is None:
@@ -255,9 +176,8 @@ def _without_closing(heading: str) -> str:
     return bare if not bare or bare.endswith((" ", "\t")) else words
 
 
-def _refuse_first(entry: Entry, error: ValidationError) -> NoReturn:
+def _refuse_first(entry: Entry, first: Mapping[str, Any]) -> NoReturn:
     """Turn pydantic's first error into one of ours."""
-    first = error.errors(include_url=False)[0]
     keys = tuple(first["loc"])
     key, value = str(keys[0]), first["input"]
     if first["type"] == "value_error":

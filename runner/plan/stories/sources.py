@@ -12,7 +12,7 @@ from runner.core.errors import BacklogError, UnknownStoryError
 from runner.core.model import Story, StoryId
 from runner.core.schedule.graph import closure
 from runner.core.text.names import did_you_mean_story, id_problem, one_line, shown, slug, unique
-from runner.plan.stories.entry import require_sound, stories_of
+from runner.plan.stories.entry import stories_of
 from runner.plan.stories.files import (
     LIST_SUFFIXES,
     Entry,
@@ -21,6 +21,7 @@ from runner.plan.stories.files import (
     markdown_entry,
     read_text,
 )
+from runner.plan.stories.keys import require_sound
 
 _TITLE = 60
 _NO_STORIES = "`autopilot-multi init` writes a first story; or give a file, a folder, or a prompt in quotes."

@@ -63,7 +63,7 @@ def test_a_variable_given_on_purpose_reaches_git(
 def test_a_missing_folder_never_means_another_one(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GitPython would run in the process's own folder; here the call fails instead."""
+    """A call about a folder that is gone fails, and does not run in the process's own folder."""
     monkeypatch.chdir(repository.top)
     with pytest.raises(GitCommandError, match="cannot change to"):
         repository.run("status", cwd=tmp_path / "gone")

@@ -55,6 +55,16 @@ def test_every_level_is_offered_or_refused_in_words() -> None:
     assert set(Path(tempfile.gettempdir()).glob("autopilot-guard-*")) <= before
 
 
+def test_a_fork_and_a_new_interpreter_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which way a trial runs makes no difference, for any means and what it lets a session reach."""
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr("isolation.keeper.trying.threading.active_count", lambda: threads)  # noqa: B023
+        tried = [(each, means) for each in (guard.READ_ONLY, guard.OVERLAID) for means in each.means]
+        found.append([guard._try(each, means, None) for each, means in tried])
+    assert found[0] == found[1]
+
+
 def test_landlock_takes_the_place_of_mounts() -> None:
     """Where nothing can be mounted, `deny` is had by Landlock, and `divert` not at all."""
     require(EnforcementLevel.DENY, Means.LANDLOCK)
@@ -72,11 +82,17 @@ def test_a_machine_that_can_do_nothing_says_so() -> None:
     assert "Landlock: landlock: " in supports["deny"][2]
 
 
-def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is what became of the folder: a process that was not confined is found out."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_guard_that_leaks_is_not_offered(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """What counts is what became of the folder: a process that was not confined is found out.
+
+    A process with one thread forks for the trial, one with several starts an interpreter.
+    """
     unconfined = "import sys; sys.path.append(sys.argv[1]); from isolation.keeper import trial as t; "
     unconfined += "t.confine = lambda texts: None; t.main()"
+    monkeypatch.setattr("isolation.keeper.trying.threading.active_count", lambda: threads)
     monkeypatch.setattr("isolation.keeper.trying._TRIAL", unconfined)
+    monkeypatch.setattr("isolation.keeper.trial.confine", lambda _texts: None)
     for protection in (guard.READ_ONLY, guard.OVERLAID):
         assert guard.attempt(protection, Means.MOUNTS) == "it lets a session create, delete, truncate, write"
 

@@ -1,0 +1,153 @@
+"""The keys of a story: what each one holds, declared once, and the reading of values that are plainly right.
+
+Most stories are right, and to load pydantic takes longer than to read a hundred of them. So it is asked only
+about the others, with a model that is made from the same declaration (`model.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from runner.core.settings import BOUNDS
+
+_MAX_PRIORITY = 1_000_000
+_MAX_MINUTES = 1_000_000.0
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    """What a key holds: values of a type that pass the checks, one or a list; `reads` prepares what is given.
+
+    Checks and `reads` return the value, and raise ValueError with a reason.
+    """
+
+    holds: type
+    checks: tuple[Callable[[Any], Any], ...] = ()
+    many: bool = False
+    reads: Callable[[Any], Any] | None = None
+
+
+class Fields(Struct, frozen=True, kw_only=True):
+    """The values of a story's keys. Absent ones are None, so that each default is in one place."""
+
+    id: str | None = None
+    title: str | None = None
+    prompt: str | None = None
+    priority: int | None = None
+    estimate: float | None = None
+    depends_on: list[str] | None = None
+    owns: list[str] | None = None
+    flow: str | None = None
+    agent: str | None = None
+    escalate: list[str] | None = None
+    command: list[str] | None = None
+    verify: list[str] | None = None
+    verify_minutes: float | None = None
+    max_attempts: int | None = None
+    story_minutes: float | None = None
+    dialect: str | None = None
+    mode: str | None = None
+    allow_no_change: bool | None = None
+    ports: int | None = None
+
+
+def require_sound(text: str) -> str:
+    """Refuse characters that cannot be passed to a program, a file or a terminal."""
+    if "\0" in text:
+        raise ValueError("contains a NUL character")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueError("contains half a character (a lone surrogate)")
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+def _bounded(number: int) -> int:
+    if abs(number) > _MAX_PRIORITY:
+        raise ValueError(f"must be from -{_MAX_PRIORITY} to {_MAX_PRIORITY}")
+    return number
+
+
+def _positive(minutes: float) -> float:
+    if not 0 < minutes <= _MAX_MINUTES:
+        raise ValueError(f"must be above 0 and at most {_MAX_MINUTES:.0f}")
+    return minutes
+
+
+def _countable(attempts: int) -> int:
+    bounds = BOUNDS["max-attempts"]
+    if not bounds.low <= attempts <= bounds.high:
+        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
+    return attempts
+
+
+def _portable(ports: int) -> int:
+    bounds = BOUNDS["ports"]
+    if not bounds.low <= ports <= bounds.high:
+        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
+    return ports
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _argv(value: Any) -> Any:
+    if isinstance(value, str) and value.strip():
+        return ["sh", "-c", value]
+    if value in ("", [], None) or (isinstance(value, str) and not value.strip()):
+        raise ValueError("is empty")
+    return value
+
+
+_TEXT = Key(holds=str, checks=(require_sound,))
+_FILLED = Key(holds=str, checks=(require_sound, _filled))
+_TEXTS = Key(holds=str, checks=(require_sound, _filled), many=True, reads=_listed)
+_MINUTES = Key(holds=float, checks=(_positive,))
+
+KEYS: Mapping[str, Key] = {
+    "id": _TEXT,
+    "title": _TEXT,
+    "prompt": _TEXT,
+    "priority": Key(holds=int, checks=(_bounded,)),
+    "estimate": _MINUTES,
+    "depends_on": _TEXTS,
+    "owns": _TEXTS,
+    "flow": _TEXT,
+    "agent": _FILLED,
+    "escalate": _TEXTS,
+    "command": Key(holds=str, checks=(require_sound,), many=True, reads=_argv),
+    "verify": _TEXTS,
+    "verify_minutes": _MINUTES,
+    "max_attempts": Key(holds=int, checks=(_countable,)),
+    "story_minutes": _MINUTES,
+    "dialect": _TEXT,
+    "mode": _FILLED,
+    "allow_no_change": Key(holds=bool),
+    "ports": Key(holds=int, checks=(_portable,)),
+}
+
+
+def plain_fields(given: Mapping[str, Any]) -> Fields | None:
+    """Return the values if every one is plainly right; None if one needs a closer look."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        key = KEYS.get(name)
+        if key is None:
+            return None
+        try:
+            read = key.reads(value) if key.reads else value
+            read = float(read) if key.holds is float and type(read) is int else read
+            items = read if key.many and type(read) is list else [read]
+            if key.many is not (type(read) is list) or any(type(item) is not key.holds for item in items):
+                return None
+            for check in key.checks:
+                items = [check(item) for item in items]
+        except (ValueError, OverflowError):
+            return None
+        found[name] = items if key.many else items[0]
+    return Fields(**found)
