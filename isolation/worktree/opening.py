@@ -28,6 +28,7 @@ from isolation.git.branches import (
 )
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import merge_parents, named, retried
+from isolation.git.contained.object_store import take_over_left
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
 from isolation.git.repository import GitOutput, Repository, failure, offload
@@ -148,6 +149,8 @@ def _register(
     spare: Spare | None = None,
 ) -> _Registered:
     _require_sane(repository, request)
+    if request.needs_parents:
+        take_over_left(repository.common_dir)
     # The merge makes only objects, so it needs no lock, however long it takes.
     base = merge_parents(repository, request.parents, _merge_message(request))
     with metadata_lock(repository.common_dir):
