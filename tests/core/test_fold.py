@@ -295,7 +295,7 @@ def test_a_failed_story_gets_new_attempts_and_a_stopped_one_keeps_its_place(
 
 
 def test_work_that_was_never_judged_is_not_repeated_by_a_retry() -> None:
-    """A story whose workspace could not be opened failed for that; the session before it had ended well."""
+    """A story whose workspace could not be opened failed for that; the session before it had succeeded."""
     planned = ev.WorkspacePlanned(story_id=A, branch="autopilot/a", path="/w/a")
     opened = ev.WorkspaceOpened(story_id=A, branch="autopilot/a", path="/w/a", base="base0", head="base0")
     done = (planned, ev.StoryStarted(story_id=A), opened, session(), ended())

@@ -358,7 +358,7 @@ def step_again(story: StorySnapshot, *, attempt: int | None = None) -> StorySnap
 def tried_again(story: StorySnapshot) -> StorySnapshot:
     """Return a failed story with a new set of attempts at its step.
 
-    If it failed because its workspace could not be opened, the work of a session that has ended well was
+    If it failed because its workspace could not be opened, the work of a session that succeeded was
     never judged. It is judged then; the session is not repeated.
     """
     again, worked = step_again(story), story.progress
