@@ -36,6 +36,7 @@ from isolation.guard.submodules import settle_submodules
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import require_component
 from isolation.worktree.checkout_files import (
+    BEHIND,
     complete,
     is_half_filled,
     not_registered,
@@ -350,6 +351,8 @@ def _fill(
     if spare is None or not spare.is_ready_at(registered.tip):
         filled = _filled(repository, request, registered)
         require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
+        if filled is not None and (git_dir := admin_dir(repository, request.path)) is not None:
+            (git_dir / BEHIND).unlink(missing_ok=True)
         if pool is not None and pool.size and registered.made_tree:
             pool.remember(request, registered.tip)  # of a spare that is ready it is known
     if registered.made_tree:  # before a session works there, so that a power failure leaves its files whole
