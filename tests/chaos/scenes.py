@@ -76,7 +76,8 @@ class Mode:
 _FILES = {
     "flows/tiny.toml": FLOW,
     "mine.txt": "committed\n",
-    "autopilot-multi.toml": 'land-verify = ["test -e README.md"]\n',
+    # Other sessions on the machine would stop stories.
+    "autopilot-multi.toml": 'land-verify = ["test -e README.md"]\npeer-abort = 1000\n',
 }
 
 
@@ -105,8 +106,7 @@ class Scene:
     @property
     def arguments(self) -> tuple[str, ...]:
         """How its run is started; a resume knows them by itself."""
-        # Other sessions on the machine would stop stories.
-        limits = ("--max-stories", "3", "--window", "fixed", "--max-sessions", "50", "--peer-abort", "1000")
+        limits = ("--max-stories", "3", "--window", "fixed", "--max-sessions", "50")
         return ("run", *limits, *MODES[self.mode].arguments)
 
     @property
