@@ -9,7 +9,7 @@ Invariants:
 
 - What is in the repository's objects stays as it is, whatever a session does: git prefers them to those of an
   alternate. A store has no packs, which would come first, and no alternates.
-- An object is taken over as the bytes that were verified. It is seen there once they are on the disk, and only
+- An object is taken over as the bytes that were verified. It is seen there once they are on the disk; only
   then is it removed from the store.
 - A store is registered as an alternate before anything is written to it, until it is deleted.
 - What a command could not take over is taken over before another tree needs it, or when the next run begins.
