@@ -96,7 +96,7 @@ def require_complete(
             f"{path} was not checked out completely: {named(lacking)} missing or truncated ({why[0]})",
             hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone "
             "unreachable? fix this and run again",
-        )
+        ) from failure(("checkout", str(path)), filled)  # what git said tells whether the disk was at fault
 
 
 def not_registered(path: Path) -> WorkspaceError:

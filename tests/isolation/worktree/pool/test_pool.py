@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from isolation.errors import WorkspaceError
+from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.registrations import load_registrations
 from isolation.worktree import opening
 from isolation.worktree.gc import remove, survey
@@ -208,8 +208,9 @@ async def test_a_claim_that_was_killed_before_its_checkout(
             await stories.open(pool)
     request = stories.request(pool)
     (request.path / "added.txt").write_text("mine\n")
-    with pytest.raises(WorkspaceError, match="not checked out completely"):
+    with pytest.raises(WorkspaceError, match="not checked out completely") as refused:
         await create_or_attach(stories.repository, request, trio.CapacityLimiter(2))
+    assert isinstance(refused.value.__cause__, GitCommandError), "what git said decides how the story ends"
     assert (request.path / "added.txt").read_text() == "mine\n"
     (request.path / "added.txt").write_text("add")  # as a checkout that was killed leaves it
     stories.require_fresh(await create_or_attach(stories.repository, request, trio.CapacityLimiter(2)))
