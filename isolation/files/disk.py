@@ -105,7 +105,8 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = 
 def sync_disk(path: Path) -> None:
     """Make all that was written to the disk of a folder survive a power failure; one that is gone has none.
 
-    One wait for the disk, however many files there are. Raises OSError if the disk could not write something.
+    One wait for the disk, however many files there are. It is never left out: whether a session has written
+    something, only the kernel knows. Raises OSError if the disk could not write something.
     """
     import ctypes  # what only shows something need not load it
 

@@ -31,6 +31,7 @@ from isolation.paths import claim_index_path, own_git_dir, require_component
 from isolation.shared_tree.skipped import skipped_paths
 
 LEFTOVERS = "refs/autopilot/left/"
+FOUND = "refs/autopilot/found/"
 
 
 def open_claim(
@@ -72,6 +73,8 @@ def _open_claim(
             require_creatable(repository, request.branch)
             repository.run("update-ref", f"refs/heads/{request.branch}", base, _no_commit(base))
         tip = fast_forward(repository, request.branch, before, base) if before else base
+    if resumed:
+        _record_found(repository, request, claim, tip)
     return Workspace(
         path=request.path,
         branch=request.branch,
@@ -168,11 +171,27 @@ def advance_claim(repository: Repository, cwd: Path, branch: str, old: str, new:
 def record_leftovers(repository: Repository, request: WorkspaceRequest, claim: Claim) -> None:
     """Record what an unfinished story leaves in its claim, to distinguish it later from others' changes."""
     tip = repository.resolve(f"refs/heads/{request.branch}")
+    _record(repository, request, claim, tip, ref=f"{LEFTOVERS}{request.story_id}", what="left unfinished")
+
+
+def _record_found(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> None:
+    """Record what a story finds in its claim when it continues after a kill.
+
+    It counts as the story's own, but a user may have edited it since, and the next session may change it.
+    """
+    # A name of its own for each, so that none replaces another.
+    ref = f"{FOUND}{request.story_id}/{request.run_id}-{time.time_ns():x}"
+    _record(repository, request, claim, tip, ref=ref, what="found when it continued")
+
+
+def _record(
+    repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str, *, ref: str, what: str
+) -> None:
     built = _built(repository, request, claim, tip)
     if built.changed:
-        message = f"What story {request.story_id} left unfinished\n\nAutopilot-Run: {request.run_id}\n"
+        message = f"What story {request.story_id} {what}\n\nAutopilot-Run: {request.run_id}\n"
         commit = commit_tree(repository, built.tree, (tip,), message, time.time())
-        repository.run("update-ref", f"{LEFTOVERS}{request.story_id}", commit)
+        repository.run("update-ref", ref, commit)
 
 
 def _built(repository: Repository, request: WorkspaceRequest, claim: Claim, tip: str) -> ClaimTree:

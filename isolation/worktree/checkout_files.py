@@ -14,6 +14,13 @@ from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import named, retried
 from isolation.git.repository import GitOutput, Repository, failure
 
+BEHIND = "autopilot-behind"
+"""A file in the git directory of a worktree that was a spare at another commit, until it is at its branch.
+
+Its index is whole, but of that other commit: without this file a tree that a kill left so would look as if a
+story had changed it back.
+"""
+
 _LOCK_PATIENCE = 5.0
 _ORPHAN_PATIENCE = 60.0
 _NO_LARGE_FILE = ": smudge filter lfs failed"
@@ -31,7 +38,12 @@ def populate(repository: Repository, path: Path, branch: str) -> GitOutput:
 def is_half_filled(repository: Repository, path: Path) -> bool:
     """Return whether the first checkout was interrupted."""
     git_dir = admin_dir(repository, path)
-    return git_dir is not None and not (git_dir / "index").exists()
+    return git_dir is not None and (not (git_dir / "index").exists() or _is_behind(git_dir))
+
+
+def _is_behind(git_dir: Path) -> bool:
+    """Return whether a tree still has the files and the index of the spare that it was."""
+    return (git_dir / BEHIND).exists()
 
 
 def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
@@ -45,7 +57,7 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
         output = retried(repository, read, path)
         if output.returncode != 0:
             raise failure(read, output)
-    missing, changed = _differences(repository, path)
+    missing, changed = _differences(repository, path, behind=_is_behind(git_dir))
     if all(_is_partial_write(repository, path, name) for name in changed):
         return populate(repository, path, branch)
     # A changed file may be the user's work, so only missing ones are written.
@@ -84,7 +96,7 @@ def require_complete(
             f"{path} was not checked out completely: {named(lacking)} missing or truncated ({why[0]})",
             hint="is the disk full, a filter in .gitattributes broken, the remote of a partial clone "
             "unreachable? fix this and run again",
-        )
+        ) from failure(("checkout", str(path)), filled)  # what git said tells whether the disk was at fault
 
 
 def not_registered(path: Path) -> WorkspaceError:
@@ -95,15 +107,22 @@ def not_registered(path: Path) -> WorkspaceError:
     )
 
 
-def _differences(repository: Repository, path: Path) -> tuple[list[str], list[str]]:
-    """Return the tracked paths that are missing, and those that exist but differ."""
+def _differences(repository: Repository, path: Path, *, behind: bool = False) -> tuple[list[str], list[str]]:
+    """Return the tracked paths that are missing, and those that exist but differ.
+
+    What a tree that is `behind` has as its index does is neither: it is as another commit has it.
+    """
     args = ("status", "--porcelain=v2", "-z", "--untracked-files=no", "--no-renames")
     missing: list[str] = []
     changed: list[str] = []
     for entry in repository.run(*args, cwd=path).fields():
         kind, state, *_ = entry.split(" ", 2)
         name = entry.split(" ", 10 if kind == "u" else 8)[-1]
-        (missing if state.endswith("D") else changed).append(name)
+        if state.endswith("D"):
+            missing.append(name)
+        # What the index lacks may be there by a checkout that was killed, or by somebody else.
+        elif not behind or state[1] != "." or (state[0] == "D" and os.path.lexists(path / name)):
+            changed.append(name)
     return missing, changed
 
 
@@ -143,8 +162,8 @@ def _wait_for_index_lock(git_dir: Path, path: Path) -> None:
                 f"a git command seems to be running in {path}: {lock} exists",
                 hint="if none runs there, remove the lock file, then run again",
             )
-        # No process and no index: the checkout was killed, and nothing will ever release its lock.
-        if occupied is False and not (git_dir / "index").exists():
+        # No process and no index of its own: the checkout was killed, and nothing will ever release its lock.
+        if occupied is False and (not (git_dir / "index").exists() or _is_behind(git_dir)):
             lock.unlink(missing_ok=True)
             return
         time.sleep(0.05)

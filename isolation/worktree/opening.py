@@ -28,6 +28,7 @@ from isolation.git.branches import (
 )
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import merge_parents, named, retried
+from isolation.git.contained.object_store import take_over_left
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import Registration, clear_missing, load_registrations, lock_reason
 from isolation.git.repository import GitOutput, Repository, failure, offload
@@ -35,6 +36,7 @@ from isolation.guard.submodules import settle_submodules
 from isolation.model import Workspace, WorkspaceRequest
 from isolation.paths import require_component
 from isolation.worktree.checkout_files import (
+    BEHIND,
     complete,
     is_half_filled,
     not_registered,
@@ -148,6 +150,8 @@ def _register(
     spare: Spare | None = None,
 ) -> _Registered:
     _require_sane(repository, request)
+    if request.needs_parents:
+        take_over_left(repository.common_dir)
     # The merge makes only objects, so it needs no lock, however long it takes.
     base = merge_parents(repository, request.parents, _merge_message(request))
     with metadata_lock(repository.common_dir):
@@ -347,6 +351,8 @@ def _fill(
     if spare is None or not spare.is_ready_at(registered.tip):
         filled = _filled(repository, request, registered)
         require_complete(repository, request.path, branch=request.branch, tip=registered.tip, filled=filled)
+        if filled is not None and (git_dir := admin_dir(repository, request.path)) is not None:
+            (git_dir / BEHIND).unlink(missing_ok=True)
         if pool is not None and pool.size and registered.made_tree:
             pool.remember(request, registered.tip)  # of a spare that is ready it is known
     if registered.made_tree:  # before a session works there, so that a power failure leaves its files whole

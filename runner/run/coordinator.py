@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import trio
@@ -22,6 +22,7 @@ from trio import to_thread
 
 from isolation.errors import KeeperError
 from isolation.files import lease
+from isolation.git.contained.object_store import take_over_left
 from isolation.git.repository import Repository
 from isolation.keeper.client import Keeper, open_keeper, wait_for_old_keepers
 from isolation.model import IsolationMode
@@ -263,6 +264,8 @@ async def acquired(repository: Repository, run_id: RunId) -> AsyncIterator[Journ
                 f"processes of a killed run are still alive after {OLD_KEEPERS_SECONDS:g} s",
                 hint="`autopilot-multi doctor` names them; end them, then run again.",
             )
+        with suppress(OSError):  # a story that needs what is left there says so
+            await to_thread.run_sync(take_over_left, common)
         journal = await to_thread.run_sync(Journal.open, journal_path(common))
         try:
             journal.notes = (*held.notes, *journal.notes)

@@ -14,7 +14,11 @@ from runner.story import results
 _MACHINE = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 )
-_NO_OBJECT = "insufficient permission for adding an object to repository database"
+# What git says in its own words, without those of the system.
+_BY_GIT = (
+    "insufficient permission for adding an object to repository database",
+    "unable to write file",
+)
 """Not any denied permission: a session can make its own files unreadable."""
 _HINT = "when the machine is well again, resume the run; what was committed is safe"
 
@@ -53,4 +57,5 @@ def _of_the_machine(error: BaseException) -> bool:
         return error.errno in _MACHINE
     if not isinstance(error, GitCommandError):
         return isinstance(error, CommandKilledError)
-    return _NO_OBJECT in error.stderr or any(os.strerror(number) in error.stderr for number in _MACHINE)
+    words = (*_BY_GIT, *map(os.strerror, _MACHINE))
+    return any(word in error.stderr for word in words)

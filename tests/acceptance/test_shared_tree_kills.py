@@ -83,7 +83,10 @@ def test_a_new_run_continues_what_a_killed_one_had_open(
 
 
 def test_what_a_hook_made_before_a_kill_is_the_storys(repo: Path) -> None:
-    """A hook that kills the coordinator after its write: the resumed run commits the file with the work."""
+    """A hook that kills the coordinator after its write: the resumed run commits the file with the work.
+
+    What the user wrote there since is kept, whatever the session does to it.
+    """
     write_story(repo, "a", command="echo made > pkg/a/new; test -f pkg/a/hooked")
     lease = repo / ".git" / "autopilot" / "lease.json"
     once = repo.parent / "once"
@@ -93,8 +96,12 @@ def test_what_a_hook_made_before_a_kill_is_the_storys(repo: Path) -> None:
     commit_stories(repo)
     assert run(repo, *SHARED).code == -signal.SIGKILL
     assert "SessionStarted" not in _kinds(repo)
+    (repo / "pkg/a/new").write_text("mine\n")
     ran = run(repo, "resume", "--json")
     assert ran.story("a")["status"] == "done", ran.story("a")["reason"]
+    assert (repo / "pkg/a/new").read_text() == "made\n"
+    (found,) = git(repo, "for-each-ref", "--format=%(refname)", "refs/autopilot/found/a").split()
+    assert git(repo, "show", f"{found}:pkg/a/new") == "mine\n"
     assert git(repo, "ls-tree", "-r", "--name-only", "autopilot/a", "pkg").split() == [
         "pkg/a/hooked",
         "pkg/a/new",

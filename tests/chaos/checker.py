@@ -9,8 +9,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
+import tempfile
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +34,13 @@ KINDS = ("lost", "repeated", "orphans", "fsck", "records", "ends", "user's")
 """What can be wrong: work lost, an acknowledged session repeated, a process left, a damaged repository,
 records that do not add up, a story that ends in another way than without a kill, a
 change of something of the user's."""
+
+
+def _events(uri: str) -> list[tuple[str, str, str]]:
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchall():
+            return []  # killed before the first table was there
+        return connection.execute("SELECT run_id, kind, data FROM events ORDER BY seq").fetchall()
 
 
 class Finding(str):
@@ -130,10 +139,13 @@ class Checker:
         journal = self._repo / ".git" / "autopilot" / "journal.db"
         if not journal.exists():
             return []
-        with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchall():
-                return []  # killed before the first table was there
-            rows = connection.execute("SELECT run_id, kind, data FROM events ORDER BY seq").fetchall()
+        try:
+            rows = _events(f"file:{journal}?mode=ro")
+        except sqlite3.OperationalError:  # a kill in its first moments left a log that must be written to
+            with tempfile.TemporaryDirectory() as folder:
+                for file in journal.parent.glob("journal.db*"):
+                    shutil.copy(file, folder)
+                rows = _events(f"file:{folder}/journal.db")
         return [(run, kind, json.loads(data)) for run, kind, data in rows]
 
     def ledger(self) -> list[Entry]:

@@ -121,6 +121,13 @@ def limited(scene: Scene, limits: str, *arguments: str) -> Ran:
     return said_clearly(Ran(code=done.returncode, out=done.stdout, err=done.stderr))
 
 
+def some_have_ended(scene: Scene, sessions: int, *, limit: float) -> None:
+    """Wait until so many more sessions have ended, or for `limit` seconds: a run may have fewer left."""
+    goal, deadline = _ended_sessions(scene) + sessions, time.monotonic() + limit
+    while _ended_sessions(scene) < goal and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 def _ended_sessions(scene: Scene) -> int:
     return sum(kind == "SessionEnded" for _, kind, _ in scene.checker.rows())
 

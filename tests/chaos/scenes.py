@@ -76,7 +76,8 @@ class Mode:
 _FILES = {
     "flows/tiny.toml": FLOW,
     "mine.txt": "committed\n",
-    "autopilot-multi.toml": 'land-verify = ["test -e README.md"]\n',
+    # Other sessions on the machine would stop stories.
+    "autopilot-multi.toml": 'land-verify = ["test -e README.md"]\npeer-abort = 1000\n',
 }
 
 
@@ -87,7 +88,7 @@ def _shared(level: str, *more: str) -> tuple[str, ...]:
 MODES: dict[str, Mode] = {
     "worktrees": Mode(),
     **{level: Mode(arguments=_shared(level)) for level in ("divert", "deny", "detect")},
-    "flows": Mode(stories=FLOWS),
+    "flows": Mode(arguments=("--pool", "3"), stories=FLOWS),
     "decisions": Mode(stories=DECISIONS),
     "landings": Mode(arguments=("--land",), stories=LANDINGS, lands=True),
 }
@@ -105,7 +106,7 @@ class Scene:
     @property
     def arguments(self) -> tuple[str, ...]:
         """How its run is started; a resume knows them by itself."""
-        limits = ("--max-stories", "3", "--window", "fixed", "--max-sessions", "80")
+        limits = ("--max-stories", "3", "--window", "fixed", "--max-sessions", "50")
         return ("run", *limits, *MODES[self.mode].arguments)
 
     @property

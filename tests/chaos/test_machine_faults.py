@@ -68,7 +68,6 @@ def test_several_coordinators_at_once(tmp_path: Path, mode: str) -> None:
     assert not enduring.judge(scene, excused=excused(max(new_runs, 5 - len(refused) - 1)))
 
 
-@pytest.mark.xfail(reason="a story that was refused and is retried repeats a session that was acknowledged")
 def test_worktrees_that_were_swapped(tmp_path: Path) -> None:
     """Two folders that somebody exchanged are refused or put right; put back, everything ends as usual."""
     scene = prepare(tmp_path, "worktrees")

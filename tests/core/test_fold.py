@@ -294,6 +294,20 @@ def test_a_failed_story_gets_new_attempts_and_a_stopped_one_keeps_its_place(
     assert now.step_history.sessions == 0
 
 
+def test_work_that_was_never_judged_is_not_repeated_by_a_retry() -> None:
+    """A story whose workspace could not be opened failed for that; the session before it had succeeded."""
+    planned = ev.WorkspacePlanned(story_id=A, branch="autopilot/a", path="/w/a")
+    opened = ev.WorkspaceOpened(story_id=A, branch="autopilot/a", path="/w/a", base="base0", head="base0")
+    done = (planned, ev.StoryStarted(story_id=A), opened, session(), ended())
+    again = (finished(Status.FAILED), ev.RunResumed(requeued=("a",)))
+    refused, judged = one(*done, planned, *again), one(*done, planned, opened, *again)
+    assert (refused.progress.implemented, refused.progress.attempt) == (True, 1)
+    assert (judged.progress.implemented, judged.progress.attempt) == (False, 1)
+    gone = ev.WorkspaceClosed(story_id=A, removed=True, reason="its folder is gone")
+    lost = one(*done, planned, again[0], gone, again[1])
+    assert not lost.progress.implemented, "what was not committed is gone, so it is made once more"
+
+
 def test_the_first_reason_to_end_admission_stays() -> None:
     """Acceptance 31: exactly one kill-switch is recorded for a run."""
     first = ev.AdmissionEnded(name="user-abort", detail="d", hint="h")

@@ -23,6 +23,7 @@ STORY, RUN = StoryId("a"), RunId("r")
             "error: insufficient permission for adding an object to repository database .git",
             "stopped",
         ),
+        ("error: unable to write file stories/a.md", "stopped"),
         ('error: open("secret"): Permission denied', "failed"),
         ("error: pathspec 'x' did not match any files", "failed"),
     ],

@@ -9,11 +9,13 @@ Invariants:
 
 - What is in the repository's objects stays as it is, whatever a session does: git prefers them to those of an
   alternate. A store has no packs, which would come first, and no alternates.
-- An object is taken over as the bytes that were verified. Only once they are on the disk is it removed from
-  the store.
+- An object is taken over as the bytes that were verified. It is seen there once they are on the disk; only
+  then is it removed from the store.
 - A store is registered as an alternate before anything is written to it, until it is deleted.
+- What a command could not take over is taken over before another tree needs it, or when the next run begins.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -41,6 +43,7 @@ _FOLDER = re.compile(r"[0-9a-f]{2}")
 _HASHES = {38: hashlib.sha1, 62: hashlib.sha256}
 _HEADER = re.compile(rb"(?:blob|tree|commit|tag) (\d{1,19})\0")
 _LONGEST_HEADER = 28
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 
 
 class ObjectMounts(Struct, frozen=True, kw_only=True):
@@ -49,6 +52,14 @@ class ObjectMounts(Struct, frozen=True, kw_only=True):
     read_only: dict[Path, str]
     writable: tuple[Path, ...]
     sources: dict[Path, Path]
+
+
+class _Taken(Struct, frozen=True, kw_only=True):
+    """An object of a store, and its verified copy, which is not visible at its target yet."""
+
+    source: Path
+    copy: Path
+    target: Path
 
 
 def store_of(common: Path, name: str) -> Path:
@@ -91,25 +102,47 @@ def take_over(common: Path, name: str) -> None:
 
     What no git writes, such as a link, a FIFO or an object that is not what its name says, is removed.
     """
-    store, done, copied = store_of(common, name), [], False
-    for folder in _entries(store):
-        if _FOLDER.fullmatch(folder.name) is None:
-            continue
-        if not folder.is_dir(follow_symlinks=False):
-            _remove(Path(folder.path))
-            continue
-        for entry in _entries(Path(folder.path)):
-            source, plain = Path(entry.path), entry.is_file(follow_symlinks=False)
-            hashed = _HASHES.get(len(entry.name))
-            if plain and hashed is None:
-                continue  # git is writing it, or was killed
-            if plain and hashed is not None:
-                copied |= _copy(source, common / "objects" / folder.name / entry.name, hashed())
-            done.append(source)
-    if copied:  # what git had on the disk stays there, whenever the power fails
-        sync_disk(common / "objects")
-    for source in done:
-        _remove(source)
+    taken: list[_Taken] = []
+    try:
+        for folder in _entries(store_of(common, name)):
+            if _FOLDER.fullmatch(folder.name) is None:
+                continue
+            if not folder.is_dir(follow_symlinks=False):
+                _remove(Path(folder.path))
+                continue
+            for entry in _entries(Path(folder.path)):
+                source, plain = Path(entry.path), entry.is_file(follow_symlinks=False)
+                hashed = _HASHES.get(len(entry.name))
+                if plain and hashed is None:
+                    continue  # git is writing it, or was killed
+                target = common / "objects" / folder.name / entry.name
+                copy = _copy(source, target, hashed()) if plain and hashed is not None else None
+                if copy is None:
+                    _remove(source)
+                else:
+                    taken.append(_Taken(source=source, copy=copy, target=target))
+        if taken:
+            # Git has synced them, and branches lead to them: what is removed must be on the disk elsewhere.
+            sync_disk(common / "objects")
+        for each in taken:
+            each.copy.rename(each.target)
+            _remove(each.source)
+    finally:
+        for each in taken:
+            each.copy.unlink(missing_ok=True)
+
+
+def take_over_left(common: Path) -> None:
+    """Take over what a full or broken disk, or a kill, has left in any store. Blocks.
+
+    A command on another tree does not see it there. Raises OSError if a disk is still full or broken.
+    """
+    for store in _entries(store_of(common, "")):
+        try:
+            take_over(common, store.name)
+        except OSError as error:
+            if error.errno in _DISK:
+                raise
 
 
 def drop_store(common: Path, name: str) -> None:
@@ -217,22 +250,28 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _copy(source: Path, target: Path, digest: "hashlib._Hash") -> bool:
-    """Copy an object if it is what its name says, and return whether; one that is there stays as it is."""
+def _copy(source: Path, target: Path, digest: "hashlib._Hash") -> Path | None:
+    """Copy an object, to a file beside its target, if it is what its name says and is not there already."""
     if target.exists():
-        return False
+        return None
     target.parent.mkdir(exist_ok=True)
     temporary = target.with_name(f"tmp_obj_{os.getpid()}-{os.urandom(6).hex()}")
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None  # another command has just taken it over
+    whole = False
     try:
         with os.fdopen(descriptor, "rb") as file, temporary.open("xb") as copy:
             whole = _is_whole(file, copy, digest, target.parent.name + target.name)
-        if whole:
-            temporary.chmod(0o444)
-            temporary.rename(target)
+        temporary.chmod(0o444)
+    except OSError:
+        whole = False
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
-    return whole
+        if not whole:
+            temporary.unlink(missing_ok=True)
+    return temporary if whole else None
 
 
 def _is_whole(file: BinaryIO, copy: BinaryIO, digest: "hashlib._Hash", name: str) -> bool:

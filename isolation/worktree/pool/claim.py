@@ -16,6 +16,7 @@ from isolation.git.contained.object_store import drop_store
 from isolation.git.registrations import lock_reason
 from isolation.git.repository import Repository
 from isolation.model import WorkspaceRequest
+from isolation.worktree.checkout_files import BEHIND
 from isolation.worktree.pool.index_file import summarize, touched
 from isolation.worktree.pool.inspection import flaw_of
 from isolation.worktree.pool.seals import ADMIN_FILES, Seal, index_identity
@@ -75,6 +76,8 @@ def is_unchanged(repository: Repository, seal: Seal, *, thorough: bool) -> bool:
 def attach(repository: Repository, spare: Spare, request: WorkspaceRequest, tip: str) -> None:
     """Make a spare the worktree of a story whose branch exists. Under the caller's metadata lock; blocks."""
     git_dir = repository.common_dir / "worktrees" / spare.seal.name
+    if not spare.is_ready_at(tip):
+        (git_dir / BEHIND).touch()
     log = _first_line_of_log(repository, request.branch, tip)
     if log:
         (git_dir / "logs").mkdir(exist_ok=True)

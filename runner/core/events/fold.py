@@ -12,7 +12,7 @@ from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.events.landing_fold import landings_after
 from runner.core.events.left_out_fold import after_landing
-from runner.core.events.story_fold import requeued, step_again, story_after, without_conversation
+from runner.core.events.story_fold import requeued, story_after, tried_again, without_conversation
 from runner.core.limits.kill_switches import ORDERLY, Switch
 from runner.core.model import (
     DEFAULT_ATTEMPTS,
@@ -184,7 +184,7 @@ def _resumed(run: RunSnapshot, body: ev.RunResumed) -> RunSnapshot:
         if story is None:
             continue
         # A story that had used up its attempts gets a new set; an interrupted one keeps its progress.
-        again = without_conversation(step_again(story)) if story.status is Status.FAILED else story
+        again = without_conversation(tried_again(story)) if story.status is Status.FAILED else story
         stories[story.id] = requeued(again)
     # A resume of an ended run starts the count over; one after a crash does not.
     spirals = 0 if run.ended else run.cohort_spirals

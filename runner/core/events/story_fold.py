@@ -355,6 +355,18 @@ def step_again(story: StorySnapshot, *, attempt: int | None = None) -> StorySnap
     return replace(story, progress=progress, outage=Outage())
 
 
+def tried_again(story: StorySnapshot) -> StorySnapshot:
+    """Return a failed story with a new set of attempts at its step.
+
+    If it failed because its workspace could not be opened, the work of a session that succeeded was
+    never judged. It is judged then; the session is not repeated.
+    """
+    again, worked = step_again(story), story.progress
+    if not story.workspace.refused or not worked.implemented:
+        return again
+    return replace(again, progress=replace(worked, attempt=again.progress.attempt))
+
+
 def without_conversation(story: StorySnapshot) -> StorySnapshot:
     """Return the story without a conversation that its next session could resume."""
     return replace(story, step_history=replace(story.step_history, conversation=None))

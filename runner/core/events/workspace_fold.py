@@ -17,6 +17,7 @@ def workspace_opened(story: StorySnapshot, body: ev.WorkspaceOpened) -> StorySna
         base=before.base or body.base,
         head=before.head or body.head,
         opening=False,
+        refused=False,
         ports=tuple(body.ports),
         database=body.database,
     )
@@ -25,7 +26,7 @@ def workspace_opened(story: StorySnapshot, body: ev.WorkspaceOpened) -> StorySna
 
 def without_path(story: StorySnapshot) -> StorySnapshot:
     """Return a story whose worktree is gone."""
-    return replace(story, workspace=replace(story.workspace, path=None))
+    return replace(story, workspace=replace(story.workspace, path=None, refused=False))
 
 
 def workspace_at_the_end(workspace: WorkspaceInfo, body: ev.StoryFinished) -> WorkspaceInfo:
@@ -37,6 +38,7 @@ def workspace_at_the_end(workspace: WorkspaceInfo, body: ev.StoryFinished) -> Wo
         commit=body.commit or workspace.commit,
         commits=body.commits or workspace.commits,
         opening=False,
+        refused=workspace.opening,
         ports=(),
         database="",
     )

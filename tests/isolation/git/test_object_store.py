@@ -1,10 +1,21 @@
 """Objects that sessions add: taken over if they are what their names say, found by everybody meanwhile."""
 
+import errno
 import os
 import zlib
 from pathlib import Path
 
-from isolation.git.contained.object_store import drop_store, object_mounts, settle_stores, store_of, take_over
+import pytest
+
+from isolation.git.contained import object_store
+from isolation.git.contained.object_store import (
+    drop_store,
+    object_mounts,
+    settle_stores,
+    store_of,
+    take_over,
+    take_over_left,
+)
 from isolation.model import Means
 from tests.conftest import git
 
@@ -47,6 +58,29 @@ def test_an_object_is_found_at_once_and_moves_to_the_others(repo: Path) -> None:
     assert git(repo, "cat-file", "-p", later) == "later\n"
     assert (common / "objects" / "info" / "alternates").read_text() == "/some/where/else\n"
     assert object_mounts(common, NAME, Means.LANDLOCK) is None
+
+
+def test_a_full_disk_leaves_an_object_where_it_is(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing leaves a store before its copy is on the disk; later it is taken over, from any store."""
+    common = repo / ".git"
+    object_mounts(common, NAME, Means.MOUNTS)
+    name = stored(repo, "new\n")
+    there, here = loose(common / "objects", name), loose(store_of(common, NAME), name)
+
+    def full(_: Path) -> None:
+        assert here.exists()
+        assert not there.exists()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(object_store, "sync_disk", full)
+        with pytest.raises(OSError, match="No space"):
+            take_over_left(common)
+    assert here.exists()
+    assert not [path for path in there.parent.iterdir() if path.name.startswith("tmp_obj")]
+    take_over_left(common)
+    assert there.exists()
+    assert not here.exists()
 
 
 def test_what_is_not_what_its_name_says_is_not_taken_over(repo: Path) -> None:

@@ -1,5 +1,6 @@
 """Random histories of stories through the pool: after each claim the workspace is what a fresh one is."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,7 +22,7 @@ from isolation.worktree.pool.making import make_spare
 from tests.conftest import git
 from tests.isolation.worktree.pool.behavior import DOUBTFUL, HARMLESS, KEPT, Stories, fill
 
-SAMPLE, ALL = 3, 500
+SAMPLE, ALL = 3, int(os.environ.get("CHAOS_HISTORIES", "500"))
 STEPS = 12
 
 

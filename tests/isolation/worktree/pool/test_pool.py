@@ -6,9 +6,13 @@ import threading
 from pathlib import Path
 
 import pytest
+import trio
 
+from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.registrations import load_registrations
+from isolation.worktree import opening
 from isolation.worktree.gc import remove, survey
+from isolation.worktree.opening import create_or_attach
 from isolation.worktree.pool.index_file import summarize
 from isolation.worktree.pool.making import make_spare
 from isolation.worktree.pool.seals import REASON, load_seals
@@ -177,6 +181,39 @@ async def test_a_kill_leaves_nothing_half_made(stories: Stories, at: int) -> Non
     """Whenever a run is killed, the next one gets fresh worktrees, and nothing of the killed one is used."""
     assert killed_at(stories, at)
     await require_safe(stories)
+
+
+async def test_a_claim_that_was_killed_before_its_checkout(
+    stories: Stories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spare at an older commit is checked out later, and never taken for a tree in which much was undone.
+
+    What somebody wrote there meanwhile stays.
+    """
+    add_spare(stories)
+    top, pool = stories.repository.top, stories.pool("run-1")
+    (top / "src" / "f1.py").write_text("new base\n")
+    (top / "src" / "f2.py").unlink()
+    (top / "added.txt").write_text("added\n")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "second")
+
+    def killed(*_: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opening, "populate", killed)
+        patched.setattr(opening, "_roll_back", lambda *_: None)  # as if there had been no time for it
+        with pytest.raises(InterruptedError):
+            await stories.open(pool)
+    request = stories.request(pool)
+    (request.path / "added.txt").write_text("mine\n")
+    with pytest.raises(WorkspaceError, match="not checked out completely") as refused:
+        await create_or_attach(stories.repository, request, trio.CapacityLimiter(2))
+    assert isinstance(refused.value.__cause__, GitCommandError), "what git said decides how the story ends"
+    assert (request.path / "added.txt").read_text() == "mine\n"
+    (request.path / "added.txt").write_text("add")  # as a checkout that was killed leaves it
+    stories.require_fresh(await create_or_attach(stories.repository, request, trio.CapacityLimiter(2)))
 
 
 @pytest.mark.chaos
