@@ -39,9 +39,20 @@ _WANTED = {
     "mode": _TEXT,
     "allow_no_change": "true or false",
     "ports": "a whole number from 0 to 32",
+    "best_of": "a whole number from 1 to 10",
+    "review": "an agent, agent:model, or off",
 }
 _NOT_TEXT = frozenset(
-    {"priority", "estimate", "verify_minutes", "max_attempts", "story_minutes", "allow_no_change", "ports"}
+    {
+        "priority",
+        "estimate",
+        "verify_minutes",
+        "max_attempts",
+        "story_minutes",
+        "allow_no_change",
+        "ports",
+        "best_of",
+    }
 )
 _MAX_PRIORITY = 1_000_000
 _MAX_MINUTES = 1_000_000.0
@@ -90,6 +101,13 @@ def _portable(ports: int) -> int:
     return ports
 
 
+def _several(candidates: int) -> int:
+    bounds = BOUNDS["best-of"]
+    if not bounds.low <= candidates <= bounds.high:
+        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
+    return candidates
+
+
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -132,6 +150,8 @@ class _Fields(BaseModel):
     mode: FilledText | None = None
     allow_no_change: bool | None = None
     ports: Annotated[int, AfterValidator(_portable)] | None = None
+    best_of: Annotated[int, AfterValidator(_several)] | None = None
+    review: FilledText | None = None
 
 
 def stories_of(entries: Iterable[Entry]) -> list[Story]:
@@ -184,6 +204,8 @@ def _story_of(entry: Entry) -> Story:
         verify_minutes=fields.verify_minutes,
         allow_no_change=fields.allow_no_change or False,
         ports=fields.ports,
+        best_of=fields.best_of,
+        review=fields.review,
     )
 
 
