@@ -42,6 +42,7 @@ from runner.story.flow.flaws import flaw_of
 from runner.story.flow.steps import DONE_NUMBER, FlowSteps, open_flow
 from runner.story.kill_switches import admit, before_verify, before_work
 from runner.story.other_sessions import Others, check_others, note_deviation, session_visible
+from runner.story.review.review import review
 from runner.story.session.hooks import hook_failed, run_hook
 from runner.story.session.session import SessionVerdict
 from runner.story.session.shared_tree import run_watched
@@ -389,6 +390,13 @@ class Pipeline:
             result = await self._verify(workspace, flow)
             if result is not None or not self._now.progress.implemented:
                 return result
+        if flow.is_last:
+            stop = await review(self._context, workspace)
+            if stop is not None:
+                return self._stopped(stop)
+            if not self._now.progress.implemented:
+                await flow.attempt_failed(self._now.reason)
+                return None
         if not flow.keeps_file:
             return await self._passed(workspace)  # `quick` is this one step
         await flow.finish_step()
