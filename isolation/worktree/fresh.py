@@ -1,7 +1,10 @@
-"""A story that starts over: its branch and its worktree go; all that they held is kept under a ref."""
+"""A story that starts over: its branch and its worktree go; all that they held is kept under a ref.
+
+So it is between two candidates of a story, too; these are kept as branches, and one may return.
+"""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,24 +40,51 @@ def start_over(repository: Repository, branches: Mapping[T, tuple[str, Path]]) -
     }
 
 
+def set_aside(repository: Repository, story_id: str, branch: str, path: Path, *, kept: str) -> None:
+    """Free a story's branch and its worktree, and keep what they held as branch `kept`. Blocking.
+
+    Repeating it after a crash finds it done; by then the branch may be that of the best candidate.
+    """
+    tip = repository.branch_tip(branch)
+    if tip is not None and repository.branch_tip(kept) is None:
+        _freed(repository, story_id, branch, path, tip, kept=f"refs/heads/{kept}")
+
+
+def bring_forward(repository: Repository, branch: str, *, kept: str, commit: str) -> None:
+    """Make what was set aside as branch `kept` the story's branch again. Blocking; a repeat finds it done."""
+    if repository.branch_tip(branch) == commit and repository.branch_tip(kept) is None:
+        return
+    lines = (
+        f"create refs/heads/{branch} {commit}",
+        # What was not committed when it was set aside stays there.
+        *([f"delete refs/heads/{kept} {commit}"] if repository.branch_tip(kept) == commit else []),
+    )
+    _update(repository, "autopilot-multi: the best candidate", lines)
+
+
 def _refused(story_id: str, reason: str) -> WorkspaceError:
     hint = "keep what you need and clean it up there, then run again"
     return WorkspaceError(f"story {story_id} cannot start over: {reason}", hint=hint)
 
 
-def _freed(repository: Repository, story_id: str, branch: str, path: Path, tip: str) -> str:
+def _freed(
+    repository: Repository, story_id: str, branch: str, path: Path, tip: str, *, kept: str = ""
+) -> str:
     if path.exists():
         message = f"What was not committed when {story_id} started over\n"
         tip = checkpoint(repository, path, branch, message, time.time(), base=tip, since=tip).tip
         closing = close_path(repository, path, branch)
         if not closing.removed:
             raise _refused(story_id, f"{path}: {closing.reason}")
-    kept = place_for(repository, story_id, tip)
-    # All or nothing, and only while the branch is where it was.
-    lines = ("start", f"update {kept} {tip}", f"delete refs/heads/{branch} {tip}", "prepare", "commit")
-    with metadata_lock(repository.common_dir):
-        repository.run(
-            *("update-ref", "-m", f"autopilot-multi: {story_id} starts over", "--stdin"),
-            stdin="".join(f"{line}\n" for line in lines).encode(),
-        )
+    kept = kept or place_for(repository, story_id, tip)
+    # Only while the branch is where it was.
+    lines = (f"update {kept} {tip}", f"delete refs/heads/{branch} {tip}")
+    _update(repository, f"autopilot-multi: {story_id} starts over", lines)
     return kept
+
+
+def _update(repository: Repository, why: str, lines: Sequence[str]) -> None:
+    """Change references, all or none."""
+    whole = "".join(f"{line}\n" for line in ("start", *lines, "prepare", "commit"))
+    with metadata_lock(repository.common_dir):
+        repository.run("update-ref", "-m", why, "--stdin", stdin=whole.encode())

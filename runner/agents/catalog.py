@@ -28,6 +28,9 @@ from runner.core.model import Story
 from runner.core.settings import Settings
 
 AUTO = "auto"
+NO_REVIEW = "off"
+"""The reviewer of a story that has none although the run has one."""
+
 _CLASSES: tuple[type[KnownAgent], ...] = (
     ClaudeAgent,
     CodexAgent,
@@ -93,10 +96,25 @@ def workers_of(story: Story, settings: Settings) -> Workers:
     """Return who works on a story: its own agent, and those that it escalates to after failed attempts."""
     agent = choose(story, settings)
     first = Worker(agent=agent, model=_model_of(agent.name, settings))
+    reviewer = _reviewer(first, story, settings)
     if story.command is not None:
-        return Workers(first=first)
+        return Workers(first=first, reviewer=reviewer)
     entries = settings.escalate if story.escalate is None else story.escalate
-    return Workers(first=first, later=tuple(_later(entry, first, story, settings) for entry in entries))
+    later = tuple(_later(entry, first, story, settings, key="escalate") for entry in entries)
+    return Workers(first=first, later=later, reviewer=reviewer)
+
+
+def _reviewer(first: Worker, story: Story, settings: Settings) -> Worker | None:
+    """Return who reads the work of a story; None if there is no reviewer."""
+    entry = settings.review if story.review is None else story.review
+    if not entry or entry == NO_REVIEW:
+        return None
+    if isinstance(first.agent, CommandAgent) and entry.startswith(":"):
+        raise AgentError(
+            f"story {story.id}: review: '{entry}' is a model, but the story has no agent",
+            hint="name the agent that reads it: agent, or agent:model.",
+        )
+    return _later(entry, first, story, settings, key="review")
 
 
 def _model_of(name: str, settings: Settings) -> str:
@@ -122,7 +140,7 @@ def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str,
     """Refuse a cost budget that cannot hold, since the cost of an agent is unknown; or only say so."""
     if settings.cost_budget is None and settings.story_cost_budget is None:
         return ()
-    every = [worker for one in workers for worker in (one.first, *one.later)]
+    every = [worker for one in workers for worker in one.everybody]
     unknown = {
         f"{worker.agent.name} with {f'model {worker.model}' if worker.model else 'a model that is not named'}"
         for worker in every
@@ -154,24 +172,24 @@ def choose(story: Story, settings: Settings) -> Agent:
     return _made(name, story, settings)
 
 
-def _later(entry: str, first: Worker, story: Story, settings: Settings) -> Worker:
-    """Read one entry of `escalate`: `agent`, `agent:model`, or `:model` for the story's own agent."""
+def _later(entry: str, first: Worker, story: Story, settings: Settings, *, key: str) -> Worker:
+    """Read an entry of `escalate` or `review`: `agent`, `agent:model`, or `:model` of the story's agent."""
     name, _, model = (part.strip() for part in entry.partition(":"))
     if not name and not model:
         raise AgentError(
-            f"story {story.id}: escalate: '{entry}' names neither an agent nor a model",
+            f"story {story.id}: {key}: '{entry}' names neither an agent nor a model",
             hint="an entry is agent, agent:model, or :model for the story's own agent.",
         )
     if name and not _is_configured(name, settings):
         hint = _way_out(name, settings, usable=True)
         raise AgentError(
-            f"story {story.id}: escalate: agent '{name}' is not configured",
+            f"story {story.id}: {key}: agent '{name}' is not configured",
             hint=f"{hint} For another model of the story's own agent, write ':{name}'.",
         )
     agent = _made(name, story, settings) if name else first.agent
     if model and isinstance(agent, TemplateAgent) and not agent.takes_model:
         raise AgentError(
-            f"story {story.id}: escalate: agent '{agent.name}' cannot be given the model '{model}'",
+            f"story {story.id}: {key}: agent '{agent.name}' cannot be given the model '{model}'",
             hint=f'put {{model}} into its argv: [agents.{agent.name}] argv = ["…", "{{model}}"].',
         )
     # The run's model is that of the story's own agent; another one would not know it.

@@ -16,7 +16,10 @@ _COST = "cost_usd"
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What a session reported; `status` is empty when it reported nothing, `waves` are copied as they are."""
+    """What a session reported; `status` is empty when it reported nothing, `waves` are copied as they are.
+
+    `review` and `because` are the answer of a reviewer.
+    """
 
     status: str = ""
     summary: Mapping[str, int] = field(default_factory=dict)
@@ -28,6 +31,8 @@ class Result(Struct, frozen=True, kw_only=True):
     decision: Mapping[str, Any] = field(default_factory=dict)
     notes: str = ""
     complaint: str = ""
+    review: str = ""
+    because: str = ""
 
 
 def load_result(path: Path) -> Result:
@@ -64,6 +69,8 @@ def load_result(path: Path) -> Result:
         question=str(question or ""),
         decision=document.decision,
         notes=document.notes,
+        review=str(document.review or ""),
+        because=str(document.because or ""),
         complaint=_complaint(
             _impossible("usage", document.usage, {**tokens, _COST: cost}),
             _impossible("agent_summary", document.agent_summary, summary),

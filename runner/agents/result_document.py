@@ -19,6 +19,8 @@ class ResultDocument(BaseModel):
     usage: dict[str, object] = {}
     decision: dict[str, object] = {}
     notes: str = ""
+    review: object = None
+    because: object = None
     # Only copied into the records, so an unknown form must not make the rest unusable.
     total_waves: object = None
     waves: object = None

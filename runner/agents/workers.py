@@ -21,10 +21,14 @@ class Worker(Struct, frozen=True, kw_only=True):
 
 
 class Workers(Struct, frozen=True, kw_only=True):
-    """The workers of one story: `first` does the first attempt, each further one the next of `later`."""
+    """The workers of one story: `first` does the first attempt, each further one the next of `later`.
+
+    The `reviewer` reads what they made; None if there is none.
+    """
 
     first: Worker
     later: tuple[Worker, ...] = ()
+    reviewer: Worker | None = None
 
     def at(self, attempt: int) -> Worker:
         """Return who does an attempt; the last of `later` does all that follow."""
@@ -33,9 +37,14 @@ class Workers(Struct, frozen=True, kw_only=True):
         return self.later[min(attempt - 2, len(self.later) - 1)]
 
     @property
+    def everybody(self) -> tuple[Worker, ...]:
+        """All who may have a session of the story."""
+        return self.first, *self.later, *((self.reviewer,) if self.reviewer else ())
+
+    @property
     def agents(self) -> tuple[Agent, ...]:
-        """Every agent that may work on the story, each once."""
-        found = {worker.agent.name: worker.agent for worker in (self.first, *self.later)}
+        """Every agent that may have a session of the story, each once."""
+        found = {worker.agent.name: worker.agent for worker in self.everybody}
         return tuple(found.values())
 
 

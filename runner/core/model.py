@@ -8,6 +8,7 @@ from typing import Any, NewType, TypeVar
 from msgspec import Struct, field
 
 from runner.core.forecast.clashes import Forecast
+from runner.core.progress.candidates import Candidate, Review
 from runner.core.progress.landing import LandingProgress
 from runner.core.progress.workspace import WorkspaceInfo
 
@@ -80,6 +81,7 @@ class SessionKind(StrEnum):
 
     WORK = "work"
     VERIFY = "verify"
+    REVIEW = "review"
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -100,8 +102,8 @@ class Story(Struct, frozen=True, kw_only=True):
 
     `estimate` is how many minutes it will take, where its author said so. `max_attempts` limits the attempts
     at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands. `ports` is how many
-    it leases. What is None is left to the settings of the run. `allow_no_change` says that it may succeed and
-    leave everything as it is.
+    it leases, `best_of` how many candidates it may have, `review` who reads its work. What is None is left
+    to the settings of the run. `allow_no_change` says that it may succeed and leave everything as it is.
     """
 
     id: StoryId
@@ -124,6 +126,8 @@ class Story(Struct, frozen=True, kw_only=True):
     verify_minutes: float | None = None
     allow_no_change: bool = False
     ports: int | None = None
+    best_of: int | None = None
+    review: str | None = None
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -245,7 +249,8 @@ class StepProgress(Struct, frozen=True, kw_only=True):
     """How far the current attempt at the current step is: what a resume must not repeat.
 
     `attempt` counts from 1 once the story has started. `implemented` means that its work session succeeded,
-    `checkpointed` that its changes are committed; `verified` is how many verify commands it has passed.
+    `checkpointed` that its changes are committed; `verified` is how many verify commands it has passed;
+    `reviewed` that its reviewer, if it has one, does not ask for another attempt.
     """
 
     attempt: int = 0
@@ -253,6 +258,7 @@ class StepProgress(Struct, frozen=True, kw_only=True):
     checkpointed: bool = False
     checkpoint_planned_at: float | None = None
     verified: int = 0
+    reviewed: bool = False
 
 
 class StepHistory(Struct, frozen=True, kw_only=True):
@@ -310,6 +316,9 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     `waited` is how many seconds since its first start the story had nothing to do, because of the user, a
     limit or an interrupted run; `waiting_since` is when the current wait began, `running_since` when the
     story last got a slot.
+
+    `candidate` is the number of the current try for the best of N, `candidates` are those that have ended;
+    `before_candidate` counts the sessions before it.
     """
 
     id: StoryId
@@ -357,6 +366,15 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     kill_switch: KillSwitch | None = None
     blocked_by: tuple[StoryId, ...] = ()
     last_line: str = ""
+    candidate: int = 1
+    candidates: tuple[Candidate, ...] = ()
+    before_candidate: int = 0
+    review: Review | None = None
+
+    @property
+    def own_sessions(self) -> tuple[SessionRecord, ...]:
+        """The sessions of the current candidate; it has never seen the others."""
+        return self.sessions[self.before_candidate :]
 
     @property
     def retry_count(self) -> int:

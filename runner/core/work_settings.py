@@ -238,6 +238,51 @@ class WorkSettings:
             separator="\n",
         ),
     ] = VERIFY_KEEPS
+    best_of: Annotated[
+        int,
+        Setting(
+            help="how many candidates a story may have: whole tries, each from the base in a new worktree",
+            details="The best one that passes all gates is the result; the others are kept as branches. "
+            "Not for stories that follow a flow, nor in a shared tree. A story's own `best_of` takes "
+            "precedence. See [best of N](../how-to/best-of-n.md).",
+            flag="--best-of N",
+            bounds=Bounds(low=1, high=10),
+        ),
+    ] = 1
+    best_of_when: Annotated[
+        str,
+        Setting(
+            help="when the next candidate starts: if none before it has passed, or always",
+            details="`failed`: also after one that nothing has judged, for lack of verify commands.",
+            flag="--best-of-when WHEN",
+            choices=("failed", "always"),
+        ),
+    ] = "failed"
+    hidden_verify: Annotated[
+        tuple[str, ...],
+        Setting(
+            own=True,
+            help="a command that must pass on a clean checkout of a done story, and that no session knows",
+            details="Only your own settings file or the environment can set it: what a repository holds, "
+            "sessions read. See "
+            "[hidden commands](../how-to/best-of-n.md#commands-that-candidates-never-see).",
+            expects="a command or a list of commands",
+            example="~/checks/$AUTOPILOT_STORY_ID",
+            separator="\n",
+        ),
+    ] = ()
+    review: Annotated[
+        str,
+        Setting(
+            asks=True,
+            help="who reads verified work and may ask for another attempt: agent, or agent:model",
+            details="A story's own `review` takes precedence; `off` there means no review. See "
+            "[a second agent reads the work](../how-to/review-by-an-agent.md).",
+            flag="--review WHO",
+            example="codex",
+            empty="no review",
+        ),
+    ] = ""
     max_stories: Annotated[
         int,
         Setting(

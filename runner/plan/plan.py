@@ -26,6 +26,7 @@ from runner.core.limits.budget import Amount, OtherJobs, budget_notes
 from runner.core.limits.kill_switches import STEP_SESSIONS
 from runner.core.model import Story, StoryId
 from runner.core.schedule.budget_share import Share
+from runner.core.schedule.candidates import candidate_notes
 from runner.core.schedule.exclusivity import classify
 from runner.core.schedule.graph import closure, expected_durations, ordered
 from runner.core.settings import Settings
@@ -137,6 +138,7 @@ def make_plan(request: RunRequest) -> Plan:
         *shared_file_notes(backlog.repository, backlog.own, backlog.settings),
         *_auto_notes(backlog.own, workers, backlog.settings),
         *_attempt_notes(backlog.own, backlog.settings),
+        *candidate_notes(backlog.own, backlog.settings),
         *require_prices(workers.values(), backlog.settings),
     )
     if backlog.settings.base_check != Mode.OFF:

@@ -11,6 +11,7 @@ from runner.agents.catalog import PROGRAMS
 from runner.core.base.check import Mode, Question, questions
 from runner.core.forecast.clashes import Clash
 from runner.core.model import Status, Story, StoryId
+from runner.core.schedule.candidates import most_candidates
 from runner.core.schedule.exclusivity import runs_alone
 from runner.core.schedule.graph import critical_path, waves
 from runner.core.schedule.schedule import decide
@@ -143,4 +144,6 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         max_attempts=story.max_attempts or plan.settings.max_attempts,
         story_minutes=story.story_minutes or plan.settings.story_minutes,
         verify_minutes=story.verify_minutes or plan.settings.verify_minutes,
+        best_of=most_candidates(story, plan.settings),
+        review=workers.reviewer.name if workers and workers.reviewer else "",
     )

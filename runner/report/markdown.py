@@ -8,6 +8,7 @@ import re
 
 from runner.core.model import BUDGET, RunSnapshot, StorySnapshot
 from runner.core.schedule.offers import next_command
+from runner.core.text.candidates import candidate_lines, review_line, size_of, spent_by, verdict_of
 from runner.core.text.conflicts import files_text, open_clashes, sides
 from runner.core.text.instants import iso, span
 from runner.core.text.screen import neutral, shorten
@@ -45,6 +46,7 @@ _REASON = 300
 _MOST_LANDINGS = 3
 _NOTE, _MOST_NOTES, _MOST_PROBLEMS = 600, 10, 20
 _MOST_CLASHES = 20
+_MOST_CANDIDATES = 60
 
 
 def markdown(data: ReportData) -> str:
@@ -68,7 +70,7 @@ def markdown(data: ReportData) -> str:
     lines += ["", "| | story | result | time | sessions | commits | spent |", "|-|-|-|-|-|-|-|"]
     page = "\n".join(lines) + "\n"
     shown, hidden = _rows(data, int(LIMIT * _TABLE_PART) - _size(page))
-    page += shown + _conflicts(run) + _notes(run) + _landings(data)
+    page += shown + _candidates(run) + _conflicts(run) + _notes(run) + _landings(data)
     cut = 0
     for story in run.stories.values():
         part = _part(data, story) if story.status in BAD else ""
@@ -135,6 +137,25 @@ def _notes(run: RunSnapshot) -> str:
     ]
     more = f"- {count(len(notes) - _MOST_NOTES, 'more note')}\n" if notes[_MOST_NOTES:] else ""
     return "\n" + "".join(notes[:_MOST_NOTES]) + more if notes else ""
+
+
+def _candidates(run: RunSnapshot) -> str:
+    """Return the candidates of stories side by side, and what reviewers said."""
+    several = [story for story in run.stories.values() if candidate_lines(story)]
+    rows = [
+        f"| {escaped(story.id)} {one.number} | {escaped(one.agent)} | {verdict_of(one)}"
+        f"{': ' + escaped(shorten(one.reason, _REASON)) if not one.passes else ''} | {size_of(one)} "
+        f"| {spent_by(one)} | `{one.branch}`{' **chosen**' if one.chosen else ''} |"
+        for story in several
+        for one in story.candidates
+    ]
+    head = ["| candidate | agent | result | size | spent | branch |", "|-|-|-|-|-|-|"]
+    lines = ["", "### Candidates", "", *head, *rows[:_MOST_CANDIDATES], ""] if rows else []
+    if rows[_MOST_CANDIDATES:]:
+        lines.append(f"and {count(len(rows) - _MOST_CANDIDATES, 'more candidate')}\n")
+    said = [story for story in run.stories.values() if story.review and story.review.verdict != "accept"]
+    lines += [f"- **{escaped(one.id)}**: {escaped(shorten(review_line(one), _NOTE))}" for one in said]
+    return "\n".join(lines) + "\n" if lines else ""
 
 
 def _conflicts(run: RunSnapshot) -> str:

@@ -19,6 +19,7 @@ from runner.core.model import (
     Usage,
     Wait,
 )
+from runner.core.progress.candidates import Candidate
 from runner.core.schedule.offers import next_command
 from runner.core.text.instants import iso, iso_or_none
 from runner.core.text.words import awaited
@@ -160,8 +161,27 @@ def _story(story: StorySnapshot) -> dict[str, Any]:
         "ended_at": iso_or_none(story.ended_at),
         "kill_switch": structs.asdict(story.kill_switch) if story.kill_switch else None,
         "decision": _decision(story.decision) if story.decision else None,
+        "candidates": [_candidate(one) for one in story.candidates],
+        "review": structs.asdict(story.review) if story.review else None,
         "usage": _usage(story.usage),
         "next": story.next,
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "number": candidate.number,
+        "agent": candidate.agent or None,
+        "verdict": candidate.verdict,
+        "reason": candidate.reason,
+        "hidden_verify": candidate.hidden or None,
+        "branch": candidate.branch,
+        "commit": candidate.commit or None,
+        "files": candidate.files,
+        "lines": candidate.lines,
+        "cost_usd": candidate.cost_usd,
+        "tokens": candidate.tokens,
+        "chosen": candidate.chosen,
     }
 
 

@@ -23,7 +23,7 @@ def summary_of_work(context: StoryContext, workspace: Workspace) -> str:
     now = context.now
     worked = [
         session
-        for session in now.sessions
+        for session in now.own_sessions
         if session.kind is SessionKind.WORK and session.step.name == now.place.name and not session.unserved
     ]
     if not worked:

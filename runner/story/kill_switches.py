@@ -54,9 +54,14 @@ async def admit(context: StoryContext, workspace: Workspace) -> KillSwitch | cho
         found = before_work(context)
     if found is None and not context.now.settled:
         found = await _doubt(context, workspace)
-    waits = False
+    return await reserve(context, *_kind(context)) if found is None else found
+
+
+async def reserve(context: StoryContext, kind: Kind, usual: Amount) -> KillSwitch | Amount:
+    """Return what a session of this kind may spend; waits for a part of the budget while others hold it."""
+    found, waits = None, False
     while found is None:
-        part = context.run.budget.take(context.story.id, *_kind(context))
+        part = context.run.budget.take(context.story.id, kind, usual)
         if isinstance(part, Amount):
             return _of_story(part, context)
         if part.switch is not None:

@@ -11,12 +11,9 @@ from functools import partial
 
 from trio import to_thread
 
-from isolation.claims import globs as claims
 from isolation.errors import IsolationError, UncommittableError
 from isolation.files.disk import sync_disk
-from isolation.git.commits import named
 from isolation.model import Workspace
-from isolation.paths import folds_case
 from isolation.worktree.removal import thin_trash
 from runner.core.choose import Question
 from runner.core.errors import JournalError, RunnerError
@@ -27,6 +24,7 @@ from runner.core.limits.kill_switches import Switch
 from runner.core.model import KillSwitch, Outcome, Status, StorySnapshot
 from runner.core.schedule.exclusivity import runs_alone
 from runner.story import results
+from runner.story.candidates.candidates import Candidates
 from runner.story.consequences import (
     EndFacts,
     complaints,
@@ -40,9 +38,11 @@ from runner.story.consequences import (
 from runner.story.context.context import StoryContext, apart
 from runner.story.faults import crashed, ended_by
 from runner.story.flow.asked_in_words import with_question
+from runner.story.flow.flaws import flaw_of
 from runner.story.flow.steps import DONE_NUMBER, FlowSteps, open_flow
 from runner.story.kill_switches import admit, before_verify, before_work
 from runner.story.other_sessions import Others, check_others, note_deviation, session_visible
+from runner.story.review.review import review
 from runner.story.session.hooks import hook_failed, run_hook
 from runner.story.session.session import SessionVerdict
 from runner.story.session.shared_tree import run_watched
@@ -72,6 +72,7 @@ class Pipeline:
         self._slot = slot
         self._interrupted = interrupted
         self._story_workspace = StoryWorkspace(context, interrupted=interrupted)
+        self._candidates = Candidates(context)
 
     @property
     def _now(self) -> StorySnapshot:
@@ -106,6 +107,7 @@ class Pipeline:
         if not self._now.workspace.apart or self._context.run.shared_tree is None:
             return
         self._context = await to_thread.run_sync(apart, self._context)
+        self._candidates = Candidates(self._context)
         self._story_workspace = StoryWorkspace(self._context, interrupted=self._interrupted)
         await self._log.record(intent(self._story, self._context.run))
 
@@ -116,10 +118,13 @@ class Pipeline:
         """
         context, story_id = self._context, self._story.id
         try:
+            if self._candidates.between and await self._set_aside():
+                return False
             async with await self._story_workspace.open() as opened:
                 await self._slot.granted.wait()
                 workspace = await self._story_workspace.begin(opened)
                 result = await self._walk(workspace, await open_flow(context, workspace))
+                result = await self._candidates.judged(result, workspace) if result is not None else None
                 if result is None:
                     return True
                 await self._finish(result)
@@ -142,6 +147,17 @@ class Pipeline:
             await to_thread.run_sync(partial(thin_trash, most=MOST_TRASH), context.run.worktree_root)
         return False
 
+    async def _set_aside(self) -> bool:
+        """Set a candidate aside and plan the workspace of the next one; True if an earlier one has won."""
+        await self._slot.granted.wait()
+        result = await self._candidates.set_aside()
+        if result is not None:
+            await self._finish(result)
+            return True
+        self._story_workspace = StoryWorkspace(self._context, interrupted=False)
+        await self._log.record(intent(self._story, self._context.run))
+        return False
+
     async def _finish(self, result: ev.StoryFinished) -> None:
         """Publish the result, and continue once it is durable.
 
@@ -152,7 +168,7 @@ class Pipeline:
 
     async def _walk(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Go from wherever the story is to its result; None once it leaves the shared tree."""
-        if not self._now.sessions and not await run_hook("after_create", self._context, workspace):
+        if not self._now.own_sessions and not await run_hook("after_create", self._context, workspace):
             return hook_failed("after_create", self._context)
         progress = self._now.progress
         if not progress.implemented and progress.checkpoint_planned_at is None:
@@ -366,7 +382,7 @@ class Pipeline:
         """Judge the committed work by its claim, its artifacts and its commands; then take the next step."""
         flaw = unresolved(self._now.workspace.markers)
         if flaw is None and (self._story.owns or flow.keeps_file):
-            flaw = await to_thread.run_sync(self._flaw, workspace, flow)
+            flaw = await to_thread.run_sync(flaw_of, self._context, self._story_workspace, workspace, flow)
         if flaw is not None:
             await self._reject(*flaw, flow)
             return None
@@ -374,6 +390,13 @@ class Pipeline:
             result = await self._verify(workspace, flow)
             if result is not None or not self._now.progress.implemented:
                 return result
+        if flow.is_last:
+            stop = await review(self._context, workspace)
+            if stop is not None:
+                return self._stopped(stop)
+            if not self._now.progress.implemented:
+                await flow.attempt_failed(self._now.reason)
+                return None
         if not flow.keeps_file:
             return await self._passed(workspace)  # `quick` is this one step
         await flow.finish_step()
@@ -383,29 +406,6 @@ class Pipeline:
         """Record a failed attempt, with the message for its next session."""
         await self._log.record(*failed_attempt(reason, words, self._end_facts()))
         await flow.attempt_failed(reason)
-
-    def _flaw(self, workspace: Workspace, flow: FlowSteps) -> tuple[str, str] | None:
-        """Return why the step is not done, before any command runs, and the message for its next session."""
-        foreign = self._foreign(workspace, flow)
-        if foreign:
-            words = "These paths lie outside your claim; undo their changes:\n" + "\n".join(foreign)
-            return f"changed outside its claim: {named(foreign)}", words
-        missing = flow.missing_artifacts()
-        if missing:
-            words = "The step is done when these exist:\n" + "\n".join(missing)
-            return f"its artifacts are missing: {named(missing)}", words
-        return None
-
-    def _foreign(self, workspace: Workspace, flow: FlowSteps) -> tuple[str, ...]:
-        """Return what this story changed outside its claim; the folder of its documents is its own."""
-        if not self._story.owns:
-            return ()
-        head = self._now.workspace.commit or workspace.base
-        # As in the proof that claims are disjoint: names that it treats as one are one here, too.
-        claim = claims.compile(self._story.owns, folding=folds_case(self._context.repository.top))
-        # A story of an earlier version may keep its state file outside its claim.
-        own = lambda path: flow.keeps(path) or claim.owns(path)  # noqa: E731
-        return self._story_workspace.foreign(workspace, head, own)
 
     async def _verify(self, workspace: Workspace, flow: FlowSteps) -> ev.StoryFinished | None:
         """Run the verify commands that are left; afterwards `implemented` says whether all passed."""

@@ -57,7 +57,7 @@ async def prepare_work(
     worker = _worker_for(context, brief)
     agent, name = worker.agent, _name(now, brief.step)
     cwd, files = context.inside(workspace.path, workspace), _exchanged(context.exchange(workspace), name)
-    conversation = _conversation(now, agent)
+    conversation = "" if brief.whole else _conversation(now, agent)
     facts = await _work_facts(context, workspace, brief, fresh=not conversation)
     prompt = facts.result_file.with_name(files.prompt.name)  # as the session sees it
     access = await to_thread.run_sync(_prepare_disk, context, workspace, files, facts, agent)
@@ -105,7 +105,8 @@ async def prepare_work(
         progress=_progress(context, workspace, brief),
         context=_context_order(context, workspace, brief, files, launch) if facts.context_file else None,
     )
-    started = _started(context, order, brief.step, SessionKind.WORK)
+    kind = SessionKind.REVIEW if brief.whole else SessionKind.WORK
+    started = _started(context, order, brief.step, kind)
     escalated = brief.command is None and worker.name != context.workers.first.name
     return PreparedSession(order=order, started=replace(started, model=worker.model, escalated=escalated))
 
@@ -115,7 +116,7 @@ async def _work_facts(
 ) -> PromptFacts:
     """Return what the prompt is made of; one for a fresh conversation says what was done before."""
     facts = prompt_facts(context, workspace, brief)
-    if not fresh or isinstance(_worker_for(context, brief).agent, CommandAgent):
+    if not fresh or brief.whole or isinstance(_worker_for(context, brief).agent, CommandAgent):
         return facts
     return replace(facts, earlier_work=await to_thread.run_sync(summary_of_work, context, workspace))
 
@@ -280,6 +281,7 @@ def prompt_facts(context: StoryContext, workspace: Workspace, brief: Brief) -> P
         agents=None if isinstance(agent, CommandAgent) else most,
         context_file=str(seen.notice) if watched else "",
         shared=context.shares_tree,
+        whole=brief.whole,
     )
 
 
@@ -348,7 +350,9 @@ class _DiskAccess(Struct, frozen=True, kw_only=True):
 
 
 def prompt_text(context: StoryContext, facts: PromptFacts) -> str:
-    """Return the prompt by the template of the run. Blocking."""
+    """Return the prompt by the template of the run, unless it is given whole. Blocking."""
+    if facts.whole:
+        return facts.whole
     own = context.settings.prompt_template
     return render(facts, load_template(context.repository.top / own if own else None))
 

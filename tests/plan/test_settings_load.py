@@ -12,6 +12,9 @@ from runner.core.settings import SETTINGS, Settings
 from runner.core.tier_settings import TierSettings
 from tests.plan.settings_sources import Sources
 
+OWN = frozenset(key for key, declared in SETTINGS.items() if declared.setting.own)
+"""What only the user may say, not a file of the repository."""
+
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
@@ -58,6 +61,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
     sources.project(
         'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
         "escalate = ['codex', ':opus']\nprompt-template = 'p.md'\n"
+        "best-of = 3\nbest-of-when = 'always'\nreview = 'codex'\n"
         "verify-minutes = 5\nports = 2\nstory-minutes = 9\nmax-attempts = 2\n"
         "verify-in = 'clean'\nverify-keeps = ['**/built/**']\nbase-check = 'warn'\nsquash = true\n"
         "max-sessions = 6\nmax-hours = 2.5\ninactivity-timeout = 100\nstall-seconds = 90\n"
@@ -94,7 +98,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
             "continue_",
             "hooks",
             "tiers",
-            *(key.replace("-", "_") for key in SETTINGS if key not in {"continue", "trust"}),
+            *(key.replace("-", "_") for key in SETTINGS if key not in {"continue", *OWN}),
         )
     )
     assert settings.continue_ is ContinuePolicy.ALWAYS
@@ -109,7 +113,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         5,
         2,
     )
-    written = {key: origin for key, origin in loaded.origins.items() if key != "trust"}
+    written = {key: origin for key, origin in loaded.origins.items() if key not in OWN}
     assert set(written.values()) == {"autopilot-multi.toml"}
     assert {"hooks.after_create", "agents.mine", "tiers.warn.peers"} <= set(loaded.origins)
 

@@ -65,10 +65,10 @@ def test_document_has_the_shared_shape() -> None:
     story = data["stories"][0]
     assert list(story) == [
         *("id", "title", "status", "reason", "branch", "base", "commit", "commits", "merged"),
-        *("not_landed", "workspace"),
+        *("not_landed", "workspace", "ports", "database"),
         *("step", "attempt", "max_attempts", "retry_count", "sessions", "agent", "model", "escalated"),
         *("waiting", "waits", "started_at", "ended_at"),
-        *("kill_switch", "decision", "usage", "next"),
+        *("kill_switch", "decision", "candidates", "review", "usage", "next"),
     ]
     assert story["step"] == {"number": "1", "name": "Implement"}
     assert (story["commit"], story["base"], story["commits"]) == (COMMIT, BASE, 2)

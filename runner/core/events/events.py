@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from runner.core.events import base, landing
+from runner.core.events import base, candidates, landing
 from runner.core.model import RunId, StoryId
 
 
@@ -397,6 +397,7 @@ Body: TypeAlias = (
     | AgentRefused
     | BudgetAwaited
     | landing.LandingBody
+    | candidates.CandidateBody
 )
 
 # The names of events in the journal. They outlive the classes: a class may be renamed, its kind may not,
@@ -437,6 +438,7 @@ _KINDS: dict[str, Any] = {
     "AgentRefused": AgentRefused,
     "BudgetAwaited": BudgetAwaited,
     **landing.KINDS,
+    **candidates.KINDS,
 }
 _KIND_OF: dict[Any, str] = {body: kind for kind, body in _KINDS.items()}
 _FIELDS = {kind: frozenset(body.__struct_fields__) for kind, body in _KINDS.items()}

@@ -6,8 +6,10 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from runner.core.events import base as base_events
+from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events.candidate_fold import after_candidate
 from runner.core.events.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.spiral import failure_digest
@@ -47,6 +49,8 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
     """Return the story after one of its events; events of the run leave it as it is."""
     if isinstance(body, ld.LandingBody | base_events.BaseBody):
         return story  # they concern several stories, so the fold of the run applies them
+    if isinstance(body, cd.CandidateBody):
+        return after_candidate(story, body)
     match body:
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)
@@ -277,7 +281,8 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
     story = replace(story, sessions=sessions, last_line=body.last_line or story.last_line)
     progress, history = story.progress, story.step_history
     if not worked:
-        return replace(story, progress=replace(progress, verified=progress.verified + well))
+        passed = progress.verified + (well and SessionKind.VERIFY in kinds)
+        return replace(story, progress=replace(progress, verified=passed))
     served = outcome in {Outcome.OK, Outcome.PARTIAL, Outcome.ASKS}
     # A conversation that led nowhere would only continue to lead nowhere, and one that is full forgets.
     full = body.zone == Zone.DANGER or (body.zone == Zone.CAUTION and outcome is Outcome.PARTIAL)
@@ -324,6 +329,10 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         # What a crash cut off still ends as it was about to; a final result is lifted by the resume.
         ending=None if story.status.final else story.ending,
         refusal=None if story.status.final else story.refusal,
+        # A candidate that continues is judged again.
+        candidates=tuple(
+            one for one in story.candidates if one.number != story.candidate or not story.status.final
+        ),
     )
 
 

@@ -10,7 +10,14 @@ from msgspec import convert, structs
 from runner.core.model import Story
 
 _LIMITS = frozenset({"escalate", "max_attempts", "story_minutes", "verify_minutes"})
-_NOT_THE_WORK = _LIMITS | {"source", "priority", "estimate", "mode", "allow_no_change", "ports"}
+_NOT_THE_WORK = (
+    _LIMITS
+    | {"source", "priority", "estimate", "mode", "allow_no_change", "ports"}
+    | {
+        "best_of",
+        "review",
+    }
+)
 """Its file, urgency, length, mode, limits, ports and how a story is judged do not change the work."""
 
 

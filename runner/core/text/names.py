@@ -17,6 +17,7 @@ MAX_ID = 63
 ID_RULE = "a-z, 0-9, '.', '_' and '-', at most 63 of them, the first a letter or a digit"
 
 BRANCH_PREFIX = "autopilot/"
+CANDIDATE_PREFIX = "autopilot-candidates/"
 _ID = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_ID - 1}}}")
 _SLUG = 40
 _SHOWN = 60
@@ -38,6 +39,11 @@ def id_problem(text: str) -> str | None:
 def branch_of(story_id: str) -> str:
     """Return the branch that a story's commits go to."""
     return BRANCH_PREFIX + story_id
+
+
+def candidate_branch(story_id: str, run_id: str, number: int) -> str:
+    """Return the branch on which a candidate is kept that is not, or not yet, a story's result."""
+    return f"{CANDIDATE_PREFIX}{story_id}/{run_id}-{number}"
 
 
 def slug(text: str) -> str:

@@ -1,6 +1,7 @@
 """A run's settings in the journal, so that a resume uses the same ones.
 
-Secrets among an agent's variables are not written; a resume takes them from the current settings files.
+Secrets among an agent's variables and hidden verify commands are not written, since sessions can read the
+journal; a resume takes them from the current settings.
 """
 
 import os
@@ -13,7 +14,7 @@ from isolation.git.remotes import secrets_of_git
 from isolation.git.repository import Repository
 from isolation.model import IsolationMode
 from runner.core.agent_settings import AgentSettings
-from runner.core.errors import JournalError
+from runner.core.errors import JournalError, SettingsError
 from runner.core.settings import Settings
 from runner.core.text.redaction import REDACTED, Redactor, is_secret
 from runner.core.tier_settings import TierSettings
@@ -27,7 +28,8 @@ _OLD_DEFAULT = 5
 def to_json(settings: Settings) -> dict[str, Any]:
     """Turn settings into JSON values."""
     agents = {name: _redacted(agent) for name, agent in settings.agents.items()}
-    return asdict(replace(settings, agents=agents)) | {_COUNTS: _LOOP}
+    hidden = (REDACTED,) * len(settings.hidden_verify)
+    return asdict(replace(settings, agents=agents, hidden_verify=hidden)) | {_COUNTS: _LOOP}
 
 
 def redactor_for(
@@ -74,7 +76,9 @@ def from_json(values: Mapping[str, Any], *, top: Path | None = None) -> Settings
             hint=f"start a new run; the journal is unchanged ({error.error_count()} values are invalid).",
         ) from error
     redacted = [name for name, agent in settings.agents.items() if REDACTED in agent.env.values()]
-    return _restored(settings, redacted, top) if redacted and top is not None else settings
+    if top is not None and (redacted or settings.hidden_verify):
+        return _restored(settings, redacted, top)
+    return settings
 
 
 def _current(values: Mapping[str, Any], top: Path) -> Settings:
@@ -87,10 +91,16 @@ def _current(values: Mapping[str, Any], top: Path) -> Settings:
 
 
 def _restored(settings: Settings, names: list[str], top: Path) -> Settings:
-    """Fill in the secrets from the current settings files; those that are gone stay absent."""
+    """Fill in the secrets from the current settings; those of agents that are gone stay absent."""
     from runner.plan.settings.load import load_settings
 
-    current = load_settings(top=top, flags={}, environ=os.environ).settings.agents
+    now = load_settings(top=top, flags={}, environ=os.environ).settings
+    if settings.hidden_verify and not now.hidden_verify:
+        raise SettingsError(
+            "this run has hidden verify commands, which are not in your settings any more",
+            hint="set `hidden-verify` again, in your own settings file or in the environment.",
+        )
+    settings, current = replace(settings, hidden_verify=now.hidden_verify), now.agents
     agents = dict(settings.agents)
     for name in names:
         fresh = current[name].env if name in current else {}

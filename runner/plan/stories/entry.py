@@ -38,9 +38,20 @@ _WANTED = {
     "mode": _TEXT,
     "allow_no_change": "true or false",
     "ports": "a whole number from 0 to 32",
+    "best_of": "a whole number from 1 to 10",
+    "review": "an agent, agent:model, or off",
 }
 _NOT_TEXT = frozenset(
-    {"priority", "estimate", "verify_minutes", "max_attempts", "story_minutes", "allow_no_change", "ports"}
+    {
+        "priority",
+        "estimate",
+        "verify_minutes",
+        "max_attempts",
+        "story_minutes",
+        "allow_no_change",
+        "ports",
+        "best_of",
+    }
 )
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)")
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -93,6 +104,8 @@ def _story_of(entry: Entry) -> Story:
         verify_minutes=fields.verify_minutes,
         allow_no_change=fields.allow_no_change or False,
         ports=fields.ports,
+        best_of=fields.best_of,
+        review=fields.review,
     )
 
 

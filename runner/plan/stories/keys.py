@@ -49,6 +49,8 @@ class Fields(Struct, frozen=True, kw_only=True):
     mode: str | None = None
     allow_no_change: bool | None = None
     ports: int | None = None
+    best_of: int | None = None
+    review: str | None = None
 
 
 def require_sound(text: str) -> str:
@@ -78,18 +80,16 @@ def _positive(minutes: float) -> float:
     return minutes
 
 
-def _countable(attempts: int) -> int:
-    bounds = BOUNDS["max-attempts"]
-    if not bounds.low <= attempts <= bounds.high:
-        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
-    return attempts
+def _within(setting: str) -> Callable[[int], int]:
+    """Return the check for a number that has the bounds of a setting."""
+    bounds = BOUNDS[setting]
 
+    def check(number: int) -> int:
+        if not bounds.low <= number <= bounds.high:
+            raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
+        return number
 
-def _portable(ports: int) -> int:
-    bounds = BOUNDS["ports"]
-    if not bounds.low <= ports <= bounds.high:
-        raise ValueError(f"must be from {bounds.low:g} to {bounds.high:g}")
-    return ports
+    return check
 
 
 def _listed(value: Any) -> Any:
@@ -123,12 +123,14 @@ KEYS: Mapping[str, Key] = {
     "command": Key(holds=str, checks=(require_sound,), many=True, reads=_argv),
     "verify": _TEXTS,
     "verify_minutes": _MINUTES,
-    "max_attempts": Key(holds=int, checks=(_countable,)),
+    "max_attempts": Key(holds=int, checks=(_within("max-attempts"),)),
     "story_minutes": _MINUTES,
     "dialect": _TEXT,
     "mode": _FILLED,
     "allow_no_change": Key(holds=bool),
-    "ports": Key(holds=int, checks=(_portable,)),
+    "ports": Key(holds=int, checks=(_within("ports"),)),
+    "best_of": Key(holds=int, checks=(_within("best-of"),)),
+    "review": _FILLED,
 }
 
 

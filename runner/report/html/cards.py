@@ -6,6 +6,7 @@ from html import escape
 from isolation.git.diffstat import ChangedPath
 from runner.core.model import Decision, Outcome, SessionRecord, Status, StorySnapshot
 from runner.core.schedule.offers import contained, lands
+from runner.core.text.candidates import candidate_lines, review_line, size_of, spent_by, verdict_of
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
 from runner.core.text.words import SYMBOLS, count, phase, state, waited
@@ -63,6 +64,7 @@ def _body(data: ReportData, story: StorySnapshot, most_tail: int, most_diff: int
         yield f"<p>Depends on {_t(', '.join(story.depends_on))}</p>"
     output = _output(data, story, most_tail)
     yield output if story.status in BAD else ""
+    yield _candidates(story)
     yield _sessions(data, story)
     yield _memories(story)
     yield _decisions(story)
@@ -90,6 +92,22 @@ def _output(data: ReportData, story: StorySnapshot, most: int) -> str:
         return ""
     number = story.sessions.index(session) + 1
     return f"<h3>End of the output of session {number}</h3>\n{session_output(tail, most)}"
+
+
+def _candidates(story: StorySnapshot) -> str:
+    """Return the candidates side by side, and what the reviewer said."""
+    review = f"<p>{prose(_sentence(review_line(story)), _LONGEST)}</p>" if story.review else ""
+    if not candidate_lines(story):
+        return review
+    rows = "".join(
+        f"<tr><td>{one.number}{' (chosen)' if one.chosen else ''}</td><td>{_t(one.agent)}</td>"
+        f"<td>{_t(verdict_of(one))}</td><td>{size_of(one)}</td><td>{spent_by(one)}</td>"
+        f"<td><code>{_t(one.branch)}</code></td><td>{_t(one.reason)}</td></tr>"
+        for one in story.candidates
+    )
+    titles = ("candidate", "by", "result", "size", "spent", "branch", "")
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    return f'<h3>Candidates</h3><div class="scroll"><table><tr>{head}</tr>{rows}</table></div>{review}'
 
 
 def _sentence(text: str) -> str:

@@ -227,7 +227,7 @@ def _session(
     x = scale.x(session.started_at)
     width = max(_NARROWEST, round(scale.x(session.ended_at or data.until) - x - 0.05, 2))
     seen = tone(data, story, session)
-    plain = "verify" if session.kind is SessionKind.VERIFY else "work"
+    plain = "work" if session.kind is SessionKind.WORK else "verify"
     outcome = data.outcome(story, session)
     took = span(seconds(session.started_at, data.until if running else session.ended_at))
     attempt = f"attempt {session.attempt} of {story.max_attempts}"

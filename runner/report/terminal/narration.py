@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from runner.core.events import base as base_events
+from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
 from runner.core.model import Outcome, RunSnapshot, SessionRecord, Status, StoryId
@@ -106,7 +107,23 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
         ):
             return None
         case _:
-            return _landing(body, run)
+            return _landing(body, run) if isinstance(body, ld.LandingBody) else _candidate(body)
+
+
+def _candidate(body: cd.CandidateBody) -> str | None:
+    match body:
+        case cd.CandidateEnded():
+            size = f" ({count(body.files, 'file')}, {count(body.lines, 'line')})" if body.files else ""
+            hidden = " but a hidden verify command fails" if body.hidden == "failed" else ""
+            return f"candidate {body.number}: {body.verdict}{hidden}{size}: {body.reason}"
+        case cd.CandidateStarted():
+            return f"candidate {body.number} begins at the base; the one before is kept as {body.kept}"
+        case cd.CandidateChosen():
+            return f"candidate {body.number} is the best" if body.kept else None
+        case cd.ReviewGiven():
+            said = {"accept": "accepts it", "again": "asks for another attempt"}
+            because = f": {body.because}" if body.because else ""
+            return f"reviewer {body.by} {said.get(body.verdict, 'gives no opinion')}{because}"
 
 
 def _landing(body: ld.LandingBody, run: RunSnapshot) -> str | None:  # noqa: PLR0911  one arm per event

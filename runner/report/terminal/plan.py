@@ -56,6 +56,8 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     max_attempts: int = DEFAULT_ATTEMPTS
     story_minutes: float | None = None
     verify_minutes: float | None = None
+    best_of: int = 1
+    review: str = ""
 
 
 class PlanView(Struct, frozen=True, kw_only=True):
@@ -170,6 +172,10 @@ def _limits(row: PlanRow) -> list[str]:
         steps = [f"attempt {number} by {neutral(name)}" for number, name in who]
         left = row.max_attempts - 1 - len(row.escalate)
         lines.append(f"escalates: {', '.join(steps)}" + (" and after it" if left > 0 else ""))
+    if row.best_of > 1:
+        lines.append(f"best of {row.best_of}: at most that many candidates, each from the base")
+    if row.review:
+        lines.append(f"read by {neutral(row.review)} after its verify commands")
     limits = [
         f"{count(row.max_attempts, 'attempt')}" if row.max_attempts != DEFAULT_ATTEMPTS else "",
         f"{row.story_minutes:g} min of work" if row.story_minutes else "",

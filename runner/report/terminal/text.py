@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
 from runner.core.schedule.offers import contained, is_offered, lands, next_command, without_offers
+from runner.core.text.candidates import candidate_lines, review_line
 from runner.core.text.conflicts import conflict_line
 from runner.core.text.instants import span
 from runner.core.text.screen import neutral
@@ -111,7 +112,7 @@ def _stories(run: RunSnapshot, look: Look, *, now: float) -> list[str]:
     many = len([story for story in _offered(run, inside) if not lands(story)]) > _FEW
     lines = [head]
     for row, story in zip(rows, stories, strict=True):
-        lines += [row, *_waits(story, look, now)]
+        lines += [row, *_waits(story, look, now), *_compared(story, look)]
         if story.status is Status.DONE:
             lines += [*_taken(story, inside.get(story.id), look, brief=many)]
         else:
@@ -155,6 +156,12 @@ def _row(story: StorySnapshot, look: Look, now: float, *, titled: bool) -> list[
         Cell(text="" if ran is None else span(ran)),
         Cell(text=doing(story), color="dim" if story.status is Status.WAITING else ""),
     ]
+
+
+def _compared(story: StorySnapshot, look: Look) -> list[str]:
+    """Return the candidates of a story, one below the other, and what its reviewer said."""
+    said = filter(None, (*candidate_lines(story), review_line(story)))
+    return [line for text in said for line in look.wrapped(neutral(text), _INDENT)]
 
 
 def _explained(story: StorySnapshot, run: RunSnapshot, look: Look) -> list[str]:

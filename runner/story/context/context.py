@@ -14,6 +14,7 @@ from isolation.paths import EXCHANGE, story_dir, worktree_path
 from isolation.worktree.pool.pool import Pool
 from runner.agents.workers import Worker, Workers
 from runner.core.model import Story, StoryId, StorySnapshot
+from runner.core.schedule.candidates import most_candidates
 from runner.core.schedule.resources import ResourceSample
 from runner.core.settings import Settings
 from runner.machine.ports import PortLeases
@@ -100,8 +101,8 @@ class StoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def worker(self) -> Worker:
-        """Who does the current attempt."""
-        return self.workers.at(self.now.progress.attempt)
+        """Who does the current attempt; each candidate begins with the next worker."""
+        return self.workers.at(self.now.progress.attempt + self.now.candidate - 1)
 
     @property
     def mode(self) -> str:
@@ -127,6 +128,12 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     def ports(self) -> int:
         """How many ports the story has for itself."""
         return self.settings.ports if self.story.ports is None else self.story.ports
+
+    @property
+    def best_of(self) -> int:
+        """How many candidates the story may have; one that a landing left out continues with what it has."""
+        left_out = self.now.workspace.left_out is not None
+        return 1 if left_out else most_candidates(self.story, self.settings)
 
     @property
     def shares_tree(self) -> bool:

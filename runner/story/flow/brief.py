@@ -14,7 +14,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     """What a session gets to know about its step.
 
     `last` is the session of this step before this one, also of an earlier run. `facts` are what the state
-    file says, None in `quick`.
+    file says, None in `quick`. With `whole` the session reads this and nothing else, in a conversation of its
+    own: it reviews the work.
     """
 
     step: Step
@@ -27,10 +28,12 @@ class Brief(Struct, frozen=True, kw_only=True):
     last: SessionRecord | None = None
     facts: StateFacts | None = None
     artifacts: Callable[[], tuple[Path, ...]] | None = None
+    whole: str = ""
 
 
 def last_session(now: StorySnapshot, past: Past) -> SessionRecord | None:
     """Return the work session of the current step before the next one; a verify command is none."""
-    worked = [one for one in now.sessions if one.kind is SessionKind.WORK]
-    last = worked[-1] if worked else past.session
+    worked = [one for one in now.own_sessions if one.kind is SessionKind.WORK]
+    before = past.session if now.candidate == 1 else None
+    last = worked[-1] if worked else before
     return last if last is not None and last.step.number == now.place.number else None

@@ -28,6 +28,8 @@ from runner.story.context.context import RunContext, StoryContext
 
 PROGRAM = "autopilot-multi"
 _USERS_OWN = frozenset(declared.variable for declared in SETTINGS.values() if declared.setting.own)
+HIDDEN_FROM_SESSIONS = "~/.config/autopilot-multi"
+"""Where the user's own settings are, with the hidden verify commands if there are any."""
 _DOORS = frozenset(
     (
         "SSH_AUTH_SOCK",
@@ -132,6 +134,11 @@ def _seal_of(seal: Seal | None, settings: Settings, agent: Agent | None) -> Sess
         *STORES,
         *(Store(what="files that `seal-hides` names", paths=(path,)) for path in settings.seal_hides),
         *(
+            (Store(what="hidden verify commands", paths=(HIDDEN_FROM_SESSIONS,)),)
+            if settings.hidden_verify
+            else ()
+        ),
+        *(
             Store(what=f"the sign-in of {name}", paths=known.sign_in.places(os.environ))
             for name, known in KNOWN.items()
         ),
@@ -204,6 +211,7 @@ def environment_of(
         "AUTOPILOT_STORY_ID": story.id,
         "AUTOPILOT_STEP": f"{step.number} {step.name}",
         "AUTOPILOT_ATTEMPT": str(story.progress.attempt),
+        "AUTOPILOT_CANDIDATE": str(story.candidate),
         "AUTOPILOT_BASE": workspace.base,
         **leased,
     }

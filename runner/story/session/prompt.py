@@ -24,6 +24,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     is how many helper agents may work at once, None for a plain command. `program` is how a session calls
     this program, and `context_file` tells it how full its context is. `not_landed` says why a story that was
     done is tried again. `earlier_work` is what was done before, for a conversation that does not know it.
+    `whole` is the prompt itself, where no template makes it.
     """
 
     story: Story
@@ -44,6 +45,7 @@ class PromptFacts(Struct, frozen=True, kw_only=True):
     context_file: str = ""
     not_landed: str = ""
     earlier_work: str = ""
+    whole: str = ""
 
 
 def render(facts: PromptFacts, template: str) -> str:
