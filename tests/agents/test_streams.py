@@ -273,3 +273,15 @@ def test_the_time_that_a_limit_names_is_kept() -> None:
     """As seconds from now, or as an instant."""
     assert failed("rate limit: try again in 20s", at=100.0).until == 120.0
     assert failed("Claude AI usage limit reached|1790000000", at=100.0).until == 1790000000.0
+
+
+def test_codex_trusts_a_repository_for_the_session_unless_its_user_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration of the user's that names the repository, or a folder around it, is respected."""
+    (tmp_path / "config.toml").write_text("projects = 3")
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    codex = KNOWN["codex"](AgentSettings())
+    assert 'projects={"/w/a" = {trust_level = "trusted"}}' in codex.launch(JOB).argv
+    (tmp_path / "config.toml").write_text('[projects."/r"]\ntrust_level = "untrusted"\n')
+    assert 'projects={"/w/a" = {trust_level = "untrusted"}}' in codex.launch(JOB).argv

@@ -1,5 +1,6 @@
 """Real codex, its own sandbox and the write guard: what works under which, and what is said beforehand."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,3 +73,19 @@ def test_the_way_out_leaves_the_guard(stage: Stage) -> None:
     assert ran.data["enforcement"] == "deny"
     assert not (stage.repo / "foreign.txt").exists()
     assert SANDBOX not in ran.err
+
+
+@pytest.mark.parametrize("bypass", [False, True])
+@pytest.mark.parametrize("guard", [(), ("--no-guard",)])
+def test_it_writes_nothing_into_its_users_configuration(
+    stage: Stage, guard: tuple[str, ...], *, bypass: bool
+) -> None:
+    """Whether it trusts the repository is said for the session alone, not by a note of its own for good."""
+    config = Path(os.environ["HOME"], ".codex", "config.toml")
+    config.parent.mkdir()
+    config.write_text('# My own.\nmodel_reasoning_effort = "low"\n[projects."/elsewhere"]\n')
+    before = config.read_bytes()
+    stage.configure(bypass=bypass)
+    ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, COMMIT), *guard)
+    assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
+    assert config.read_bytes() == before

@@ -5,9 +5,11 @@ text. Tokens cover the whole thread, and it reports no cost.
 """
 
 import json
+import os
 import re
 import time
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +74,7 @@ class CodexAgent(KnownAgent):
     def launch(self, job: AgentJob) -> Launch:
         """Start a thread, or resume one; `resume` takes the sandbox options of the command before it."""
         argv = ["codex", "exec", "--json", *self._sandbox(job), *(["-m", job.model] if job.model else [])]
-        argv += ["-c", "analytics.enabled=false", *self._settings.args]
+        argv += ["-c", "analytics.enabled=false", *self._trust(job), *self._settings.args]
         argv += ["resume", job.conversation, "-"] if job.conversation else ["-"]
         return Launch(argv=tuple(argv), env=self._settings.env, conversation=job.conversation)
 
@@ -92,6 +94,22 @@ class CodexAgent(KnownAgent):
             "-c",
             "sandbox_workspace_write.exclude_slash_tmp=true",
         ]
+
+    def _trust(self, job: AgentJob) -> list[str]:
+        """Say for this session alone that it trusts the repository; it would write that down for good.
+
+        A repository that the user does not trust stays so.
+        """
+        config = _configuration({**os.environ, **self._settings.env})
+        projects = config.get("projects")
+        distrusted = {
+            Path(folder)
+            for folder, about in (projects.items() if isinstance(projects, dict) else ())
+            if text(about, "trust_level") == "untrusted"
+        }
+        folders = (job.workspace, *job.workspace.parents, *(at for one in job.git_dirs for at in one.parents))
+        level = "untrusted" if distrusted.intersection(folders) else "trusted"
+        return ["-c", f"projects={{{_quoted(str(job.workspace))} = {{trust_level = {_quoted(level)}}}}}"]
 
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
@@ -114,6 +132,15 @@ class CodexAgent(KnownAgent):
                 return _error(_plain(text(event, "message")))
             case _:
                 return None
+
+
+def _configuration(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Read the user's configuration of codex; what cannot be read, it will name itself."""
+    home = environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex"
+    try:
+        return tomllib.loads(Path(home, "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def _profile(folders: Sequence[Path]) -> list[str]:
