@@ -16,13 +16,21 @@ from tests.real_agents.conftest import Stage
 from tests.real_agents.stories import carry_one
 
 pytestmark = [pytest.mark.agents, pytest.mark.parametrize("agent", ["codex"])]
+UNDER_LANDLOCK = pytest.mark.parametrize("place", ["/dev/shm"])
+"""Outside of the temporary files, which would be closed with the repository."""
 COMMIT = {"sh": "git add -A && git commit -q -m work"}
 
 
 @pytest.fixture
-def repo() -> Iterator[Path]:
-    """Return a repository that does not lie among the temporary files, which Landlock would close with it."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+def place() -> str:
+    """Name a folder outside of /dev, which codex's sandbox hides."""
+    return tempfile.gettempdir()
+
+
+@pytest.fixture
+def repo(place: str) -> Iterator[Path]:
+    """Return a repository there."""
+    with tempfile.TemporaryDirectory(dir=place) as folder:
         repo = Path(folder) / "repo"
         repo.mkdir()
         git(repo, "init", "-q", "-b", "main")
@@ -56,6 +64,7 @@ def test_its_sandbox_works_under_mounts(stage: Stage) -> None:
     assert SANDBOX not in ran.err
 
 
+@UNDER_LANDLOCK
 def test_under_landlock_it_cannot_run_a_command_and_that_is_said_first(stage: Stage) -> None:
     """Every command fails while codex calls its turn complete; the run has said why before it began."""
     ran = without_mounts(stage)
@@ -65,6 +74,7 @@ def test_under_landlock_it_cannot_run_a_command_and_that_is_said_first(stage: St
     assert any("bwrap" in asked["last"] for asked in stage.scene.requests_of("a"))
 
 
+@UNDER_LANDLOCK
 def test_the_way_out_leaves_the_guard(stage: Stage) -> None:
     """With `bypass` codex does without its sandbox; Landlock still keeps it out of the checkout."""
     stage.configure(bypass=True)
