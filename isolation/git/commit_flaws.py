@@ -9,11 +9,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from isolation.errors import GitCommandError
 from isolation.git.repository import Repository
+from isolation.paths import own_git_dir
 
 _MARKER_SIZE = 7
 _SMALL = 1 << 20
 _FEW = 50
+_BROKEN_INDEX = re.compile(r"index file|bad signature|index entry|index uses|bad index", re.IGNORECASE)
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
@@ -33,6 +36,22 @@ def reveal_hidden(repository: Repository, cwd: Path) -> tuple[str, ...]:
             stdin = "".join(f"{path}\0" for path in paths).encode(errors="surrogateescape")
             repository.run("update-index", option, "-z", "--stdin", cwd=cwd, stdin=stdin)
     return tuple(dict.fromkeys((*assumed, *skipped)))
+
+
+def with_index(repository: Repository, cwd: Path) -> tuple[str, ...]:
+    """Do the same with an index that git may be unable to read: it is made again from the last commit.
+
+    The files are all there, so nothing is lost but what was staged. The broken one stays beside it.
+    """
+    try:
+        return reveal_hidden(repository, cwd)
+    except GitCommandError as error:
+        git_dir = own_git_dir(cwd)
+        if git_dir is None or not _BROKEN_INDEX.search(error.stderr) or _is_sparse(repository, cwd):
+            raise
+        (git_dir / "index").replace(git_dir / "index.unreadable")
+        repository.run("read-tree", "HEAD", cwd=cwd)
+        return reveal_hidden(repository, cwd)
 
 
 def _is_sparse(repository: Repository, cwd: Path) -> bool:

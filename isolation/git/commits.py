@@ -21,7 +21,7 @@ from isolation.errors import (
 )
 from isolation.files.plain import read_plain
 from isolation.git.checkout import CheckoutStatus, read_status
-from isolation.git.commit_flaws import conflict_markers, may_have_markers, reveal_hidden
+from isolation.git.commit_flaws import conflict_markers, may_have_markers, with_index
 from isolation.git.direct.refs import COMMIT_ID
 from isolation.git.forecast.merge_answers import named_in_messages
 from isolation.git.repository import GitOutput, Repository, failure
@@ -87,7 +87,7 @@ def checkpoint(
     `since` is where the branch was before the session. Raises `UncommittableError` for what the next session
     can put right: an unfinished merge, or changes that were hidden from git.
     """
-    hidden = reveal_hidden(repository, cwd)
+    hidden = with_index(repository, cwd)
     status = read_status(repository, cwd)
     head = _require_committable(status, cwd, branch, since)
     _refuse_hidden(tuple(path for path in hidden if path in status.dirty))

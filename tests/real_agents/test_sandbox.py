@@ -16,7 +16,7 @@ from tests.real_agents.conftest import Stage
 from tests.real_agents.stories import carry_one
 
 pytestmark = [pytest.mark.agents, pytest.mark.parametrize("agent", ["codex"])]
-UNDER_LANDLOCK = pytest.mark.parametrize("place", ["/dev/shm"])
+UNDER_LANDLOCK = pytest.mark.parametrize("place", ["/dev/shm"])  # noqa: S108  a folder of its own there
 """Outside of the temporary files, which would be closed with the repository."""
 COMMIT = {"sh": "git add -A && git commit -q -m work"}
 

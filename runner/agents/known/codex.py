@@ -1,7 +1,8 @@
 """Codex, headless: `codex exec --json`.
 
 A completed turn says nothing about its commands: it completes even when all of them failed. Errors are plain
-text. Tokens cover the whole thread, and it reports no cost.
+text. Tokens cover the whole thread, and it reports no cost. A turn that fails reports no tokens either; they
+are in the file that it keeps about the thread.
 """
 
 import json
@@ -23,6 +24,7 @@ from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
 _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search"})
+_THREAD = re.compile(r"[0-9a-f-]{36}")
 _RECONNECTING = re.compile(r"Reconnecting\.* *(\d{1,9})/")
 RECONNECTING_SECONDS = 120.0
 """It does not say how long it waits before it retries."""
@@ -95,6 +97,22 @@ class CodexAgent(KnownAgent):
             "sandbox_workspace_write.exclude_slash_tmp=true",
         ]
 
+    def recorded(self, conversation: str) -> Usage | None:
+        """Read the newest total of a thread from the file that codex keeps about it."""
+        if not _THREAD.fullmatch(conversation):
+            return None
+        home = _home({**os.environ, **self._settings.env})
+        found = None
+        for file in home.glob(f"sessions/*/*/*/rollout-*-{conversation}.jsonl"):
+            try:
+                with file.open("rb") as lines:
+                    counts = [line for line in lines if b'"token_count"' in line]
+            except OSError:
+                continue
+            for line in counts:
+                found = _usage(at(load(line), "payload", "info"), "total_token_usage") or found
+        return found
+
     def _trust(self, job: AgentJob) -> list[str]:
         """Say for this session alone that it trusts the repository; it would write that down for good.
 
@@ -124,7 +142,7 @@ class CodexAgent(KnownAgent):
             case "item.completed":
                 return _item(at(event, "item"), begins=False)
             case "turn.completed":
-                return AgentUpdate(usage=_usage(event), final=Final(ok=True))
+                return AgentUpdate(usage=_usage(event, "usage"), final=Final(ok=True))
             case "turn.failed":
                 words = _plain(text(event, "error", "message"))
                 return AgentUpdate(message=last_line(words), final=faults.failed(words, at=time.time()))
@@ -134,11 +152,14 @@ class CodexAgent(KnownAgent):
                 return None
 
 
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex")
+
+
 def _configuration(environ: Mapping[str, str]) -> dict[str, Any]:
     """Read the user's configuration of codex; what cannot be read, it will name itself."""
-    home = environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex"
     try:
-        return tomllib.loads(Path(home, "config.toml").read_text(encoding="utf-8"))
+        return tomllib.loads((_home(environ) / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
 
@@ -196,8 +217,8 @@ def _error(words: str) -> AgentUpdate:
     )
 
 
-def _usage(event: dict[str, Any]) -> Usage | None:
-    spent = at(event, "usage")
+def _usage(event: Any, key: str) -> Usage | None:
+    spent = at(event, key)
     tokens = whole(spent, "input_tokens")
     if tokens is None:
         return None
