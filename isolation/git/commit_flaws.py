@@ -6,17 +6,16 @@ Both are found when a story's work is committed, so that nothing is verified whi
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from isolation.errors import GitCommandError
 from isolation.git.repository import Repository
-from isolation.paths import own_git_dir
+from isolation.paths import current_branch, own_git_dir
 
 _MARKER_SIZE = 7
 _SMALL = 1 << 20
 _FEW = 50
-_BROKEN_INDEX = re.compile(r"index file|bad signature|index entry|index uses|bad index", re.IGNORECASE)
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
@@ -38,20 +37,26 @@ def reveal_hidden(repository: Repository, cwd: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*assumed, *skipped)))
 
 
-def with_index(repository: Repository, cwd: Path) -> tuple[str, ...]:
-    """Do the same with an index that git may be unable to read: it is made again from the last commit.
+def restore(repository: Repository, cwd: Path, branch: str, since: str) -> bool:
+    """Put right what a session did to its branch and its index; return whether there was anything.
 
-    The files are all there, so nothing is lost but what was staged. The broken one stays beside it.
+    A branch that is gone, or whose commit is, goes back to `since`, where the session found it. An index that
+    git cannot read, or that may name lost content, is made again from there. The files are all there, so
+    only the session's own commits are lost, and not what they hold.
     """
-    try:
-        return reveal_hidden(repository, cwd)
-    except GitCommandError as error:
-        git_dir = own_git_dir(cwd)
-        if git_dir is None or not _BROKEN_INDEX.search(error.stderr) or _is_sparse(repository, cwd):
-            raise
+    git_dir = own_git_dir(cwd)
+    if git_dir is None or _is_sparse(repository, cwd):
+        return False
+    ref = f"refs/heads/{branch}"
+    lost = current_branch(cwd) == branch and repository.branch_tip(branch) is None
+    if lost:
+        repository.run("update-ref", "-m", "autopilot-multi: it was lost in a session", ref, since)
+    if not lost and repository.run("ls-files", cwd=cwd, check=False).returncode == 0:
+        return False
+    with suppress(FileNotFoundError):
         (git_dir / "index").replace(git_dir / "index.unreadable")
-        repository.run("read-tree", "HEAD", cwd=cwd)
-        return reveal_hidden(repository, cwd)
+    repository.run("read-tree", "HEAD", cwd=cwd)
+    return True
 
 
 def _is_sparse(repository: Repository, cwd: Path) -> bool:

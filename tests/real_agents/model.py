@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, text)
         self.end_headers()
         for number, (name, event) in enumerate(events):
-            if number == min(1, len(events) - 1) and not self._goes_on(fault):
+            if number == min(1, len(events) - 1) and not self._goes_on(about, fault):
                 return
             if number == len(events) - 1:
                 self._charge(about, action)
@@ -254,11 +254,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
-    def _goes_on(self, fault: Mapping[str, Any]) -> bool:
+    def _goes_on(self, about: str, fault: Mapping[str, Any]) -> bool:
         """Do what a fault says for the middle of a stream; tell whether the stream continues."""
         if fault.get("garbage"):
             self._event("nonsense", "{]")
         if fault.get("error"):
+            with self.scene.lock:
+                self.scene.books[about]["begun"] += 1
             error = dialects.failure(529, fault["error"])
             self._event("error", json.dumps(error))
         if fault.get("drop") or fault.get("garbage") or fault.get("error"):

@@ -78,7 +78,16 @@ CASES = [
         name="tokens-cached", acts=(RIGHT, COMMIT), script={"uses": [90_000, 3], "cached": 89_999}, heals=True
     ),
     Case(name="tokens-all-cached", acts=(RIGHT,), script={"cached": 1000}, heals=True),
-    Case(name="tokens-absurd", acts=(RIGHT,), script={"uses": [900_000_000, 1]}, heals=True),
+    Case(name="tokens-absurd", acts=(RIGHT,), script={"uses": [900_000_000, 1]}, heals=True, agents=CLAUDE),
+    # With as many it sums its conversation up again and again, and would never end by itself.
+    Case(
+        name="sums-up-without-end",
+        acts=(RIGHT,),
+        script={"uses": [900_000_000, 1]},
+        keys={"story_minutes": 0.5},
+        lossy=True,
+        agents=CODEX,
+    ),
     Case(
         name="limit-waited-for", acts=(RIGHT,), faults=at(0, status=429, after=3), heals=True, part="limits"
     ),
