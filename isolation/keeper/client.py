@@ -330,9 +330,9 @@ def _open_channels(prompt: Path, server: ForkServer) -> tuple[_Link, _Output, tu
 
 
 def _widen(output: int) -> None:
-    """Give a session's output more room in the kernel, where that is possible.
+    """Make more room for a session's output in the kernel, where that is possible.
 
-    Some programs exit without waiting until their last words are read, which are lost if they do not fit.
+    Some programs exit without waiting until the end of their output is read, which is lost if it does not fit.
     """
     if sys.platform == "linux":
         with suppress(OSError):  # the user has many of these already
