@@ -332,7 +332,7 @@ def _open_channels(prompt: Path, server: ForkServer) -> tuple[_Link, _Output, tu
 def _widen(output: int) -> None:
     """Make more room for a session's output in the kernel, where that is possible.
 
-    Some programs exit without waiting until the end of their output is read, which is lost if it does not fit.
+    Some programs exit before the end of their output is read, which is lost if it does not fit.
     """
     if sys.platform == "linux":
         with suppress(OSError):  # the user has many of these already

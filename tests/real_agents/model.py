@@ -176,6 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         script, step, newest = _script(request)
         if script is None or not (request.tools or script.get("toolless")):
             about = script["id"] if script else ""
+            with self.scene.lock:
+                self.scene.books[about]["aside"] += 1
             self._reply(request, {"text": "ok"}, about)  # a side request, such as one for a title
             return
         scripts = sum(1 for _, words in request.turns if _PLAY.search(words))
