@@ -327,3 +327,19 @@ def test_a_question_at_the_end_is_one_even_if_it_asks_for_an_answer_afterwards(s
     item = {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": said}}
     listener.feed(json.dumps(item).encode() + b'\n{"type":"turn.completed"}\n', 0)
     assert bool(listener.question) is asks
+
+
+def test_a_question_of_geminis_comes_in_pieces() -> None:
+    """What it said before a tool is no part of it."""
+    listener = OutputListener(KNOWN["gemini"](AgentSettings()))
+    events = [
+        {"type": "message", "role": "assistant", "content": "Shall I look?", "delta": True},
+        {"type": "tool_use", "tool_name": "ls", "tool_id": "1"},
+        *(
+            {"type": "message", "role": "assistant", "content": part, "delta": True}
+            for part in ("Which", " one?")
+        ),
+        {"type": "result", "status": "success", "stats": {}},
+    ]
+    listener.feed("".join(f"{json.dumps(event)}\n" for event in events).encode(), 0)
+    assert listener.question == "Which one?"
