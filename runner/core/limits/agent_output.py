@@ -46,7 +46,8 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
 
     `reads` are tool uses, each with a file that it reads; `results` say how tool uses ended. `nested`: this
     is about the conversation of a helper, not about the session's own. `said` is all that it says to
-    the user, or with `continues` a further part of it. `whole_thread`: the usage covers the whole conversation, earlier sessions included.
+    the user, or with `continues` a further part of it. `whole_thread`: the usage covers the whole
+    conversation, earlier sessions included.
     """
 
     conversation: str = ""
