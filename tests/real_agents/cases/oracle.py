@@ -144,8 +144,11 @@ def look(clone: Path, base: str, case: Case) -> Truth:
     owned = case.keys.get("owns") or ["**"]
     inside = all(any(fnmatch(path, claim.replace("**", "*")) for claim in owned) for path in changed)
     shell = ["sh", "-c", case.verify]
+    onto = subprocess.run(["git", "merge-base", "--is-ancestor", base, "HEAD"], cwd=clone, check=False)
     passes = subprocess.run(shell, cwd=clone, check=False, capture_output=True, stdin=subprocess.DEVNULL)
-    return Truth(changed=changed, good=bool(changed) and inside and passes.returncode == 0)
+    return Truth(
+        changed=changed, good=bool(changed) and inside and not onto.returncode and not passes.returncode
+    )
 
 
 def expected(truth: Truth, asked: list[dict[str, Any]]) -> frozenset[str]:
