@@ -70,8 +70,10 @@ fuzz: $(READY) ## every parser of outside text for a minute, guided by coverage 
 		--disable-pip-version-check atheris || echo "fuzz: no atheris here; hypothesis searches"
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
-agents: $(READY) ## real agent programs
-	@$(BIN)/python -m pytest -q -m agents || test $$? -eq 5
+AGENTS ?= pinned
+
+agents: $(READY) ## real agent programs; AGENTS=newest for what npm and PyPI offer today
+	@AGENTS=$(AGENTS) $(BIN)/python -m pytest -q -m agents || test $$? -eq 5
 
 # What runs and checks the pipelines of examples/ci; the versions of tests/ci/lock run with node 20.
 CI_TOOLS := $(VENV)/ci-tools

@@ -6,10 +6,12 @@ Both are found when a story's work is committed, so that nothing is verified whi
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from isolation.git.repository import Repository
+from isolation.paths import current_branch, own_git_dir
 
 _MARKER_SIZE = 7
 _SMALL = 1 << 20
@@ -33,6 +35,28 @@ def reveal_hidden(repository: Repository, cwd: Path) -> tuple[str, ...]:
             stdin = "".join(f"{path}\0" for path in paths).encode(errors="surrogateescape")
             repository.run("update-index", option, "-z", "--stdin", cwd=cwd, stdin=stdin)
     return tuple(dict.fromkeys((*assumed, *skipped)))
+
+
+def restore(repository: Repository, cwd: Path, branch: str, since: str) -> bool:
+    """Put right what a session did to its branch and its index; return whether there was anything.
+
+    A branch that is gone, or whose commit is, goes back to `since`, where the session found it. An index that
+    git cannot read, or that may name lost content, is made again from there. The files are all there, so
+    only the session's own commits are lost, and not what they hold.
+    """
+    git_dir = own_git_dir(cwd)
+    if git_dir is None or _is_sparse(repository, cwd):
+        return False
+    ref = f"refs/heads/{branch}"
+    lost = current_branch(cwd) == branch and repository.branch_tip(branch) is None
+    if lost:
+        repository.run("update-ref", "-m", "autopilot-multi: it was lost in a session", ref, since)
+    if not lost and repository.run("ls-files", cwd=cwd, check=False).returncode == 0:
+        return False
+    with suppress(FileNotFoundError):
+        (git_dir / "index").replace(git_dir / "index.unreadable")
+    repository.run("read-tree", "HEAD", cwd=cwd)
+    return True
 
 
 def _is_sparse(repository: Repository, cwd: Path) -> bool:

@@ -21,7 +21,7 @@ from isolation.errors import (
 )
 from isolation.files.plain import read_plain
 from isolation.git.checkout import CheckoutStatus, read_status
-from isolation.git.commit_flaws import conflict_markers, may_have_markers, reveal_hidden
+from isolation.git.commit_flaws import conflict_markers, may_have_markers, restore, reveal_hidden
 from isolation.git.direct.refs import COMMIT_ID
 from isolation.git.forecast.merge_answers import named_in_messages
 from isolation.git.repository import GitOutput, Repository, failure
@@ -87,10 +87,12 @@ def checkpoint(
     `since` is where the branch was before the session. Raises `UncommittableError` for what the next session
     can put right: an unfinished merge, or changes that were hidden from git.
     """
-    hidden = reveal_hidden(repository, cwd)
-    status = read_status(repository, cwd)
-    head = _require_committable(status, cwd, branch, since)
-    _refuse_hidden(tuple(path for path in hidden if path in status.dirty))
+    try:
+        status, head = _committable(repository, cwd, branch, since)
+    except (GitCommandError, WorkspaceError):
+        if not restore(repository, cwd, branch, since):
+            raise
+        status, head = _committable(repository, cwd, branch, since)
     first = None
     if status.dirty:
         _stage_all(repository, cwd)
@@ -226,6 +228,15 @@ def merge_parents(repository: Repository, parents: Sequence[str], message: str) 
         subject = message if number == len(tips) else f"{message} ({number} of {len(tips)})"
         merged = commit_tree(repository, tree, (merged, tip), subject, date)
     return merged
+
+
+def _committable(repository: Repository, cwd: Path, branch: str, since: str) -> tuple[CheckoutStatus, str]:
+    """Return what there is to commit and the commit to build on; raises if that cannot be."""
+    hidden = reveal_hidden(repository, cwd)
+    status = read_status(repository, cwd)
+    head = _require_committable(status, cwd, branch, since)
+    _refuse_hidden(tuple(path for path in hidden if path in status.dirty))
+    return status, head
 
 
 def _require_committable(status: CheckoutStatus, cwd: Path, branch: str, since: str) -> str:

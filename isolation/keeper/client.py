@@ -33,6 +33,8 @@ __all__ = ["Keeper", "Session", "TreeUsage", "kill_level", "open_keeper", "wait_
 
 CHUNK = 65536
 POLL_SECONDS = 0.02
+OUTPUT_ROOM = 1 << 20
+"""What any user may ask for by default; memory is taken only while it is filled."""
 
 
 class TreeUsage(Struct, frozen=True, kw_only=True):
@@ -321,6 +323,17 @@ def _open_channels(prompt: Path, server: ForkServer) -> tuple[_Link, _Output, tu
             hint="check that the file exists, and the limit on open files (ulimit -n)",
         ) from error
     stdin, output, output_end = opened
+    _widen(output_end)
     os.set_blocking(output, False)
     control.setblocking(False)
     return _Link(control, server), _Output(output), (control_end.detach(), stdin, output_end)
+
+
+def _widen(output: int) -> None:
+    """Make more room for a session's output in the kernel, where that is possible.
+
+    Some programs exit before the end of their output is read, which is lost if it does not fit.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):  # the user has many of these already
+            fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, OUTPUT_ROOM)

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from runner.agents.protocol import AgentJob, Launch, Traits
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import AgentUpdate
+from runner.core.model import Usage
 
 _MOST_READ = 1 << 20
 _VARIABLE = re.compile(r"\{(\w+)\}")
@@ -182,6 +183,10 @@ class KnownAgent(ABC):
     @abstractmethod
     def parse(self, line: bytes) -> AgentUpdate | None:
         """Read one line of its output."""
+
+    def recorded(self, conversation: str) -> Usage | None:  # noqa: ARG002  for agents that keep books
+        """Return what its own files say that a conversation has used; most keep no such files. Blocks."""
+        return None
 
     def start_problem(self) -> StartProblem | None:
         """Return why it would refuse to start with these settings; most agents never do."""

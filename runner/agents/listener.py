@@ -1,14 +1,23 @@
 """Follows the output of a running agent, and keeps what it has reported so far."""
 
+import re
 from collections import deque
 
 from runner.agents import faults
+from runner.agents.known_agent import KnownAgent
 from runner.agents.protocol import Agent, Traits
 from runner.core.limits.agent_output import Fault, Final, LineSplitter, Tally
+from runner.core.model import Usage
 from runner.core.text.screen import neutral
 
 _LONGEST_COMPLAINT = 500
 _LONGEST_QUESTION = 2000
+_ASKS = re.compile(
+    r"\?[\"'*_`)\]]*\s*$|\?\s+(?:please|kindly|let me know|tell me|reply|answer|confirm|once you|waiting|"
+    r"i (?:will|am going to) (?:wait|continue|proceed)|i.ll (?:wait|continue|proceed))\b[^?\n]{0,300}$",
+    re.IGNORECASE,
+)
+"""A question at the end, or one after which it only says that it waits for the answer."""
 _RECALLED = 20
 """How many of its newest lines the next attempt can read."""
 
@@ -45,6 +54,13 @@ class OutputListener:
         """Its newest message, as text that is safe for a terminal."""
         return neutral(self.tally.message)
 
+    def usage(self) -> Usage:
+        """Return what it has reported; if that is nothing, what its own files say about it. Blocks."""
+        reported = self.tally.usage
+        if reported != Usage() or not isinstance(self._agent, KnownAgent):
+            return reported
+        return self._agent.recorded(self.tally.conversation) or reported
+
     @property
     def recap(self) -> str:
         """What it said and did last, a line each, in words and not as its events."""
@@ -54,7 +70,11 @@ class OutputListener:
     def question(self) -> str:
         """What it asked at its end in its message to the user; empty if that is no question."""
         said = self.tally.said.strip()
-        return neutral(said[-_LONGEST_QUESTION:]) if said.endswith("?") and self.tally.at_end else ""
+        return (
+            neutral(said[-_LONGEST_QUESTION:])
+            if self.tally.at_end and _ASKS.search(said[-_LONGEST_QUESTION:])
+            else ""
+        )
 
     @property
     def hopeless(self) -> bool:

@@ -8,7 +8,7 @@ from trio import to_thread
 
 from isolation.git.commits import named
 from isolation.git.repository import Repository
-from runner.core.events.events import Noted, RunEnded, StoryFinished
+from runner.core.events.events import RunEnded, StoryFinished
 from runner.core.model import RunId, Status, StorySnapshot
 from runner.records.event_log import EventLog
 from runner.records.telemetry import records_checkout, write_run
@@ -16,14 +16,15 @@ from runner.run.cleanup import sweep
 from runner.run.interaction import View
 
 FINISHED = "refs/autopilot/finished"
-"""Where the commit of a story stays whose branch something else has moved."""
+"""Where the commit of a story stays whose branch something else has moved or deleted."""
 
 
 async def check_branches(log: EventLog, repository: Repository, *, since: float) -> None:
     """Make sure that the branches of the stories that were done since then still hold what was verified.
 
     Sessions can move the branches of other stories. A story whose branch was moved is not done: what
-    is there now was never verified. One whose branch was deleted, as after a landing, is only named.
+    is there now was never verified. Neither is one whose branch is gone, unless
+    the checkout has its commit.
     """
     run = log.snapshot
     done = [
@@ -37,27 +38,30 @@ async def check_branches(log: EventLog, repository: Repository, *, since: float)
             await log.record(found)
 
 
-def _moved(repository: Repository, run_id: RunId, story: StorySnapshot) -> StoryFinished | Noted | None:
+def _moved(repository: Repository, run_id: RunId, story: StorySnapshot) -> StoryFinished | None:
     """Return what to record about a branch that does not hold the story's commit any more. Blocking."""
     branch, commit = story.workspace.branch, story.workspace.commit
     if branch is None or commit is None or not story.workspace.commits:
         return None
     tip = repository.branch_tip(branch)
-    if tip == commit:
+    if tip == commit or (tip is None and repository.is_ancestor(commit, "HEAD")):
         return None
     kept = f"{FINISHED}/{run_id}/{branch}"
     repository.run("update-ref", "-m", "autopilot-multi: its branch was moved", kept, commit)
+    held = f"{commit[:12]}, which was verified and stays as {kept}"
     if tip is None:
-        words = f"its branch {branch} was deleted after it was done; its commit {commit[:12]} stays as {kept}"
-        return Noted(story_id=story.id, message=words)
-    changed = repository.changed_paths(commit, tip)
-    differs = f"which differs in {named(changed)}" if changed else "with the same files"
+        reason = f"its branch {branch} was deleted after it was done: it held {held}"
+        restore = f"git branch {branch} {kept}"
+    else:
+        changed = repository.changed_paths(commit, tip)
+        differs = f"which differs in {named(changed)}" if changed else "with the same files"
+        reason = f"its branch {branch} was moved after it was done: from {held}, to {tip[:12]}, {differs}"
+        restore = f"git branch --force {branch} {kept}"
     return StoryFinished(
         story_id=story.id,
         verdict=Status.FAILED,
-        reason=f"its branch {branch} was moved after it was done: from {commit[:12]}, which was verified and "
-        f"stays as {kept}, to {tip[:12]}, {differs}",
-        next=f"git branch --force {branch} {kept}",
+        reason=reason,
+        next=restore,
         commit=commit,
         commits=story.workspace.commits,
     )

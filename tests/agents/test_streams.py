@@ -17,7 +17,7 @@ from runner.agents.listener import OutputListener
 from runner.agents.protocol import Agent, AgentJob
 from runner.core.agent_settings import AgentSettings
 from runner.core.limits.agent_output import Fault, Final
-from runner.core.model import Story, StoryId
+from runner.core.model import Story, StoryId, Usage
 
 JOB = AgentJob(
     story=Story(id=StoryId("a"), title="A", prompt="Do it."),
@@ -273,3 +273,73 @@ def test_the_time_that_a_limit_names_is_kept() -> None:
     """As seconds from now, or as an instant."""
     assert failed("rate limit: try again in 20s", at=100.0).until == 120.0
     assert failed("Claude AI usage limit reached|1790000000", at=100.0).until == 1790000000.0
+
+
+def test_codex_trusts_a_repository_for_the_session_unless_its_user_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration of the user's that names the repository, or a folder around it, is respected."""
+    (tmp_path / "config.toml").write_text("projects = 3")
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    codex = KNOWN["codex"](AgentSettings())
+    assert 'projects={"/w/a" = {trust_level = "trusted"}}' in codex.launch(JOB).argv
+    (tmp_path / "config.toml").write_text('[projects."/r"]\ntrust_level = "untrusted"\n')
+    assert 'projects={"/w/a" = {trust_level = "untrusted"}}' in codex.launch(JOB).argv
+
+
+def test_what_a_failed_turn_of_codex_used_is_read_from_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed turn reports no tokens; a file that is damaged or of another thread says nothing."""
+    thread = "01a1ea56-31cc-7851-a639-dbde48a5790f"
+    folder = tmp_path / "sessions" / "2026" / "11" / "17"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    listener = OutputListener(KNOWN["codex"](AgentSettings()))
+    listener.feed(json.dumps({"type": "thread.started", "thread_id": thread}).encode() + b"\n", 0)
+    listener.feed(b'{"type":"turn.failed","error":{"message":"status 401"}}\n', 0)
+    assert listener.usage() == Usage()
+    lines = ['{"type":"token_count"']
+    for total in (1000, 3000):
+        info = {"total_token_usage": {"input_tokens": total, "output_tokens": 20, "cached_input_tokens": 5}}
+        lines.append(json.dumps({"payload": {"type": "token_count", "info": info}}))
+    lines.append('{"payload":{"type":"token_count","info":null}}')
+    (folder / f"rollout-2026-11-17T16-27-59-{thread}.jsonl").write_text("\n".join(lines))
+    assert listener.usage() == Usage(input_tokens=3000, output_tokens=20, cached_tokens=5)
+    assert KNOWN["codex"](AgentSettings()).recorded("../*") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "asks"),
+    [
+        ("Which database?", True),
+        ("**May I delete it?**", True),
+        ("May I delete old.txt? Please confirm before I continue.", True),
+        ("Should I use SQLite or Postgres? Let me know.", True),
+        ("Why is nothing changed? It was all there.", False),
+        ("Does it work? Yes.\n\nPlease look at it.", False),
+        ("All done.", False),
+    ],
+)
+def test_a_question_at_the_end_is_one_even_if_it_asks_for_an_answer_afterwards(said: str, asks: bool) -> None:  # noqa: FBT001  a row of a table
+    """A question that the agent answers itself is none."""
+    listener = OutputListener(KNOWN["codex"](AgentSettings()))
+    item = {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": said}}
+    listener.feed(json.dumps(item).encode() + b'\n{"type":"turn.completed"}\n', 0)
+    assert bool(listener.question) is asks
+
+
+def test_a_question_of_geminis_comes_in_pieces() -> None:
+    """What it said before a tool is no part of it."""
+    listener = OutputListener(KNOWN["gemini"](AgentSettings()))
+    events = [
+        {"type": "message", "role": "assistant", "content": "Shall I look?", "delta": True},
+        {"type": "tool_use", "tool_name": "ls", "tool_id": "1"},
+        *(
+            {"type": "message", "role": "assistant", "content": part, "delta": True}
+            for part in ("Which", " one?")
+        ),
+        {"type": "result", "status": "success", "stats": {}},
+    ]
+    listener.feed("".join(f"{json.dumps(event)}\n" for event in events).encode(), 0)
+    assert listener.question == "Which one?"

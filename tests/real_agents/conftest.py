@@ -46,12 +46,14 @@ class Stage:
     ) -> str:
         """Return the settings; `codex` are further options of its provider, `more` plain ones."""
         every = json.dumps([*arguments(self.agent, self.url, codex), *args])
-        lines = [f"{name.replace('_', '-')} = {value}" for name, value in more.items()]
+        # Whoever else works on this machine changes nothing here.
+        lines = ["peer-abort = 1000"]
+        lines += [f"{name.replace('_', '-')} = {value}" for name, value in more.items()]
         lines += [f"[agents.{self.agent}]", f"args = {every}"]
         # Claude refuses this to root, unless it is told that it cannot do any harm.
         lines += ['permissions = "bypass"', 'env = { IS_SANDBOX = "1" }'] if bypass else []
         for tier in ("green", "warn", "degraded"):
-            lines += [f"[tiers.{tier}]", "memory-gb = 0.1"]
+            lines += [f"[tiers.{tier}]", "memory-gb = 0.1", "peers = 1000"]
         return "\n".join(lines) + "\n"
 
     def configure(

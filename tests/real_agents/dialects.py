@@ -15,7 +15,7 @@ INPUT, OUTPUT = 1000, 10
 Action = dict[str, Any]
 """What the model does: `{"text": words}`, or `{"tool": name, "input": arguments}`.
 
-`cached` is how many of its input tokens came from a cache.
+`uses` are its tokens, input and output, and `cached` is how many of the input came from a cache.
 """
 Event = tuple[str, Any]
 """A name, empty where the protocol has none, and what is sent under it."""
@@ -59,9 +59,15 @@ def read(path: str, body: dict[str, Any]) -> Request | None:
     )
 
 
-def failure(status: int, kind: str) -> dict[str, Any]:
+def uses(action: Action) -> tuple[int, int]:
+    """Return the tokens that a reply says to have used, input and output."""
+    given, made = action.get("uses") or (INPUT, OUTPUT)
+    return int(given), int(made)
+
+
+def failure(status: int, kind: str, words: str = "") -> dict[str, Any]:
     """Return the body of an error that all four understand."""
-    error = {"type": kind, "message": f"scripted {status}", "code": status, "status": kind.upper()}
+    error = {"type": kind, "message": words or f"scripted {status}", "code": status, "status": kind.upper()}
     return {"type": "error", "error": error}
 
 
@@ -110,8 +116,8 @@ def _gemini_turns(body: dict[str, Any]) -> Iterator[tuple[bool, str]]:
 
 
 def _as_messages(model: str, action: Action) -> Reply:
-    cached = action.get("cached", 0)
-    usage = {"input_tokens": INPUT - cached, "cache_read_input_tokens": cached, "output_tokens": OUTPUT}
+    cached, (given, made) = action.get("cached", 0), uses(action)
+    usage = {"input_tokens": given - cached, "cache_read_input_tokens": cached, "output_tokens": made}
     if "text" in action:
         empty: dict[str, Any] = {"type": "text", "text": ""}
         full = {"type": "text", "text": action["text"]}
@@ -143,13 +149,14 @@ def _as_messages(model: str, action: Action) -> Reply:
 
 
 def _as_responses(model: str, action: Action) -> Reply:
+    given, made = uses(action)
     name = uuid.uuid4().hex
     usage = {
-        "input_tokens": INPUT,
+        "input_tokens": given,
         "input_tokens_details": {"cached_tokens": action.get("cached", 0)},
-        "output_tokens": OUTPUT,
+        "output_tokens": made,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": INPUT + OUTPUT,
+        "total_tokens": given + made,
     }
     item: dict[str, Any]
     if "text" in action:
@@ -178,9 +185,10 @@ def _as_responses(model: str, action: Action) -> Reply:
 
 
 def _as_chat(model: str, action: Action) -> Reply:
+    given, made = uses(action)
     name = uuid.uuid4().hex
-    usage: dict[str, Any] = {"prompt_tokens": INPUT, "completion_tokens": OUTPUT}
-    usage |= {"total_tokens": INPUT + OUTPUT}
+    usage: dict[str, Any] = {"prompt_tokens": given, "completion_tokens": made}
+    usage |= {"total_tokens": given + made}
     usage |= {"prompt_tokens_details": {"cached_tokens": action.get("cached", 0)}}
     message: dict[str, Any] = {"role": "assistant", "content": action.get("text")}
     if "tool" in action:
@@ -200,13 +208,14 @@ def _as_chat(model: str, action: Action) -> Reply:
 
 
 def _as_gemini(model: str, action: Action) -> Reply:
+    given, made = uses(action)
     called = {"name": action.get("tool"), "args": action.get("input")}
     part = {"text": action["text"]} if "text" in action else {"functionCall": called}
     usage = {
-        "promptTokenCount": INPUT,
+        "promptTokenCount": given,
         "cachedContentTokenCount": action.get("cached", 0),
-        "candidatesTokenCount": OUTPUT,
-        "totalTokenCount": INPUT + OUTPUT,
+        "candidatesTokenCount": made,
+        "totalTokenCount": given + made,
     }
     said = {"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
     whole = {"candidates": [said], "modelVersion": model, "usageMetadata": usage}

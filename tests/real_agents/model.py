@@ -3,7 +3,8 @@
 The script stands in the prompt, as one line: `PLAY {"id": "a", "acts": […], "faults": […]}`. Each act is one
 reply: `{"write": ["a.txt", "text"]}`, `{"sh": "command"}`, `{"say": "words"}` or `{"refuse": "words"}`.
 `patch` is as `write`, but never by a shell. `"background": true` beside `sh` leaves the command running
-(claude). With `"cached": 800` so many input tokens of each reply come from a cache. After the last act the
+(claude). With `"cached": 800` so many input tokens of each reply come from a cache, and with
+`"uses": [2000, 50]` each reply has that many tokens, input and output. After the last act the
 model says that it is done. With `"told": ["words", […]]` it does those acts instead when the words stand in
 the prompt. Which act is next is told by the tool results since the last script, so that a resumed
 conversation needs no memory here. A program without tools (aider) gets the first act, if the script says
@@ -17,15 +18,17 @@ was full.
 
 A fault takes the place of a reply: `{"at": 0, "status": 529, "times": 2, "after": 5}` (`after`: the header
 retry-after; `at` may be "*"), `{"at": 0, "stall": 60}`, or `{"at": 0, "page": "<html>"}` for a network that
-answers by itself. One with `headers` alone sends them along. Only
-how often a fault was met is remembered, under the script's id.
+answers by itself. `words` are the message of a status. `{"at": 0, "drop": true}` hangs up in the middle of
+the reply, `"garbage": true` sends nonsense there, and `"error": "overloaded_error"` an error of that kind.
+One with `headers` alone sends them along. Only how often a fault was met is remembered, under the id of the
+script.
 """
 
 import json
 import re
 import select
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,10 +60,14 @@ _ERRORS = {
 
 @dataclass
 class Scene:
-    """What the model was asked so far, one entry a request of a script, and the tokens that it charged."""
+    """What the model was asked so far, one entry a request of a script, and the tokens that it charged.
+
+    `books` are the tokens of each script alone.
+    """
 
     asked: list[dict[str, Any]] = field(default_factory=list)
     charged: Counter[str] = field(default_factory=Counter)
+    books: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     met: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -168,12 +175,18 @@ class _Handler(BaseHTTPRequestHandler):
             return
         script, step, newest = _script(request)
         if script is None or not (request.tools or script.get("toolless")):
-            self._reply(request, {"text": "ok"})  # a side request, such as one for a title
+            about = script["id"] if script else ""
+            with self.scene.lock:
+                self.scene.books[about]["aside"] += 1
+            self._reply(request, {"text": "ok"}, about)  # a side request, such as one for a title
             return
         scripts = sum(1 for _, words in request.turns if _PLAY.search(words))
         fault = self._fault(script, step)
+        action = {**_action(script, step, request), "cached": script.get("cached", 0)}
+        action["uses"] = script.get("uses")
+        entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
+        entry["says"] = action.get("text")
         with self.scene.lock:
-            entry = {"id": script["id"], "step": step, "fault": fault, "last": newest, "scripts": scripts}
             self.scene.asked.append(entry)
         if fault and "page" in fault:
             self._send(fault["page"].encode(), "text/html", 200, {})
@@ -181,16 +194,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault and "status" in fault:
             status = fault["status"]
             headers = {"retry-after": str(fault["after"])} if "after" in fault else {}
-            body = dialects.failure(status, _ERRORS.get(status, "api_error"))
+            body = dialects.failure(status, _ERRORS.get(status, "api_error"), fault.get("words", ""))
             self._json(body, status, {**headers, **fault.get("headers", {})})
             return
-        fault = fault or {}
-        self._reply(
-            request,
-            {**_action(script, step, request), "cached": script.get("cached", 0)},
-            stall=fault.get("stall", 0),
-            headers=fault.get("headers", {}),
-        )
+        self._reply(request, action, script["id"], fault)
 
     def _fault(self, script: dict[str, Any], step: int) -> dict[str, Any] | None:
         for number, fault in enumerate(script.get("faults", ())):
@@ -214,29 +221,54 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _reply(
-        self, request: Request, action: Action, *, stall: float = 0, headers: Mapping[str, str] | None = None
+        self, request: Request, action: Action, about: str, fault: Mapping[str, Any] | None = None
     ) -> None:
+        fault = fault or {}
         whole, events = request.render(request.model, action)
-        with self.scene.lock:
-            self.scene.charged.update(input=dialects.INPUT, output=dialects.OUTPUT)
-            self.scene.charged["cached"] += action.get("cached", 0)
         if not request.streamed:
-            if not self._hung_up(stall):
-                self._json(whole, headers=headers)
+            if not self._hung_up(fault.get("stall", 0)):
+                self._charge(about, action)
+                self._json(whole, headers=fault.get("headers", {}))
             return
         self.send_response(200)
-        sent = {"content-type": "text/event-stream", "transfer-encoding": "chunked", **(headers or {})}
-        for name, text in sent.items():
+        sent = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
+        for name, text in {**sent, **fault.get("headers", {})}.items():
             self.send_header(name, text)
         self.end_headers()
         for number, (name, event) in enumerate(events):
-            if number == min(1, len(events) - 1) and self._hung_up(stall):
+            if number == min(1, len(events) - 1) and not self._goes_on(about, fault):
                 return
-            told = f"event: {name}\n" if name else ""
-            data = f"{told}data: {event if isinstance(event, str) else json.dumps(event)}\n\n".encode()
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-            self.wfile.flush()
+            if number == len(events) - 1:
+                self._charge(about, action)
+            self._event(name, event if isinstance(event, str) else json.dumps(event))
         self.wfile.write(b"0\r\n\r\n")
+
+    def _charge(self, about: str, action: Action) -> None:
+        """Enter a reply that is delivered whole into the books."""
+        given, made = dialects.uses(action)
+        with self.scene.lock:
+            for book in (self.scene.charged, self.scene.books[about]):
+                book.update(input=given, output=made, cached=action.get("cached", 0), replies=1)
+
+    def _event(self, name: str, words: str) -> None:
+        told = f"event: {name}\n" if name else ""
+        data = f"{told}data: {words}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def _goes_on(self, about: str, fault: Mapping[str, Any]) -> bool:
+        """Do what a fault says for the middle of a stream; tell whether the stream continues."""
+        if fault.get("garbage"):
+            self._event("nonsense", "{]")
+        if fault.get("error"):
+            with self.scene.lock:
+                self.scene.books[about]["begun"] += 1
+            error = dialects.failure(529, fault["error"])
+            self._event("error", json.dumps(error))
+        if fault.get("drop") or fault.get("garbage") or fault.get("error"):
+            self.close_connection = True
+            return False
+        return not self._hung_up(fault.get("stall", 0))
 
     def _hung_up(self, stall: float) -> bool:
         """Keep silent for a while; tell whether the client has lost its patience."""

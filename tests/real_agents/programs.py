@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PREFIX = Path(os.environ.get("AGENTS_PREFIX", ROOT / ".venv" / "agents"))
+NEWEST = os.environ.get("AGENTS") == "newest"
+"""Take what npm and PyPI offer today instead of the versions below."""
+PREFIX = Path(os.environ.get("AGENTS_PREFIX", ROOT / ".venv" / ("agents-newest" if NEWEST else "agents")))
 VERSIONS = {
     "claude": "@anthropic-ai/claude-code@2.1.197",
     "codex": "@openai/codex@0.166.0",
@@ -39,22 +42,30 @@ class CannotInstallError(Exception):
 def installed(name: str) -> Path:
     """Return the folder of a program; installs it where it is missing."""
     folder = PREFIX / "aider" / "bin" if name == "aider" else PREFIX / "node_modules" / ".bin"
-    if not (folder / name).exists():
+    there = (folder / name).exists()
+    if NEWEST or not there:
         PREFIX.mkdir(parents=True, exist_ok=True)
-        for argv in _steps(name):
-            _install(name, argv)
+        try:
+            for argv in steps(name, newest=NEWEST):
+                _install(name, argv)
+        except CannotInstallError:
+            if not there:
+                raise
     return folder
 
 
-def _steps(name: str) -> Sequence[list[str]]:
+def steps(name: str, *, newest: bool) -> Sequence[list[str]]:
+    """Return the commands that install a program, or bring it up to date."""
+    package, version = re.fullmatch(r"(.+?)(@[\d.]+|==[\d.]+)", VERSIONS[name], re.ASCII).groups()  # type: ignore[union-attr]
     if name == "aider":
         home = PREFIX / "aider"
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", VERSIONS[name]]
+        wanted = ["--upgrade", package] if newest else [package + version]
+        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", *wanted]
         return [sys.executable, "-m", "venv", str(home)], pip
     if shutil.which("npm") is None:
         raise CannotInstallError(f"{name} needs npm, which is not installed")
-    npm = ["npm", "install", "--prefix", str(PREFIX), "--no-fund", "--no-audit", VERSIONS[name]]
-    return (npm,)
+    wanted = [package + ("@latest" if newest else version)]
+    return (["npm", "install", "--prefix", str(PREFIX), "--no-fund", "--no-audit", *wanted],)
 
 
 def _install(name: str, argv: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Real codex, its own sandbox and the write guard: what works under which, and what is said beforehand."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,21 @@ from tests.real_agents.conftest import Stage
 from tests.real_agents.stories import carry_one
 
 pytestmark = [pytest.mark.agents, pytest.mark.parametrize("agent", ["codex"])]
+UNDER_LANDLOCK = pytest.mark.parametrize("place", ["/dev/shm"])  # noqa: S108  a folder of its own there
+"""Outside of the temporary files, which would be closed with the repository."""
 COMMIT = {"sh": "git add -A && git commit -q -m work"}
 
 
 @pytest.fixture
-def repo() -> Iterator[Path]:
-    """Return a repository that does not lie among the temporary files, which Landlock would close with it."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+def place() -> str:
+    """Name a folder outside of /dev, which codex's sandbox hides."""
+    return tempfile.gettempdir()
+
+
+@pytest.fixture
+def repo(place: str) -> Iterator[Path]:
+    """Return a repository there."""
+    with tempfile.TemporaryDirectory(dir=place) as folder:
         repo = Path(folder) / "repo"
         repo.mkdir()
         git(repo, "init", "-q", "-b", "main")
@@ -55,6 +64,7 @@ def test_its_sandbox_works_under_mounts(stage: Stage) -> None:
     assert SANDBOX not in ran.err
 
 
+@UNDER_LANDLOCK
 def test_under_landlock_it_cannot_run_a_command_and_that_is_said_first(stage: Stage) -> None:
     """Every command fails while codex calls its turn complete; the run has said why before it began."""
     ran = without_mounts(stage)
@@ -64,6 +74,7 @@ def test_under_landlock_it_cannot_run_a_command_and_that_is_said_first(stage: St
     assert any("bwrap" in asked["last"] for asked in stage.scene.requests_of("a"))
 
 
+@UNDER_LANDLOCK
 def test_the_way_out_leaves_the_guard(stage: Stage) -> None:
     """With `bypass` codex does without its sandbox; Landlock still keeps it out of the checkout."""
     stage.configure(bypass=True)
@@ -72,3 +83,19 @@ def test_the_way_out_leaves_the_guard(stage: Stage) -> None:
     assert ran.data["enforcement"] == "deny"
     assert not (stage.repo / "foreign.txt").exists()
     assert SANDBOX not in ran.err
+
+
+@pytest.mark.parametrize("bypass", [False, True])
+@pytest.mark.parametrize("guard", [(), ("--no-guard",)])
+def test_it_writes_nothing_into_its_users_configuration(
+    stage: Stage, guard: tuple[str, ...], *, bypass: bool
+) -> None:
+    """Whether it trusts the repository is said for the session alone, not by a note of its own for good."""
+    config = Path(os.environ["HOME"], ".codex", "config.toml")
+    config.parent.mkdir()
+    config.write_text('# My own.\nmodel_reasoning_effort = "low"\n[projects."/elsewhere"]\n')
+    before = config.read_bytes()
+    stage.configure(bypass=bypass)
+    ran = carry_one(stage, stage.play("a", {"write": ["a.txt", "made"]}, COMMIT), *guard)
+    assert (ran.code, ran.story("a")["status"]) == (0, "done"), ran.err
+    assert config.read_bytes() == before

@@ -1,13 +1,16 @@
 """Codex, headless: `codex exec --json`.
 
 A completed turn says nothing about its commands: it completes even when all of them failed. Errors are plain
-text. Tokens cover the whole thread, and it reports no cost.
+text. Tokens cover the whole thread, and it reports no cost. A turn that fails reports no tokens either; they
+are in the file that it keeps about the thread.
 """
 
 import json
+import os
 import re
 import time
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from runner.core.limits.agent_output import AgentUpdate, Fault, Final
 from runner.core.model import Usage
 
 _TOOLS = frozenset({"command_execution", "file_change", "mcp_tool_call", "web_search"})
+_THREAD = re.compile(r"[0-9a-f-]{36}")
 _RECONNECTING = re.compile(r"Reconnecting\.* *(\d{1,9})/")
 RECONNECTING_SECONDS = 120.0
 """It does not say how long it waits before it retries."""
@@ -72,7 +76,7 @@ class CodexAgent(KnownAgent):
     def launch(self, job: AgentJob) -> Launch:
         """Start a thread, or resume one; `resume` takes the sandbox options of the command before it."""
         argv = ["codex", "exec", "--json", *self._sandbox(job), *(["-m", job.model] if job.model else [])]
-        argv += ["-c", "analytics.enabled=false", *self._settings.args]
+        argv += ["-c", "analytics.enabled=false", *self._trust(job), *self._settings.args]
         argv += ["resume", job.conversation, "-"] if job.conversation else ["-"]
         return Launch(argv=tuple(argv), env=self._settings.env, conversation=job.conversation)
 
@@ -93,6 +97,38 @@ class CodexAgent(KnownAgent):
             "sandbox_workspace_write.exclude_slash_tmp=true",
         ]
 
+    def recorded(self, conversation: str) -> Usage | None:
+        """Read the newest total of a thread from the file that codex keeps about it."""
+        if not _THREAD.fullmatch(conversation):
+            return None
+        home = _home({**os.environ, **self._settings.env})
+        found = None
+        for file in home.glob(f"sessions/*/*/*/rollout-*-{conversation}.jsonl"):
+            try:
+                with file.open("rb") as lines:
+                    counts = [line for line in lines if b'"token_count"' in line]
+            except OSError:
+                continue
+            for line in counts:
+                found = _usage(at(load(line), "payload", "info"), "total_token_usage") or found
+        return found
+
+    def _trust(self, job: AgentJob) -> list[str]:
+        """Say for this session alone that it trusts the repository; it would write that down for good.
+
+        A repository that the user does not trust stays so.
+        """
+        config = _configuration({**os.environ, **self._settings.env})
+        projects = config.get("projects")
+        distrusted = {
+            Path(folder)
+            for folder, about in (projects.items() if isinstance(projects, dict) else ())
+            if text(about, "trust_level") == "untrusted"
+        }
+        folders = (job.workspace, *job.workspace.parents, *(at for one in job.git_dirs for at in one.parents))
+        level = "untrusted" if distrusted.intersection(folders) else "trusted"
+        return ["-c", f"projects={{{_quoted(str(job.workspace))} = {{trust_level = {_quoted(level)}}}}}"]
+
     def parse(self, line: bytes) -> AgentUpdate | None:  # noqa: PLR0911  one return per event
         """Read one event."""
         event = load(line)
@@ -106,7 +142,7 @@ class CodexAgent(KnownAgent):
             case "item.completed":
                 return _item(at(event, "item"), begins=False)
             case "turn.completed":
-                return AgentUpdate(usage=_usage(event), final=Final(ok=True))
+                return AgentUpdate(usage=_usage(event, "usage"), final=Final(ok=True))
             case "turn.failed":
                 words = _plain(text(event, "error", "message"))
                 return AgentUpdate(message=last_line(words), final=faults.failed(words, at=time.time()))
@@ -114,6 +150,18 @@ class CodexAgent(KnownAgent):
                 return _error(_plain(text(event, "message")))
             case _:
                 return None
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex")
+
+
+def _configuration(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Read the user's configuration of codex; what cannot be read, it will name itself."""
+    try:
+        return tomllib.loads((_home(environ) / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def _profile(folders: Sequence[Path]) -> list[str]:
@@ -169,8 +217,8 @@ def _error(words: str) -> AgentUpdate:
     )
 
 
-def _usage(event: dict[str, Any]) -> Usage | None:
-    spent = at(event, "usage")
+def _usage(event: Any, key: str) -> Usage | None:
+    spent = at(event, key)
     tokens = whole(spent, "input_tokens")
     if tokens is None:
         return None

@@ -68,7 +68,8 @@ class GeminiAgent(KnownAgent):
                 return AgentUpdate(conversation=text(event, "session_id"))
             # It echoes the prompt as a message of the user.
             case "message" if event.get("role") != "user":
-                return AgentUpdate(message=last_line(text(event, "content")))
+                said, part = text(event, "content"), bool(event.get("delta"))
+                return AgentUpdate(message=last_line(said), said=said, continues=part)
             case "tool_use":
                 name, tool, parameters = (
                     text(event, "tool_id"),

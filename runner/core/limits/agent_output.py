@@ -14,6 +14,7 @@ from runner.core.model import Usage
 
 _N = TypeVar("_N", int, float)
 MAX_LINE = 4 << 20
+MAX_SAID = 10_000
 LONGEST_TOOL = 2 * 3600.0
 """A tool that has been open for longer than this no longer counts as a sign of life."""
 
@@ -45,7 +46,8 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
 
     `reads` are tool uses, each with a file that it reads; `results` say how tool uses ended. `nested`: this
     is about the conversation of a helper, not about the session's own. `said` is all that it says to
-    the user. `whole_thread`: the usage covers the whole conversation, earlier sessions included.
+    the user, or with `continues` a further part of it. `whole_thread`: the usage covers the whole
+    conversation, earlier sessions included.
     """
 
     conversation: str = ""
@@ -56,6 +58,7 @@ class AgentUpdate(Struct, frozen=True, kw_only=True):
     nested: bool = False
     message: str = ""
     said: str = ""
+    continues: bool = False
     usage: Usage | None = None
     whole_thread: bool = False
     retry_seconds: float | None = None
@@ -97,7 +100,9 @@ class Tally(Struct):
         self.conversation = seen.conversation or self.conversation
         self.message = seen.message or self.message
         if seen.begun or (seen.said and not seen.nested):
-            self.said = "" if seen.begun else seen.said  # what it says before it uses a tool is not the end
+            earlier = self.said[-MAX_SAID:] if seen.continues else ""
+            # What it says before it uses a tool is not the end.
+            self.said = "" if seen.begun else earlier + seen.said
         self.resets_at = seen.resets_at or self.resets_at
         if seen.usage is not None:
             self.usage = self.usage + seen.usage if self.sums else seen.usage

@@ -362,7 +362,7 @@ def _judge(
             log.write(f"autopilot-multi: {kept_off}\n".encode())
     if ended and ended.survivors:
         detail += f"; could not end processes {', '.join(map(str, ended.survivors))}"
-    usage = listener.tally.usage
+    usage = listener.usage()
     whole_thread = listener.traits.whole_thread or listener.tally.whole_thread
     return SessionVerdict(
         outcome=outcome,

@@ -108,3 +108,15 @@ def test_conflicts_without_a_merge_are_refused(repository: Repository) -> None:
     with pytest.raises(WorkspaceError, match=r"unresolved conflicts: README\.md"):
         checkpoint_of_main(repository, "work", 5)
     assert repository.head() == before
+
+
+@pytest.mark.parametrize("broken", [b"nonsense", b"DIRC" + b"\0" * 60, b""])
+def test_an_index_that_git_cannot_read_is_made_again(repository: Repository, broken: bytes) -> None:
+    """The files are all there; what a session wrote over its index must not cost its work."""
+    top = repository.top
+    before = git(top, "ls-tree", "-r", "--name-only", "HEAD").split()
+    (top / "new").write_text("new\n")
+    (top / ".git" / "index").write_bytes(broken)
+    found = checkpoint_of_main(repository, "work", 5)
+    assert git(top, "ls-tree", "-r", "--name-only", found).split() == sorted([*before, "new"])
+    assert git(top, "status", "--porcelain") == ""

@@ -195,16 +195,34 @@ def test_a_checkpoint_off_its_branch_is_refused(repository: Repository) -> None:
     assert read_status(repository, repository.top).dirty == ("new",)
 
 
-def test_a_branch_that_is_gone_is_told_with_the_way_back(repository: Repository) -> None:
-    """Where it stood before the session is named; brought back, the work is committed on it."""
+@pytest.mark.parametrize("lost", ["branch", "commit", "sparse"])
+def test_a_branch_that_is_lost_is_put_back_and_the_work_committed(repository: Repository, lost: str) -> None:
+    """Deleted, or with the objects of its commit: it is where the session found it, with all files.
+
+    In a sparse checkout the files are not all there, so that only the way back is named.
+    """
     top, before = repository.top, repository.resolve("HEAD")
-    git(top, "update-ref", "-d", "refs/heads/main")
+    if lost == "sparse":
+        git(top, "config", "core.sparseCheckout", "true")
     (top / "new").write_text("x")
-    with pytest.raises(WorkspaceError, match=r"^branch main is gone$") as refused:
-        commits.checkpoint(repository, top, "main", "work", 5, base=before, since=before)
-    assert refused.value.hint.startswith(f"`git branch main {before[:12]}`")
-    git(top, "branch", "main", before[:12])
-    assert checkpoint_of_main(repository, "work", 5) != before
+    if lost == "commit":
+        there = set((top / ".git" / "objects").glob("??/*"))
+        git(top, "add", "-A")
+        git(top, "commit", "-q", "-m", "own")
+        for made in set((top / ".git" / "objects").glob("??/*")) - there:
+            made.unlink()
+    else:
+        git(top, "update-ref", "-d", "refs/heads/main")
+    if lost == "sparse":
+        with pytest.raises(WorkspaceError, match=r"^branch main is gone$") as refused:
+            commits.checkpoint(repository, top, "main", "work", 5, base=before, since=before)
+        assert refused.value.hint.startswith(f"`git branch main {before[:12]}`")
+        return
+    found = commits.checkpoint(repository, top, "main", "work", 5, base=before, since=before)
+    assert git(top, "rev-parse", "main~1", "main").split() == [before, found.tip]
+    assert git(top, "show", "main:new") == "x"
+    assert git(top, "status", "--porcelain") == ""
+    git(top, "fsck", "--connectivity-only", "main")
 
 
 def test_a_checkpoint_in_the_middle_of_a_merge_is_refused(repository: Repository) -> None:
