@@ -13,6 +13,7 @@ from isolation.errors import WorkspaceError
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import named, retried
 from isolation.git.repository import GitOutput, Repository, failure
+from isolation.worktree.sparse import leave_out
 
 _LOCK_PATIENCE = 5.0
 _ORPHAN_PATIENCE = 60.0
@@ -45,6 +46,7 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
         output = retried(repository, read, path)
         if output.returncode != 0:
             raise failure(read, output)
+        leave_out(repository, path)
     missing, changed = _differences(repository, path)
     if all(_is_partial_write(repository, path, name) for name in changed):
         return populate(repository, path, branch)
