@@ -69,7 +69,8 @@ def test_a_story_sees_the_folders_that_it_owns_and_those_of_all(packages: Path) 
     assert not any(
         "sparse" in path.read_text() for path in repo.glob(".git/worktrees/*spare*/config.worktree")
     )
-    assert run(repo, "run", *settings, "--retry-failed", "--json").code == 0
+    again = run(repo, "run", *settings, "--retry-failed", "--json")
+    assert again.code == 0, again.err
     assert "packages" in git(repo, "show", "autopilot/d:README.md")
     assert run(repo, "land", "--json").code == 0
     assert git(repo, "show", "main:tools/run") == "changed\n"

@@ -117,7 +117,7 @@ def expire_removed(repository: Repository, *, most: int = KEPT) -> None:
         staying = {tree.folder for tree in kept}
         going = [folder for folder in _folders(repository) if folder not in staying and _is_over(folder)]
         for folder in going:
-            (folder / _RECORD).unlink(missing_ok=True)  # from now on nobody brings it back
+            (folder / _RECORD).unlink(missing_ok=True)  # from now on it cannot be brought back
     for folder in going:
         with suppress(OSError):
             delete_tree(folder)
