@@ -124,7 +124,7 @@ class WorkspaceRequest(Struct, frozen=True, kw_only=True):
 
     `parents` are the commits to start from: the base, or the tips of the story's dependencies;
     several are merged. `needs_parents` means that the story cannot work without them: its existing branch is
-    merged with those that it lacks.
+    merged with those that it lacks. `sparse` are the folders that a new worktree holds; None for all of them.
     """
 
     run_id: str
@@ -133,6 +133,7 @@ class WorkspaceRequest(Struct, frozen=True, kw_only=True):
     path: Path
     parents: tuple[str, ...]
     needs_parents: bool = False
+    sparse: tuple[str, ...] | None = None
 
 
 class Workspace(Struct, frozen=True, kw_only=True):

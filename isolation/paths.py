@@ -200,6 +200,11 @@ def pool_dir(common_dir: Path) -> Path:
     return autopilot_dir(common_dir) / "pool"
 
 
+def removed_dir(common_dir: Path) -> Path:
+    """Return the folder of removed worktrees that can be brought back."""
+    return autopilot_dir(common_dir) / "removed"
+
+
 def worktrees_lock_path(common_dir: Path) -> Path:
     """Return the file whose lock orders every change of shared git metadata; never unlinked."""
     return autopilot_dir(common_dir) / "worktrees.lock"

@@ -104,7 +104,7 @@ async def open_workspace(
         raise
     else:
         if opened.finished:
-            reuse = pool.accept if pool is not None and pool.size else None
+            reuse = pool.accept if pool is not None and pool.size and request.sparse is None else None
             opened.closing = await close(repository, opened.workspace, sweep=sweep, reuse=reuse)
         else:
             opened.closing = Closing(removed=False, reason="story not finished")

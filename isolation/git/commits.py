@@ -133,7 +133,9 @@ def commit_paths(
     dirty = [path for path in status.dirty if any(path == own or path.startswith(f"{own}/") for own in paths)]
     if status.branch != branch or not dirty:
         return None
-    staged = repository.run("--literal-pathspecs", "add", "--all", "--", *dirty, cwd=cwd, check=False)
+    sparse = ("--sparse",) if repository.version >= _SPARSE_GIT else ()
+    adding = ("--literal-pathspecs", "add", "--all", *sparse, "--", *dirty)
+    staged = repository.run(*adding, cwd=cwd, check=False)
     if staged.returncode != 0 or not _commit_index(repository, cwd, message, date, only=dirty):
         return None
     return repository.head(cwd)

@@ -80,10 +80,11 @@ def checkouts(repository: Repository) -> tuple[Path, ...]:
     return (*(() if main is None else (main,)), *linked_paths(repository))
 
 
-def clear_missing(repository: Repository, path: Path) -> None:
+def clear_missing(repository: Repository, path: Path, *, into: Path | None = None) -> None:
     """Remove the entry of a worktree whose folder is gone from git's list; the branch stays.
 
-    The entry is moved out of git's directory in one step, so that a crash leaves a whole entry or none.
+    The entry is moved out of git's directory in one step, so that a crash leaves a whole entry or none. Then
+    it is deleted, unless it is to be kept as `into`.
     """
     if os.path.lexists(path / ".git"):
         raise RepositoryError(f"{path} still exists", hint="it is kept; run again")
@@ -94,19 +95,26 @@ def clear_missing(repository: Repository, path: Path) -> None:
     if entry is None:
         return
     trash = removed_entries(repository)
-    aside = trash / f"{entry.name}-{secrets.token_hex(6)}"
+    aside = into or trash / f"{entry.name}-{secrets.token_hex(6)}"
     try:
-        trash.mkdir(parents=True, exist_ok=True)
+        aside.parent.mkdir(parents=True, exist_ok=True)
         entry.rename(aside)
     except OSError as error:
         raise RepositoryError(
             f"the registration of {path} could not be removed: {error.strerror}",
             hint=f"`git worktree remove {shlex.quote(str(path))}` does it by hand",
         ) from error
-    shutil.rmtree(aside, ignore_errors=True)
+    if into is None:
+        shutil.rmtree(aside, ignore_errors=True)
     for folder in (trash, entry.parent):
         with suppress(OSError):
             folder.rmdir()
+
+
+def entry_run(entry: Path) -> str | None:
+    """Return the run that a worktree was last opened for, by its part of the git directory."""
+    match = _REASON.fullmatch(_text(entry / "locked") or "")
+    return match["run"] if match else None
 
 
 def removed_entries(repository: Repository) -> Path:

@@ -13,6 +13,7 @@ from isolation.errors import WorkspaceError
 from isolation.git.checkout import admin_dir, read_status
 from isolation.git.commits import named, retried
 from isolation.git.repository import GitOutput, Repository, failure
+from isolation.worktree.sparse import leave_out
 
 BEHIND = "autopilot-behind"
 """A file in the git directory of a worktree that was a spare at another commit, until it is at its branch.
@@ -57,6 +58,7 @@ def complete(repository: Repository, path: Path, branch: str) -> GitOutput:
         output = retried(repository, read, path)
         if output.returncode != 0:
             raise failure(read, output)
+        leave_out(repository, path)
     missing, changed = _differences(repository, path, behind=_is_behind(git_dir))
     if all(_is_partial_write(repository, path, name) for name in changed):
         return populate(repository, path, branch)

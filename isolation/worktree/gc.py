@@ -16,8 +16,9 @@ from isolation.model import Closing
 from isolation.paths import git_place
 from isolation.worktree.earlier import EARLIER
 from isolation.worktree.pool.making import retire
-from isolation.worktree.pool.seals import PREFIX, REASON, claim_seal
+from isolation.worktree.pool.seals import PREFIX, REASON, claim_seal, forget
 from isolation.worktree.removal import TRASH, close_path, reason_to_keep, sweep_trash
+from isolation.worktree.removed.undo import Undone, restore_last
 
 BRANCHES = "autopilot/"
 
@@ -38,9 +39,21 @@ async def survey(repository: Repository, root: Path) -> tuple[WorktreeFinding, .
     return await offload(survey_root, repository, root)
 
 
-async def remove(repository: Repository, finding: WorktreeFinding) -> Closing:
-    """Remove what was found removable, unless something speaks against it by now."""
-    return await offload(_remove, repository, finding)
+async def remove(repository: Repository, finding: WorktreeFinding, batch: str = "") -> Closing:
+    """Remove what was found removable, unless something speaks against it by now.
+
+    What has the same `batch` is brought back together.
+    """
+    return await offload(_remove, repository, finding, batch)
+
+
+def undo(repository: Repository) -> tuple[Undone, ...]:
+    """Bring back the worktrees that were removed last, together. Blocks."""
+    restored = restore_last(repository)
+    for each in restored:
+        if each.restored:  # what the pool knows is about a later worktree of that name
+            forget(repository.common_dir, each.entry)
+    return restored
 
 
 def survey_root(repository: Repository, root: Path) -> tuple[WorktreeFinding, ...]:
@@ -107,7 +120,7 @@ def _foreign(path: Path, entry: Registration | None) -> WorktreeFinding:
     return WorktreeFinding(path=path, branch=branch, run_id=None, removable=False, reason=what)
 
 
-def _remove(repository: Repository, finding: WorktreeFinding) -> Closing:
+def _remove(repository: Repository, finding: WorktreeFinding, batch: str) -> Closing:
     if not finding.removable:
         return Closing(removed=False, reason=finding.reason)
     if finding.spare:
@@ -115,7 +128,7 @@ def _remove(repository: Repository, finding: WorktreeFinding) -> Closing:
     # A run may have begun to use it since the survey.
     if finding.run_id is not None and finding.run_id == _live_run(repository):
         return Closing(removed=False, reason=f"run {finding.run_id} is using it")
-    return close_path(repository, finding.path, finding.branch)
+    return close_path(repository, finding.path, finding.branch, batch=batch)
 
 
 def _remove_spare(repository: Repository, path: Path) -> Closing:

@@ -47,6 +47,7 @@ from isolation.worktree.pool.claim import Spare, attach
 from isolation.worktree.pool.pool import Pool
 from isolation.worktree.power_loss import set_aside_torn
 from isolation.worktree.removal import discard
+from isolation.worktree.sparse import make_sparse
 
 if TYPE_CHECKING:
     import trio
@@ -98,11 +99,11 @@ async def create_undoable(
 ) -> tuple[Workspace, Callable[[], None]]:
     """Create or attach as `create_or_attach` does; also return what undoes it, which blocks.
 
-    With a `pool` a new worktree is one of its spares, if it has one.
+    With a `pool` a new worktree is one of its spares, if it has one; a sparse one has nothing to do with it.
     """
     import trio
 
-    spare = None
+    spare, pool = None, pool if request.sparse is None else None
     if pool is not None and pool.size:
         spare = await offload(pool.take, request, limiter=populate_limiter)
     try:
@@ -360,6 +361,9 @@ def _fill(
 
 
 def _filled(repository: Repository, request: WorkspaceRequest, registered: _Registered) -> GitOutput | None:
+    unfilled = registered.made_tree or is_half_filled(repository, request.path)
+    if request.sparse is not None and unfilled:
+        make_sparse(repository, request.path, request.sparse, registered.tip)
     if registered.made_tree:
         return populate(repository, request.path, request.branch)
     completed = complete(repository, request.path, request.branch) if registered.half_filled else None

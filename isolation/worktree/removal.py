@@ -2,11 +2,13 @@
 
 A tree is never deleted in place: it is moved to the trash folder in one step, its registration is cleared,
 and only then is it deleted, outside the lock. A crash at any point leaves a whole tree, or a registered path
-without a tree, or trash; each is cleaned up later. Branches are never deleted here.
+without a tree, or trash; each is cleaned up later. Branches are never deleted here. The last worktrees of
+stories are kept for a while instead, see `removed/`.
 """
 
 import os
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,11 +19,19 @@ from isolation.files.deletion import delete_tree
 from isolation.git.checkout import CheckoutStatus, admin_dir, read_status
 from isolation.git.commits import named, operation_in_progress
 from isolation.git.metadata_lock import metadata_lock
-from isolation.git.registrations import clear_missing, removed_entries
+from isolation.git.registrations import clear_missing, entry_run, removed_entries
 from isolation.git.repository import Repository, offload
 from isolation.guard.submodules import remove_links
 from isolation.model import Closing, Workspace
 from isolation.paths import git_place
+from isolation.worktree.removed.store import (
+    Removed,
+    entry_in,
+    new_folder,
+    record,
+    thin_removed,
+    tree_in,
+)
 
 TRASH = ".trash"
 _GITLINK = "160000"
@@ -50,8 +60,12 @@ def close_path(
     *,
     sweep: bool = True,
     reuse: Callable[[Path, str], bool] | None = None,
+    batch: str = "",
 ) -> Closing:
-    """Do the same, blocking; without a branch, a branch or tag must contain its HEAD."""
+    """Do the same, blocking; without a branch, a branch or tag must contain its HEAD.
+
+    Worktrees with the same `batch` are brought back together; without one, those of a run.
+    """
     try:
         if not path.exists():
             with metadata_lock(repository.common_dir):
@@ -60,7 +74,7 @@ def close_path(
         reason = reason_to_keep(repository, path, branch)
         tip = repository.head(path) if reuse and not reason else None
         if not reason and not (reuse and tip and reuse(path, tip)):
-            reason = discard(repository, path, sweep=sweep)
+            reason = _set_away(repository, path, branch, batch, sweep=sweep)
     except IsolationError as error:
         reason = error.message
     return Closing(removed=not reason, reason=reason)
@@ -84,10 +98,30 @@ def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> st
     )
 
 
-def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
-    """Remove a worktree without checking its content; return why if it had to stay."""
+def _set_away(repository: Repository, path: Path, branch: str | None, batch: str, *, sweep: bool) -> str:
+    """Remove a worktree so that it can be brought back, if possible; return why if it had to stay."""
+    folder = new_folder(repository, path)
+    if folder is None:
+        return discard(repository, path, sweep=sweep)
+    at = time.time()
+    reason = discard(repository, path, sweep=sweep, into=folder)
+    if reason:
+        folder.rmdir()
+        return reason
+    known = batch or entry_run(entry_in(folder)) or path.name
+    record(folder, Removed(path=str(path), branch=branch, batch=known, at=at))
+    if sweep:
+        thin_removed(repository)
+    return ""
+
+
+def discard(repository: Repository, path: Path, *, sweep: bool = True, into: Path | None = None) -> str:
+    """Remove a worktree without checking its content; return why if it had to stay.
+
+    All of it goes `into` a folder if there is one, and is not deleted.
+    """
     trash = path.parent / TRASH
-    aside = trash / f"{path.name}-{secrets.token_hex(6)}"
+    aside = tree_in(into) if into else trash / f"{path.name}-{secrets.token_hex(6)}"
     # Rename and clearing are one step for other runs, which would else see a registered path without a tree.
     with metadata_lock(repository.common_dir):
         try:
@@ -98,12 +132,14 @@ def discard(repository: Repository, path: Path, *, sweep: bool = True) -> str:
         except OSError as error:
             return f"it could not be moved aside: {error.strerror}"
         try:
-            clear_missing(repository, path)
+            clear_missing(repository, path, into=entry_in(into) if into else None)
         except RepositoryError as error:
             # Git still has the entry, so the tree must be at its path again.
             aside.rename(path)
             return error.message
-    if sweep:  # outside the lock, since the deletion of a large tree takes seconds
+    if sweep and into:
+        _drop_empty(path.parent)
+    elif sweep:  # outside the lock, since the deletion of a large tree takes seconds
         sweep_trash(path.parent, only=aside)
     return ""
 
@@ -121,8 +157,12 @@ def sweep_trash(root: Path, *, only: Path | None = None) -> None:
         return
     for tree in [only] if only else list(trash.iterdir()):
         delete_tree(tree)
+    _drop_empty(root)
+
+
+def _drop_empty(root: Path) -> None:
     with suppress(OSError):
-        trash.rmdir()
+        (root / TRASH).rmdir()
         # Its removal would take the mount away from a session that is still there.
         if [path.name for path in root.iterdir()] == [git_place(root).name]:
             remove_links(git_place(root))
@@ -138,8 +178,12 @@ def waiting_trash(repository: Repository, root: Path) -> tuple[Path, ...]:
         return (*trees, *(entries.iterdir() if entries.is_dir() else ()))
 
 
-def thin_trash(root: Path, *, most: int) -> None:
-    """Delete the trash once it holds more than `most` trees; the folder itself stays."""
+def thin_trash(repository: Repository, root: Path, *, most: int) -> None:
+    """Delete the trash once it holds more than `most` trees; the folder itself stays.
+
+    Also delete removed worktrees that cannot be brought back any more.
+    """
+    thin_removed(repository)
     trash = root / TRASH
     if not has_trash(root):
         return

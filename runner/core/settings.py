@@ -1,9 +1,9 @@
 """The settings of a run, each declared once.
 
-To add a setting, add a field with its `Setting` here (or in `work_settings.py`, which comes first), and use
-it. The checks of flags, environment variables and files, the command line, `config`, the file that `init`
-writes and the reference page follow from the declaration (`core/declaration.py`); `python docs/generate.py`
-writes the page.
+To add a setting, add a field with its `Setting` here (or in `work_settings.py`, which comes first, or in
+`setting_groups/`), and use it. The checks of flags, environment variables and files, the command line,
+`config`, the file that `init` writes and the reference page follow from the declaration
+(`core/declaration.py`); `python docs/generate.py` writes the page.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,9 @@ from isolation.network.presets import PRESETS
 from runner.core.agent_settings import AgentSettings, Price
 from runner.core.declaration import Bounds, Declared, Setting, declared_in
 from runner.core.model import ContinuePolicy
-from runner.core.tier_settings import MOST_STORIES, TierSettings
-from runner.core.work_settings import ContextSettings, HookSettings, WorkSettings
+from runner.core.setting_groups.workspace_settings import WorkspaceSettings
+from runner.core.tier_settings import TierSettings
+from runner.core.work_settings import ContextSettings, HookSettings
 
 SHARED_WRITABLE = tuple(
     f"**/{name}/**"
@@ -38,7 +39,7 @@ _LEVELS = ("auto", *(level.value for level in EnforcementLevel))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(WorkSettings):
+class Settings(WorkspaceSettings):
     """One run's settings, after all sources were read."""
 
     bg_isolation: Annotated[
@@ -351,39 +352,6 @@ class Settings(WorkSettings):
             bounds=Bounds(low=0, high=1024, unit="GB"),
         ),
     ] = 0.5
-    worktree_root: Annotated[
-        str,
-        Setting(
-            asks=True,
-            help="the folder for worktrees, outside the repository",
-            details="Use an absolute path, or one that starts with `~`.",
-            example="~/worktrees",
-            empty="beside the checkout",
-        ),
-    ] = ""
-    pool: Annotated[
-        int | None,
-        Setting(
-            help="how many spare worktrees are kept ready",
-            details="`auto`: `max-stories`, from about 2,000 files on. `0`: none. See "
-            "[the pool](../explanation/worktrees-and-safety.md#the-pool).",
-            flag="--pool N",
-            bounds=Bounds(low=0, high=MOST_STORIES),
-            absent="auto",
-            example="8",
-        ),
-    ] = None
-    symlink_directories: Annotated[
-        tuple[str, ...],
-        Setting(
-            asks=True,
-            help="ignored folders of the main checkout that worktrees link to",
-            expects="a list of folders inside the repository",
-            example="node_modules",
-            separator=",",
-            inside=True,
-        ),
-    ] = ()
     dialect: Annotated[
         str,
         Setting(

@@ -38,6 +38,7 @@ from runner.plan.settings.threshold import with_threshold
 from runner.plan.shared_tree import require_shareable
 from runner.plan.stories.lock_files import shared_file_notes
 from runner.plan.stories.sources import load_stories
+from runner.plan.stories.sparse import sparse_notes
 from runner.plan.unseen import require_seen
 from runner.records.history import Finished
 from runner.records.shards.results import handed_on, results_in, unfinished_in, used_in
@@ -136,6 +137,7 @@ def make_plan(request: RunRequest) -> Plan:
     notes = (
         *backlog.notes,
         *shared_file_notes(backlog.repository, backlog.own, backlog.settings),
+        *sparse_notes(backlog.repository, backlog.base, backlog.own, backlog.settings),
         *_auto_notes(backlog.own, workers, backlog.settings),
         *_attempt_notes(backlog.own, backlog.settings),
         *candidate_notes(backlog.own, backlog.settings),

@@ -8,6 +8,7 @@ from trio import to_thread
 
 from isolation.git.commits import named
 from isolation.git.repository import Repository
+from isolation.worktree.removed.store import expire_removed
 from runner.core.events.events import RunEnded, StoryFinished
 from runner.core.model import RunId, Status, StorySnapshot
 from runner.records.event_log import EventLog
@@ -73,6 +74,7 @@ async def close_run(log: EventLog, repository: Repository, root: Path, view: Vie
         await log.record(RunEnded(exit_code=exit_code))
     await to_thread.run_sync(write_run, log.snapshot, records_checkout(repository.paths))
     await sweep(root, view.say)
+    await to_thread.run_sync(expire_removed, repository)
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from runner.core.settings import Settings
 from runner.machine.registry import Registry
 from runner.plan.agent_conflicts import agent_conflicts, sandbox_conflicts
 from runner.plan.shared_tree import EnforcementPlan, OpenSharedTree
+from runner.plan.stories.sparse import all_sparse
 from runner.records.crash_log import write_crash_log
 from runner.records.event_log import EventLog
 from runner.records.history import Past
@@ -127,13 +128,15 @@ def make_context(
 
 def _pool(assignment: Assignment, run_id: str) -> Pool:
     settings = assignment.settings
+    size = size_of(assignment.repository, settings.pool, settings.max_stories)
+    sparse = all_sparse(assignment.stories, settings)  # spares are full
     return Pool(
         repository=assignment.repository,
         root=assignment.worktree_root,
         run_id=run_id,
-        size=size_of(assignment.repository, settings.pool, settings.max_stories),
+        size=0 if sparse else size,
         guarded=assignment.enforcement.write_guard.means is not None,
-        trims=settings.pool is not None,
+        trims=settings.pool is not None and not sparse,
     )
 
 

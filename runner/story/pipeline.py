@@ -144,7 +144,8 @@ class Pipeline:
         if opened.closing is not None:
             removed, reason = opened.closing.removed, opened.closing.reason
             await self._log.record(ev.WorkspaceClosed(story_id=story_id, removed=removed, reason=reason))
-            await to_thread.run_sync(partial(thin_trash, most=MOST_TRASH), context.run.worktree_root)
+            thin = partial(thin_trash, most=MOST_TRASH)
+            await to_thread.run_sync(thin, context.repository, context.run.worktree_root)
         return False
 
     async def _set_aside(self) -> bool:

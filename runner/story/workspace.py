@@ -24,6 +24,7 @@ from runner.core.left_out.evidence import Retry
 from runner.core.model import RunId, Status, Story, StoryId
 from runner.core.text.names import branch_of
 from runner.machine.ports import Lease
+from runner.plan.stories.sparse import sparse_folders
 from runner.story.context.context import RunContext, StoryContext
 from runner.story.session.verify_place import bring_back
 
@@ -71,6 +72,7 @@ class StoryWorkspace:
             path=context.run.workspace_path(story.id),
             parents=needed or (self._base,),
             needs_parents=bool(needed),
+            sparse=sparse_folders(story, context.settings),
         )
         return self._with_leases(
             open_workspace(

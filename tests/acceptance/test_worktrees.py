@@ -105,8 +105,13 @@ def test_a_dirty_worktree_is_kept_and_reported(repo: Path) -> None:
 
 
 def test_gc_removes_what_is_safe_and_keeps_the_branch(repo: Path) -> None:
-    """Acceptance 13: a clean worktree of a failed story goes with `gc --apply`, and only then."""
+    """Acceptance 13: a clean worktree of a failed story goes with `gc --apply`, and only then.
+
+    `gc --undo` brings it back, and once more what the run itself removed, with what git ignores.
+    """
+    (repo / ".git" / "info" / "exclude").write_text("*.log\n")
     write_story(repo, "a", command=writes("a.txt"), verify=["false"])
+    write_story(repo, "b", command=f"echo built > b.log; {writes('b.txt')}", verify=["true"])
     kept = Path(run(repo, "--json").story("a")["workspace"])
     assert kept.exists()
     assert run(repo, "gc", "--json").data["worktrees"][0]["verdict"] == "removable"
@@ -114,6 +119,13 @@ def test_gc_removes_what_is_safe_and_keeps_the_branch(repo: Path) -> None:
     assert run(repo, "gc", "--apply", "--json").data["worktrees"][0]["verdict"] == "removed"
     assert not kept.exists()
     assert git(repo, "show", "autopilot/a:a.txt") == "made\n"
+    assert run(repo, "gc", "--apply", "--undo").code == 1
+    assert run(repo, "gc", "--undo").out == f"restored   {kept}  (on autopilot/a)\n"
+    assert git(kept, "status", "--porcelain", "--branch") == "## autopilot/a\n"
+    (row,) = run(repo, "gc", "--undo", "--json").data["worktrees"]
+    assert (row["verdict"], (kept.parent / "b" / "b.log").read_text()) == ("restored", "built\n")
+    assert run(repo, "gc", "--undo").out.startswith("nothing to bring back")
+    assert [row["verdict"] for row in run(repo, "gc", "--json").data["worktrees"]] == ["removable"] * 2
 
 
 def test_a_finished_story_leaves_only_its_branch(repo: Path) -> None:

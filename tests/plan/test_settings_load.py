@@ -77,6 +77,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "seal = 'writes'\nseal-hides = '~/x'\nseal-shows = ['~/.npmrc']\npass-env = 'NPM_TOKEN'\n"
         "seal-network = ['@npm', '*.example.org:8443']\n"
         "worktree-root = '../w'\npool = 2\nsymlink-directories = ['node_modules']\ndialect = 'rich'\n"
+        "sparse-paths = 'src'\nsparse = 'owns'\n"
         "docs-folder = '_docs'\nland-verify = 'make all'\nland = true\nland-onto = 'release'\n"
         "land-style = 'rebase'\nland-message = '{id}'\n"
         "cross-boundaries = true\ndecide-default = 'recommended'\nnotify = 'say hello'\n"

@@ -1,7 +1,9 @@
 """Ignored files and shared directories that a fresh worktree needs."""
 
 import os
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -158,3 +160,44 @@ def test_names_that_lead_out_are_refused(repository: Repository, workspace: Work
     """Acceptance 11: a setting that escapes the checkout is an error."""
     with pytest.raises(WorkspaceError, match="symlink-directories"):
         provision(repository, workspace.path, (name,))
+
+
+@pytest.fixture
+def sharing_disk(tmp_path: Path) -> Iterator[Path]:
+    """Have a folder on a file system whose files can share blocks."""
+    if os.geteuid() != 0 or shutil.which("mkfs.btrfs") is None or shutil.which("filefrag") is None:
+        pytest.skip("a disk can be mounted by root only, with the tools of btrfs")
+    image, place = tmp_path / "image", tmp_path / "disk"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(256 << 20)
+    subprocess.run(["mkfs.btrfs", "-q", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, place], check=False).returncode:
+        pytest.skip("no loop device can be mounted here")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_copy_shares_its_blocks_where_the_file_system_can(sharing_disk: Path) -> None:
+    """It takes no room of its own, until one of the two is written to, and then only that one changes."""
+    top = sharing_disk / "repo"
+    top.mkdir()
+    git(top, "init", "-q")
+    for name, text in IGNORED.items():
+        (top / name).write_text(text)
+    git(top, "add", "-A")
+    git(top, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-m", "first")
+    large = b"0123456789abcdef" * (1 << 16)
+    (top / "model.key").write_bytes(large)
+    os.sync()
+    repository = Repository.open(top)
+    tree = trio.run(make, repository).path
+    assert provision(repository, tree).copied == ("model.key",)
+    listed = subprocess.run(
+        ["filefrag", "-v", tree / "model.key"], check=True, capture_output=True, text=True
+    )
+    assert "shared" in listed.stdout
+    with (tree / "model.key").open("r+b") as file:
+        file.write(b"mine")
+    assert (top / "model.key").read_bytes() == large
+    assert (tree / "model.key").read_bytes() == b"mine" + large[4:]

@@ -11,6 +11,7 @@ from isolation.git.registrations import load_registrations
 from isolation.git.repository import Repository
 from isolation.paths import worktree_root
 from isolation.worktree import removal as closing
+from isolation.worktree.removed import store
 from tests.conftest import git
 from tests.isolation.worktree.worktrees import commit, git_dir_of, make
 
@@ -193,7 +194,7 @@ async def test_a_link_in_place_of_the_trash_leads_nothing_away(
     result = await closing.close(repository, workspace)
     assert (result.removed, result.reason) == (False, f"{root / closing.TRASH} is a symbolic link")
     closing.sweep_trash(root)
-    closing.thin_trash(root, most=0)
+    closing.thin_trash(repository, root, most=0)
     assert (workspace.path / "README.md").exists()
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["theirs"]
 
@@ -211,8 +212,8 @@ async def test_a_tree_that_cannot_be_moved_stays_registered(
     assert load_registrations(repository)[1].path == workspace.path
 
 
-def _refuse(repository: Repository, path: Path) -> None:
-    del repository, path
+def _refuse(repository: Repository, path: Path, *, into: Path | None = None) -> None:
+    del repository, path, into
     raise RepositoryError("no")
 
 
@@ -243,8 +244,11 @@ def test_trash_of_a_crashed_run_is_swept_without_following_links(
     assert kept.stat().st_mode & 0o777 == 0o755
 
 
-async def test_trash_may_wait_but_not_pile_up(repository: Repository) -> None:
+async def test_trash_may_wait_but_not_pile_up(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A close without a sweep only moves the tree aside; too many of them are deleted, few are left."""
+    monkeypatch.setattr(store, "LEAST_FREE", 1 << 80)  # on a full disk nothing is kept to be brought back
     root = worktree_root(repository.common_dir)
     for name in ("one", "two"):
         workspace = await make(repository, name)
@@ -253,7 +257,7 @@ async def test_trash_may_wait_but_not_pile_up(repository: Repository) -> None:
     trash = root / closing.TRASH
     assert (await closing.close(repository, await make(repository, "three"))).removed
     assert len(list(trash.iterdir())) == 2, "it takes the time for its own tree alone"
-    closing.thin_trash(root, most=2)
+    closing.thin_trash(repository, root, most=2)
     assert len(list(trash.iterdir())) == 2
-    closing.thin_trash(root, most=1)
+    closing.thin_trash(repository, root, most=1)
     assert list(trash.iterdir()) == []

@@ -4,6 +4,9 @@ Unsaved work is never removed: worktrees with uncommitted changes, commits that 
 worktrees of an active run and folders that this tool did not create are kept, each with the reason.
 Branches are never deleted.
 
+With --undo, the worktrees that the last run or the last --apply has removed are brought back, with the files
+that git ignores. The last few are kept for a day, unless the disk is short.
+
 With --runs, logs and events of finished runs are removed by age and size (`keep-runs-days`, `keep-runs-mb`).
 Runs that are unfinished or wait for an answer are kept, and so are the newest ones and the records of all.
 """
@@ -33,6 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `gc`."""
     parser.add_argument("--apply", action="store_true", help="remove what is listed (default: only list it)")
     parser.add_argument("--runs", action="store_true", help="old runs, their logs and events, not worktrees")
+    parser.add_argument(
+        "--undo", action="store_true", help="bring back the worktrees that were removed last, within a day"
+    )
     common(parser)
 
 
@@ -46,6 +52,8 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 
     repository = Repository.open(Path(arguments.directory))
     settings = load_settings(top=repository.top, flags={}, environ=os.environ).settings
+    if arguments.undo:
+        return _undo(repository, arguments, output)
     if arguments.runs:
         return _old_runs(repository, settings, arguments, output)
     rows = trio.run(_collect, repository, worktree_root_of(repository, settings), arguments.apply)
@@ -57,16 +65,42 @@ def execute(arguments: argparse.Namespace, output: Output) -> int:
 async def _collect(repository: "Repository", root: Path, apply: bool) -> list[dict[str, str | None]]:  # noqa: FBT001  trio.run takes positions
     from isolation.worktree.gc import remove, survey
 
+    batch = f"gc-{time.time():.6f}"
     rows: list[dict[str, str | None]] = []
     for finding in await survey(repository, root):
         verdict, reason = "removable" if finding.removable and not apply else "kept", finding.reason
         if finding.removable and apply:
-            closing = await remove(repository, finding)
+            closing = await remove(repository, finding, batch)
             verdict, reason = ("removed" if closing.removed else "kept"), closing.reason or finding.reason
         rows.append(
             {"path": str(finding.path), "branch": finding.branch, "verdict": verdict, "reason": reason}
         )
     return rows
+
+
+def _undo(repository: "Repository", arguments: argparse.Namespace, output: Output) -> int:
+    from isolation.worktree.gc import undo
+    from runner.core.errors import UsageError
+
+    if arguments.apply or arguments.runs:
+        raise UsageError(
+            "--undo brings worktrees back, so it cannot be used with --apply or --runs", hint="use it alone."
+        )
+    rows = [
+        {
+            "path": str(each.path),
+            "branch": each.branch,
+            "verdict": "restored" if each.restored else "not restored",
+            "reason": each.reason,
+        }
+        for each in undo(repository)
+    ]
+    output.document({"worktrees": rows})
+    lines = [f"{row['verdict']:<10} {row['path']}  ({row['reason']})" for row in rows]
+    output.answer(
+        "\n".join(lines) or "nothing to bring back: no worktree was removed within a day, or it was deleted"
+    )
+    return 0
 
 
 def _text(rows: list[dict[str, str | None]], *, apply: bool) -> str:
@@ -75,6 +109,8 @@ def _text(rows: list[dict[str, str | None]], *, apply: bool) -> str:
     lines = [f"{row['verdict']:<10} {row['path']}  ({row['reason']})" for row in rows]
     if not apply and any(row["verdict"] == "removable" for row in rows):
         lines.append("remove them with `autopilot-multi gc --apply`; branches are kept.")
+    if apply and any(row["verdict"] == "removed" and row["branch"] for row in rows):
+        lines.append("`autopilot-multi gc --undo` brings them back within a day.")
     return "\n".join(lines)
 
 
