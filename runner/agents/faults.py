@@ -49,7 +49,7 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         "overloaded",
         "at capacity",
         "high demand",
-        "unable to connect",
+        "(?:unable to|cannot) connect",
         "connection (?:error|refused|reset|closed)",
         "stream disconnected",
         "idle timeout",
