@@ -96,18 +96,19 @@ def reachable_by(agent: Agent, environ: Mapping[str, str]) -> Reachable:
 
 def workers_of(story: Story, settings: Settings) -> Workers:
     """Return who works on a story: its own agent, and those that it escalates to after failed attempts."""
-    agent = choose(story, settings)
-    first = Worker(agent=agent, model=_model_of(agent.name, settings))
+    agents = choose(story, settings)
+    first, *others = (Worker(agent=agent, model=_model_of(agent.name, settings)) for agent in agents)
     if story.command is not None:
         return Workers(first=first)
     entries = settings.escalate if story.escalate is None else story.escalate
-    return Workers(first=first, later=tuple(_later(entry, first, story, settings) for entry in entries))
+    later = tuple(_later(entry, first, story, settings) for entry in entries)
+    return Workers(first=first, later=later, others=tuple(others))
 
 
 def _model_of(name: str, settings: Settings) -> str:
     """Return the model of an agent: its own, else the run's unless the run has another agent."""
     own = settings.agents.get(name, AgentSettings()).model
-    mine = settings.agent in {AUTO, name} or name == CommandAgent.name
+    mine = _names(settings.agent)[:1] in ([AUTO], [name]) or name == CommandAgent.name
     return own or (settings.model if mine else "")
 
 
@@ -127,7 +128,7 @@ def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str,
     """Refuse a cost budget that cannot hold, since the cost of an agent is unknown; or only say so."""
     if settings.cost_budget is None and settings.story_cost_budget is None:
         return ()
-    every = [worker for one in workers for worker in (one.first, *one.later)]
+    every = [worker for one in workers for worker in (*one.order, *one.later)]
     unknown = {
         f"{worker.agent.name} with {f'model {worker.model}' if worker.model else 'a model that is not named'}"
         for worker in every
@@ -147,11 +148,19 @@ def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str,
     )
 
 
-def choose(story: Story, settings: Settings) -> Agent:
-    """Return the agent of one story: its command, else the agent that it names, else the run's."""
+def choose(story: Story, settings: Settings) -> tuple[Agent, ...]:
+    """Return the agents of one story: its command, else those that it names, else the run's."""
     if story.command is not None:
-        return CommandAgent()
-    name = story.agent or settings.agent
+        return (CommandAgent(),)
+    chosen = [_chosen(name, story, settings) for name in _names(story.agent or settings.agent)]
+    return tuple({agent.name: agent for agent in chosen}.values())
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())] or [text]
+
+
+def _chosen(name: str, story: Story, settings: Settings) -> Agent:
     if name == AUTO:
         name = _found(story, settings)
     if not _is_configured(name, settings):

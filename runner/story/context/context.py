@@ -101,7 +101,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     @property
     def worker(self) -> Worker:
         """Who does the current attempt."""
-        return self.workers.at(self.now.progress.attempt)
+        return self.workers.at(self.now.progress.attempt, self.now.handed_to)
 
     @property
     def mode(self) -> str:
