@@ -20,6 +20,7 @@ SPAWNERS = {
     "isolation/keeper/spawn.py",
     "isolation/keeper/unconfined.py",
     "isolation/kernel/process_tree.py",
+    "runner/agents/acp/driver.py",  # a program of its own, which runs below a keeper
 }
 GUIDES = ("CONTRIBUTING.md", "docs/explanation/architecture.md")
 MOST_LAYERS = 9

@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from msgspec import Struct, field
 
+from runner.agents.acp.agent import AcpAgent
 from runner.agents.command import CommandAgent, TemplateAgent
 from runner.agents.known.aider import AiderAgent
 from runner.agents.known.claude import ClaudeAgent
@@ -46,6 +47,12 @@ PROGRAMS = tuple(AgentProgram(name=agent.name, package=agent.package) for agent 
 """How the known agents show up among the processes of a machine."""
 
 
+def _started_by(arguments: Iterable[str]) -> tuple[type[KnownAgent], ...]:
+    """Return the known agents that a command starts, by their own programs or by those that speak ACP."""
+    names = {PurePath(word).name for word in arguments}
+    return tuple(known for known in _CLASSES if names & {known.name, *known.acp_programs})
+
+
 class Credentials(Struct, frozen=True, kw_only=True):
     """Which variables, by patterns, and which paths hold the credentials of an agent."""
 
@@ -59,10 +66,9 @@ def credentials_of(agent: Agent, environ: Mapping[str, str]) -> Credentials:
     arguments: tuple[str, ...] = ()
     if isinstance(agent, KnownAgent):
         ways, arguments = (agent.sign_in,), agent.arguments
-    elif isinstance(agent, TemplateAgent):
+    elif isinstance(agent, TemplateAgent | AcpAgent):
         arguments = agent.arguments
-        named = (PurePath(word).name for word in arguments)
-        ways = tuple(KNOWN[name].sign_in for name in named if name in KNOWN)
+        ways = tuple(known.sign_in for known in _started_by(arguments))
     return Credentials(
         names=tuple(name for way in ways for name in way.names(environ, arguments)),
         places=tuple(place for way in ways for place in way.places(environ)),
@@ -82,10 +88,9 @@ def reachable_by(agent: Agent, environ: Mapping[str, str]) -> Reachable:
     arguments: tuple[str, ...] = ()
     if isinstance(agent, KnownAgent):
         ways, arguments, environ = (agent.endpoint,), agent.arguments, {**environ, **agent.environment}
-    elif isinstance(agent, TemplateAgent):
+    elif isinstance(agent, TemplateAgent | AcpAgent):
         arguments, environ = agent.arguments, {**environ, **agent.environment}
-        named = (PurePath(word).name for word in arguments)
-        ways = tuple(KNOWN[name].endpoint for name in named if name in KNOWN)
+        ways = tuple(known.endpoint for known in _started_by(arguments))
     return Reachable(
         entries=tuple(entry for way in ways for entry in way.entries(environ, arguments)),
         variables={name: value for way in ways for name, value in way.quiet.items()},
@@ -94,14 +99,14 @@ def reachable_by(agent: Agent, environ: Mapping[str, str]) -> Reachable:
 
 def workers_of(story: Story, settings: Settings) -> Workers:
     """Return who works on a story: its own agent, and those that it escalates to after failed attempts."""
-    agent = choose(story, settings)
-    first = Worker(agent=agent, model=_model_of(agent.name, settings))
+    agents = choose(story, settings)
+    first, *others = (Worker(agent=agent, model=_model_of(agent.name, settings)) for agent in agents)
     reviewer = _reviewer(first, story, settings)
     if story.command is not None:
         return Workers(first=first, reviewer=reviewer)
     entries = settings.escalate if story.escalate is None else story.escalate
     later = tuple(_later(entry, first, story, settings, key="escalate") for entry in entries)
-    return Workers(first=first, later=later, reviewer=reviewer)
+    return Workers(first=first, later=later, others=tuple(others), reviewer=reviewer)
 
 
 def _reviewer(first: Worker, story: Story, settings: Settings) -> Worker | None:
@@ -120,7 +125,7 @@ def _reviewer(first: Worker, story: Story, settings: Settings) -> Worker | None:
 def _model_of(name: str, settings: Settings) -> str:
     """Return the model of an agent: its own, else the run's unless the run has another agent."""
     own = settings.agents.get(name, AgentSettings()).model
-    mine = settings.agent in {AUTO, name} or name == CommandAgent.name
+    mine = _names(settings.agent)[:1] in ([AUTO], [name]) or name == CommandAgent.name
     return own or (settings.model if mine else "")
 
 
@@ -160,11 +165,19 @@ def require_prices(workers: Iterable[Workers], settings: Settings) -> tuple[str,
     )
 
 
-def choose(story: Story, settings: Settings) -> Agent:
-    """Return the agent of one story: its command, else the agent that it names, else the run's."""
+def choose(story: Story, settings: Settings) -> tuple[Agent, ...]:
+    """Return the agents of one story: its command, else those that it names, else the run's."""
     if story.command is not None:
-        return CommandAgent()
-    name = story.agent or settings.agent
+        return (CommandAgent(),)
+    chosen = [_chosen(name, story, settings) for name in _names(story.agent or settings.agent)]
+    return tuple({agent.name: agent for agent in chosen}.values())
+
+
+def _names(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())] or [text]
+
+
+def _chosen(name: str, story: Story, settings: Settings) -> Agent:
     if name == AUTO:
         name = _found(story, settings)
     if not _is_configured(name, settings):
@@ -198,7 +211,8 @@ def _later(entry: str, first: Worker, story: Story, settings: Settings, *, key: 
 
 
 def _is_configured(name: str, settings: Settings) -> bool:
-    return name in KNOWN or bool(settings.agents.get(name, AgentSettings()).argv)
+    described = settings.agents.get(name, AgentSettings())
+    return name in KNOWN or bool(described.argv or described.acp)
 
 
 def _made(name: str, story: Story, settings: Settings) -> Agent:
@@ -206,6 +220,9 @@ def _made(name: str, story: Story, settings: Settings) -> Agent:
     # The user's own description wins, even under the name of a known agent.
     if described.argv:
         return TemplateAgent(name, described)
+    if described.acp:
+        related = (known(AgentSettings()) for known in _started_by(described.acp))
+        return AcpAgent(name, described, obeys=tuple(file for one in related for file in one.traits.obeys))
     agent = KNOWN[name](described)
     _require_usable(story, agent, described)
     return agent
@@ -213,7 +230,7 @@ def _made(name: str, story: Story, settings: Settings) -> Agent:
 
 def _found(story: Story, settings: Settings) -> str:
     """Return the one agent that the user described, else the first known one that is installed."""
-    own = sorted(name for name, agent in settings.agents.items() if agent.argv)
+    own = sorted(name for name, agent in settings.agents.items() if agent.argv or agent.acp)
     if len(own) == 1:
         return own[0]
     if own:

@@ -3,6 +3,7 @@
 import re
 
 from runner.core.limits.agent_output import Fault, Final
+from runner.core.limits.outage import LONGEST_LIMIT
 from runner.core.limits.stall import announced_wait
 
 _STATUS = re.compile(r"\b(?:status(?: code)?:?|HTTP|API Error:?|error code:?)\s*\(?(\d{3})\b", re.IGNORECASE)
@@ -49,7 +50,7 @@ _WORDS: dict[Fault, tuple[str, ...]] = {
         "overloaded",
         "at capacity",
         "high demand",
-        "unable to connect",
+        "(?:unable to|cannot) connect",
         "connection (?:error|refused|reset|closed)",
         "stream disconnected",
         "idle timeout",
@@ -84,7 +85,7 @@ def failed(words: str, *, at: float, status: int | None = None) -> Final:
     until = 0.0
     if fault in {Fault.LIMIT, Fault.TRANSIENT}:
         epoch = _EPOCH.search(line)
-        wait = announced_wait(line)
+        wait = announced_wait(line, LONGEST_LIMIT) if fault is Fault.LIMIT else announced_wait(line)
         until = float(epoch[1]) if epoch else at + wait if wait else 0.0
     return Final(ok=False, message=line, fault=fault, until=until)
 

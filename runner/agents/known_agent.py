@@ -150,11 +150,13 @@ class KnownAgent(ABC):
 
     `name` is also the name of its program. `package` is the package that holds its script; it identifies
     the agent's processes and its version. `tried` are the versions that were run with this program.
+    `acp_programs` are other programs that start it and speak the Agent Client Protocol for it.
     """
 
     name: ClassVar[str]
     package: ClassVar[str]
     tried: ClassVar[tuple[str, ...]]
+    acp_programs: ClassVar[tuple[str, ...]] = ()
     sign_in: ClassVar[SignIn]
     endpoint: ClassVar[Endpoint] = Endpoint()
     traits: Traits

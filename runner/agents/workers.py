@@ -23,23 +23,36 @@ class Worker(Struct, frozen=True, kw_only=True):
 class Workers(Struct, frozen=True, kw_only=True):
     """The workers of one story: `first` does the first attempt, each further one the next of `later`.
 
-    The `reviewer` reads what they made; None if there is none.
+    `others` can take the place of `first`, in this order, when it cannot work. The `reviewer` reads what they
+    made; None if there is none.
     """
 
     first: Worker
     later: tuple[Worker, ...] = ()
+    others: tuple[Worker, ...] = ()
     reviewer: Worker | None = None
 
-    def at(self, attempt: int) -> Worker:
-        """Return who does an attempt; the last of `later` does all that follow."""
+    def at(self, attempt: int, handed_to: str = "") -> Worker:
+        """Return who does an attempt: the agent that it was handed to, else by the number of the attempt.
+
+        The last of `later` does all attempts that follow.
+        """
+        handed = next((worker for worker in self.order if worker.agent.name == handed_to), None)
+        if handed is not None:
+            return handed
         if attempt <= 1 or not self.later:
             return self.first
         return self.later[min(attempt - 2, len(self.later) - 1)]
 
     @property
+    def order(self) -> tuple[Worker, ...]:
+        """The story's own agents in order of preference."""
+        return (self.first, *self.others)
+
+    @property
     def everybody(self) -> tuple[Worker, ...]:
         """All who may have a session of the story."""
-        return self.first, *self.later, *((self.reviewer,) if self.reviewer else ())
+        return (*self.order, *self.later, *((self.reviewer,) if self.reviewer else ()))
 
     @property
     def agents(self) -> tuple[Agent, ...]:

@@ -38,7 +38,7 @@ class EventKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """An agent: the user's own if it has an `argv`, otherwise changes to a known agent.
+    """An agent: the user's own if it has an `argv` or `acp`, otherwise changes to a known agent.
 
     Placeholders in `argv` and `resume` are {id} {title} {workspace} {session} {model}. `args` come last.
     """
@@ -49,6 +49,16 @@ class AgentSettings:
             help="the program of an agent of your own, and its arguments",
             details="Required unless the name is that of a [known agent](../how-to/use-a-known-agent.md). "
             "`{id}`, `{title}`, `{workspace}`, `{session}` and `{model}` are replaced; other braces stay.",
+            expects=_ARGUMENTS,
+            filled=True,
+        ),
+    ] = ()
+    acp: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="instead of `argv`: a program that speaks the Agent Client Protocol",
+            details="See [agents that speak ACP](../how-to/use-an-acp-agent.md). `{model}` is replaced; "
+            "without it, the agent is asked for the model by the protocol.",
             expects=_ARGUMENTS,
             filled=True,
         ),

@@ -311,7 +311,8 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     `loop_sessions` counts the work sessions of this loop, `before_loop` all sessions before it. `mode` is
     what the selector chose for the session that comes or runs, and `selected` how sure it was. `settled`
     means that the user has said where to continue, `ending` is why the loop ends although the verdict is
-    still to come. `refusal` says why the agent is not tried again.
+    still to come. `refusal` says why the agent is not tried again. `handed_to` is the agent that took the
+    place of the first one, `away` says until when agents that could not work are not asked again.
 
     `waited` is how many seconds since its first start the story had nothing to do, because of the user, a
     limit or an interrupted run; `waiting_since` is when the current wait began, `running_since` when the
@@ -355,6 +356,8 @@ class StorySnapshot(Struct, frozen=True, kw_only=True):
     settled: bool = False
     ending: KillSwitch | None = None
     refusal: tuple[str, str] | None = None
+    handed_to: str = ""
+    away: Mapping[str, float] = field(default_factory=dict)
     tools: int = 0
     zone: str = ""
     sessions: tuple[SessionRecord, ...] = ()

@@ -128,14 +128,28 @@ class WorkSettings:
         str,
         Setting(
             asks=True,
-            help="the agent for stories that name none",
+            help="the agent for stories that name none, or several in order of preference",
             details="Not used for stories with a `command`. `auto` picks the only agent described under "
             "`[agents]`, or else the first [known agent](../how-to/use-a-known-agent.md) that is "
-            "installed, and a note says which.",
+            "installed, and a note says which. Of several, the next one continues a story when one is at "
+            "its limit, does not work, or has failed two attempts; see "
+            "[several agents in order](../how-to/agents-in-order.md).",
             flag="--agent NAME",
+            expects='an agent, or a list such as ["claude", "codex"]',
             filled=True,
+            separator=",",
         ),
     ] = "auto"
+    on_limit: Annotated[
+        str,
+        Setting(
+            help="what a story with several agents does while its agent has to wait: next or wait",
+            details="`next`: if the wait is longer than a minute, the next of its agents continues. `wait`: "
+            "it waits, however long that takes. Neither fails the story.",
+            flag="--on-limit WHAT",
+            choices=("next", "wait"),
+        ),
+    ] = "next"
     model: Annotated[
         str,
         Setting(

@@ -230,14 +230,15 @@ def _ways_out(
 
 
 def _agents(settings: Settings, environ: dict[str, str]) -> Check:
-    own = {name: agent for name, agent in settings.agents.items() if agent.argv}
-    missing = [name for name, agent in own.items() if not _program(agent.argv[0])]
+    own = {name: agent.argv or agent.acp for name, agent in settings.agents.items()}
+    own = {name: command for name, command in own.items() if command}
+    missing = [name for name, command in own.items() if not _program(command[0])]
     if missing:
         return Check(
             name="agents",
             level=Severity.WARN,
             detail=f"configured, but not found: {', '.join(missing)}",
-            hint="check `argv` under [agents] in autopilot-multi.toml.",
+            hint="check `argv` or `acp` under [agents] in autopilot-multi.toml.",
         )
     installed = list(find_installed(environ))
     found = [agent.description for agent in installed] + [f"{name} (configured)" for name in own]
@@ -264,7 +265,7 @@ def _agent_conflicts(start: Path, settings: Settings, root: Path, environ: dict[
     described = {
         found.name: settings.agents.get(found.name, AgentSettings()) for found in find_installed(environ)
     }
-    agents = [KNOWN[name](agent) for name, agent in described.items() if not agent.argv]
+    agents = [KNOWN[name](agent) for name, agent in described.items() if not (agent.argv or agent.acp)]
     try:
         repository = Repository.open(start)
         found = agent_conflicts(agents, repository, enforcement_of(repository, settings, root).means)

@@ -133,7 +133,7 @@ def _row(plan: Plan, story: Story, *, position: int, wave: int, reason: str) -> 
         id=story.id,
         title=story.title,
         flow=story.flow,
-        agent=workers.first.agent.name if workers else "",
+        agent=", ".join(worker.agent.name for worker in workers.order) if workers else "",
         waits_for=waits_for,
         reason=reason,
         branch=branch_of(story.id),

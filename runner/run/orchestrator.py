@@ -20,8 +20,17 @@ from runner.agents.workers import Workers
 from runner.core.errors import RunnerError
 from runner.core.events import events as ev
 from runner.core.limits.kill_switches import Switch
-from runner.core.limits.outage import remaining
-from runner.core.model import ContinuePolicy, Decision, RunSnapshot, Status, Story, StoryId, Tier
+from runner.core.limits.outage import NEXT, remaining, soonest
+from runner.core.model import (
+    ContinuePolicy,
+    Decision,
+    RunSnapshot,
+    Status,
+    Story,
+    StoryId,
+    StorySnapshot,
+    Tier,
+)
 from runner.core.schedule.relevant import Relevant
 from runner.core.schedule.resources import ResourceSample
 from runner.core.schedule.schedule import ScheduleDecision, decide
@@ -267,7 +276,7 @@ class Orchestrator:
             return {}
         now, stories = log.now(), log.snapshot.stories
         names = {
-            story_id: workers.at(stories[story_id].progress.attempt).agent.name
+            story_id: self._awaited(workers, stories[story_id], pauses)
             for story_id, workers in self._workers.items()
         }
         return {
@@ -275,6 +284,16 @@ class Orchestrator:
             for story_id, name in names.items()
             if remaining(pauses.get(name, 0.0), now)
         }
+
+    def _awaited(self, workers: Workers, story: StorySnapshot, pauses: Mapping[str, float]) -> str:
+        """Return the agent that a story waits for: of several, the one that is free first."""
+        current = workers.at(story.progress.attempt, story.handed_to).agent.name
+        if self._context.settings.on_limit != NEXT:
+            return current
+        names = [worker.agent.name for worker in workers.order]
+        until = {name: max(pauses.get(name, 0.0), story.away.get(name, 0.0)) for name in (current, *names)}
+        now = self._context.log.now()
+        return soonest(names, current, {name: remaining(time, now) for name, time in until.items()})
 
     @property
     def _admitting(self) -> bool:

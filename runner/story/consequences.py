@@ -14,7 +14,7 @@ from runner.core.events import events as ev
 from runner.core.limits.agent_output import Fault
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.kill_switches import AfterFacts, Switch, after_session
-from runner.core.limits.outage import OutageFacts, Pause, Refusal, after_outage
+from runner.core.limits.outage import FAILURES, OutageFacts, Pause, Refusal, after_outage
 from runner.core.limits.spiral import failure_digest, same_failure, undone_and_redone
 from runner.core.limits.waves import unrecovered_failures
 from runner.core.model import Outcome, SessionKind, Story, StorySnapshot
@@ -36,6 +36,7 @@ class EndFacts(Struct, frozen=True, kw_only=True):
     """What is known when a session ends; `cohort_spirals` counts those of all stories before it.
 
     `aborted` says what stopped the story; it is empty if nothing did.
+    `next_agent` is another agent of the story that could work now; empty if there is none.
     `chance` is a random number from 0 to 1, so that stories do not return to a service all at the same time.
     """
 
@@ -46,6 +47,7 @@ class EndFacts(Struct, frozen=True, kw_only=True):
     aborted: str
     at: float
     chance: float
+    next_agent: str = ""
 
 
 def consequences(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
@@ -122,6 +124,9 @@ def failed_attempt(reason: str, output: str, facts: EndFacts, *, dead: bool = Fa
         fresh=dead or _failed_before(now),
     )
     digests = (*now.step_history.failures, failure_digest(reason, output))
+    if now.progress.attempt < now.max_attempts and _failed_often(facts):
+        words = f"{FAILURES} attempts of {facts.agent} have failed"
+        return failure, replaced(facts, words, until=facts.at)
     if story.command or now.progress.attempt >= now.max_attempts or not same_failure(digests):
         return (failure,)
     return failure, *_spiral(f"the same failure {len(digests)} times: {reason}", facts)
@@ -228,10 +233,34 @@ def _outage(ended: SessionVerdict, facts: EndFacts) -> tuple[ev.Body, ...]:
             return (paused(until=until, everyone=everyone, fresh=fresh),)
         case Refusal(because=because):
             words = f"{said.message} ({because})" if because else said.message
+            if facts.next_agent:
+                return (replaced(facts, words, unserved=True),)
             hint = (_LATER if because else _BY_HAND).format(facts.agent)
             return (ev.AgentRefused(story_id=facts.story.id, agent=facts.agent, reason=words, hint=hint),)
         case None:
             return ()
+
+
+def replaced(facts: EndFacts, reason: str, *, until: float = 0.0, unserved: bool = False) -> ev.AgentReplaced:
+    """Return that the next agent of the story continues."""
+    return ev.AgentReplaced(
+        story_id=facts.story.id,
+        agent=facts.agent,
+        by=facts.next_agent,
+        reason=reason,
+        until=until,
+        unserved=unserved,
+    )
+
+
+def _failed_often(facts: EndFacts) -> bool:
+    """Whether another agent should try, since the one at work has failed several attempts at this step."""
+    tried = {
+        one.attempt
+        for one in facts.now.sessions
+        if one.kind is SessionKind.WORK and one.agent == facts.agent and one.step == facts.now.place
+    }
+    return bool(facts.next_agent) and len(tried) >= FAILURES
 
 
 def _is_dead(ended: SessionVerdict) -> bool:

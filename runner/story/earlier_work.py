@@ -1,5 +1,6 @@
 """What earlier sessions did, in words for a session whose conversation is new and knows nothing of it."""
 
+from isolation.git.checkout import read_status
 from isolation.model import Workspace
 from runner.core.model import Outcome, SessionKind, SessionRecord
 from runner.core.text.names import one_line
@@ -24,16 +25,17 @@ def summary_of_work(context: StoryContext, workspace: Workspace) -> str:
     worked = [
         session
         for session in now.own_sessions
-        if session.kind is SessionKind.WORK and session.step.name == now.place.name and not session.unserved
+        if session.kind is SessionKind.WORK
+        and session.step.name == now.place.name
+        # A session that its service failed may have worked before that.
+        and (session.tools or not session.unserved)
     ]
     if not worked:
         return ""
     lines = [_told(session) for session in worked[-_SESSIONS:]]
-    changed = _changed(context, workspace)
-    if changed:
-        more = f" and {len(changed) - _FILES} more" if len(changed) > _FILES else ""
-        shown = ", ".join(f"`{path}`" for path in changed[:_FILES])
-        lines.append(f"- Committed on this branch so far: changes of {shown}{more}.")
+    committed, left = _changed(context, workspace)
+    lines += [f"- Committed on this branch so far: changes of {_paths(committed)}."] if committed else []
+    lines += [f"- Left in this folder, not committed yet: changes of {_paths(left)}."] if left else []
     return (
         "This is a new conversation. Earlier ones worked on this step in this folder; look at what they left "
         "before you begin, and do not repeat it:\n" + "\n".join(lines)
@@ -49,8 +51,18 @@ def _told(session: SessionRecord) -> str:
     )
 
 
-def _changed(context: StoryContext, workspace: Workspace) -> tuple[str, ...]:
-    tip = context.now.workspace.commit
+def _paths(paths: tuple[str, ...]) -> str:
+    more = f" and {len(paths) - _FILES} more" if len(paths) > _FILES else ""
+    return ", ".join(f"`{path}`" for path in paths[:_FILES]) + more
+
+
+def _changed(context: StoryContext, workspace: Workspace) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the paths that commits have changed, and those that differ from the newest commit."""
+    tip: str | None = context.now.workspace.commit
+    left: tuple[str, ...] = ()
+    if not context.shares_tree:  # there, others have their files in the same folder
+        status = read_status(context.repository, workspace.path)
+        tip, left = status.head or tip, status.dirty
     if not tip or tip == workspace.base:
-        return ()
-    return context.repository.changed_paths(workspace.base, tip, workspace.path)
+        return (), left
+    return context.repository.changed_paths(workspace.base, tip, workspace.path), left

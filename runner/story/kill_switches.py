@@ -21,6 +21,7 @@ from runner.core.limits.outage import remaining
 from runner.core.model import KillSwitch
 from runner.core.text.instants import clock
 from runner.story.context.context import StoryContext
+from runner.story.context.hand_over import hand_on
 from runner.story.session.selector import Selection, ask_selector
 
 PAUSE_SECONDS = 15.0
@@ -118,9 +119,11 @@ async def _service_or_abort(context: StoryContext) -> bool:
 
     Return whether there was anything to wait for.
     """
-    log, agent, shown = context.log, context.worker.agent.name, 0.0
+    log, shown = context.log, 0.0
     while True:
-        now = context.now
+        if await hand_on(context):
+            return True
+        now, agent = context.now, context.worker.agent.name
         until = max(now.outage.resume_at, log.snapshot.pauses.get(agent, 0.0))
         if not until:
             return False

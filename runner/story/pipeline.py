@@ -36,6 +36,7 @@ from runner.story.consequences import (
     verify_consequences,
 )
 from runner.story.context.context import StoryContext, apart
+from runner.story.context.hand_over import next_agent
 from runner.story.faults import crashed, ended_by
 from runner.story.flow.asked_in_words import with_question
 from runner.story.flow.flaws import flaw_of
@@ -327,6 +328,7 @@ class Pipeline:
             aborted=context.aborted,
             at=self._log.now(),
             chance=random.random(),  # noqa: S311  spreads retries, keeps no secret
+            next_agent=next_agent(context),
         )
 
     async def _checkpoint(self, workspace: Workspace, flow: FlowSteps, at: float) -> None:

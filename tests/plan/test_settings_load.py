@@ -59,7 +59,8 @@ def test_each_place_gives_way_to_the_one_before(sources: Sources) -> None:
 def test_every_key_of_a_file_arrives(sources: Sources) -> None:
     """What the settings know, a file can set."""
     sources.project(
-        'stories = "backlog"\nagent = "claude"\nmodel = "opus"\nverify = ["make test"]\nmax-stories = 4\n'
+        'stories = "backlog"\nagent = ["claude", "codex"]\non-limit = "wait"\nmodel = "opus"\n'
+        'verify = ["make test"]\nmax-stories = 4\n'
         "escalate = ['codex', ':opus']\nprompt-template = 'p.md'\n"
         "best-of = 3\nbest-of-when = 'always'\nreview = 'codex'\n"
         "verify-minutes = 5\nports = 2\nstory-minutes = 9\nmax-attempts = 2\n"
@@ -86,6 +87,7 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
         "[context]\ncaution-tools = 40\nlarge-kb = 2.5\n"
         "[hooks]\nafter_create = 'a'\nbefore-run = 'b'\n"
         "[agents.mine]\nargv = ['./agent', '{id}']\nresume = ['./agent', '-c']\nenv = {KEY = 'x'}\n"
+        "[agents.spoken]\nacp = ['a', '--acp']\n"
         "[agents.claude]\npermissions = 'bypass'\nargs = ['--bare']\n"
         "[agents.lines]\nargv = ['l']\n[agents.lines.events]\ninput-tokens = 'u.in'\nusage = 'sum'\n"
         "[prices.big]\ninput = 1\noutput = 2\n"
@@ -104,10 +106,12 @@ def test_every_key_of_a_file_arrives(sources: Sources) -> None:
     )
     assert settings.continue_ is ContinuePolicy.ALWAYS
     assert (settings.hooks.after_create, settings.hooks.before_run) == ("a", "b")
+    spoken = AgentSettings(acp=("a", "--acp"))
     mine = AgentSettings(argv=("./agent", "{id}"), resume=("./agent", "-c"), env={"KEY": "x"})
     claude = AgentSettings(args=("--bare",), permissions="bypass")
     lines = AgentSettings(argv=("l",), events={"input-tokens": "u.in", "usage": "sum"})
-    assert settings.agents == {"mine": mine, "claude": claude, "lines": lines}
+    assert settings.agents == {"mine": mine, "spoken": spoken, "claude": claude, "lines": lines}
+    assert settings.agent == "claude,codex"
     assert settings.prices == {"big": Price(input=1, output=2)}
     assert (settings.tiers.warn.memory_gb, settings.tiers.warn.peers, settings.tiers.warn.swap_gb) == (
         5,

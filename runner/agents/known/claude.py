@@ -40,6 +40,7 @@ class ClaudeAgent(KnownAgent):
     name = "claude"
     package = "@anthropic-ai/claude-code"
     tried = ("2.1.197", "2.1.326")
+    acp_programs = ("claude-agent-acp", "claude-code-acp")
     sign_in = SignIn(
         variables=(
             "ANTHROPIC_API_KEY",

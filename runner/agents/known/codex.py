@@ -42,6 +42,7 @@ class CodexAgent(KnownAgent):
     name = "codex"
     package = "@openai/codex"
     tried = ("0.166.0", "0.169.0")
+    acp_programs = ("codex-acp",)
     sign_in = SignIn(
         # OPENAI_API_KEY alone does not sign it in, unless a provider of the user's own reads it.
         variables=("CODEX_API_KEY",),

@@ -345,6 +345,20 @@ class AgentPaused(Struct, frozen=True, kw_only=True):
     fresh: bool = False
 
 
+class AgentReplaced(Struct, frozen=True, kw_only=True):
+    """Another of the story's agents continues; `agent` is not asked before `until`, never again if it is 0.
+
+    With `unserved` the newest session says nothing about the work, since the agent could not do any.
+    """
+
+    story_id: StoryId
+    agent: str
+    by: str
+    reason: str
+    until: float = 0.0
+    unserved: bool = False
+
+
 class BudgetAwaited(Struct, frozen=True, kw_only=True):
     """The next session of the story waits for a part of the budget that others hold; `reason` has figures."""
 
@@ -395,6 +409,7 @@ Body: TypeAlias = (
     | ConversationSeen
     | AgentPaused
     | AgentRefused
+    | AgentReplaced
     | BudgetAwaited
     | landing.LandingBody
     | candidates.CandidateBody
@@ -436,6 +451,7 @@ _KINDS: dict[str, Any] = {
     "ConversationSeen": ConversationSeen,
     "AgentPaused": AgentPaused,
     "AgentRefused": AgentRefused,
+    "AgentReplaced": AgentReplaced,
     "BudgetAwaited": BudgetAwaited,
     **landing.KINDS,
     **candidates.KINDS,

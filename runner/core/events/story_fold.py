@@ -9,12 +9,12 @@ from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
+from runner.core.events.agent_fold import AgentBody, after_wait, with_agent
 from runner.core.events.candidate_fold import after_candidate
 from runner.core.events.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (
-    BUDGET,
     Conversation,
     Decision,
     KillSwitch,
@@ -30,9 +30,7 @@ from runner.core.model import (
     StoryId,
     StorySnapshot,
     Usage,
-    Wait,
 )
-from runner.core.text.instants import clock
 
 _Directing: TypeAlias = (
     ev.PlaceFound
@@ -51,6 +49,8 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
         return story  # they concern several stories, so the fold of the run applies them
     if isinstance(body, cd.CandidateBody):
         return after_candidate(story, body)
+    if isinstance(body, AgentBody):
+        return with_agent(story, body, at)
     match body:
         case ev.StoryQueued():
             return replace(story, status=Status.QUEUED)
@@ -89,8 +89,6 @@ def story_after(story: StorySnapshot, body: ev.Body, at: float) -> StorySnapshot
             return _directed(story, body, at)
         case ev.OutputSeen():
             return replace(story, last_line=body.line, tools=max(story.tools, body.tools), zone=body.zone)
-        case ev.ConversationSeen() | ev.AgentPaused() | ev.AgentRefused() | ev.BudgetAwaited():
-            return _with_agent(story, body, at)
         case (
             ev.RunStarted()
             | ev.RunResumed()
@@ -306,12 +304,6 @@ def _session_ended(story: StorySnapshot, body: ev.SessionEnded, at: float) -> St
     )
 
 
-def waits_for(story: StorySnapshot, what: str, reason: str, at: float) -> StorySnapshot:
-    """Return the story waiting for something from now on."""
-    ready = after_wait(story, at)
-    return replace(ready, waits=(*ready.waits, Wait(what=what, since=at, reason=reason)), waiting_since=at)
-
-
 def requeued(story: StorySnapshot) -> StorySnapshot:
     """Return the story ready to run again, in a new loop."""
     return replace(
@@ -333,19 +325,9 @@ def requeued(story: StorySnapshot) -> StorySnapshot:
         candidates=tuple(
             one for one in story.candidates if one.number != story.candidate or not story.status.final
         ),
-    )
-
-
-def after_wait(story: StorySnapshot, at: float) -> StorySnapshot:
-    """Return the story with a wait that is over now; the same if it did not wait."""
-    if story.waiting_since is None:
-        return story
-    wait = story.waiting
-    return replace(
-        story,
-        waited=story.waited + max(0.0, at - story.waiting_since),
-        waiting_since=None,
-        waits=story.waits if wait is None else (*story.waits[:-1], replace(wait, until=at)),
+        # After a failure all of its agents are asked again, the preferred one first.
+        handed_to="" if story.status is Status.FAILED else story.handed_to,
+        away={} if story.status is Status.FAILED else story.away,
     )
 
 
@@ -435,58 +417,3 @@ def _switch(fields: Mapping[str, str] | None) -> KillSwitch | None:
     if not fields:
         return None
     return KillSwitch(name=fields["name"], detail=fields.get("detail", ""), hint=fields.get("hint", ""))
-
-
-def _with_agent(
-    story: StorySnapshot,
-    body: ev.ConversationSeen | ev.AgentPaused | ev.AgentRefused | ev.BudgetAwaited,
-    at: float,
-) -> StorySnapshot:
-    """Apply what happens between a story and its agent, or before it may start."""
-    match body:
-        case ev.ConversationSeen():
-            return _named(story, body)
-        case ev.AgentPaused():
-            return _paused(story, body, at)
-        case ev.AgentRefused():
-            return replace(_unserved(story), refusal=(f"{body.agent}: {body.reason}", body.hint))
-        case ev.BudgetAwaited():
-            return waits_for(story, BUDGET, body.reason, at)
-
-
-def _named(story: StorySnapshot, body: ev.ConversationSeen) -> StorySnapshot:
-    sessions = tuple(
-        replace(session, conversation=body.conversation) if session.id == body.session_id else session
-        for session in story.sessions
-    )
-    agent = next((session.agent for session in sessions if session.id == body.session_id), "")
-    conversation = Conversation(id=body.conversation, agent=agent)
-    history = replace(story.step_history, conversation=conversation)
-    return replace(story, sessions=sessions, step_history=history)
-
-
-def _paused(story: StorySnapshot, body: ev.AgentPaused, at: float) -> StorySnapshot:
-    before, history = story.outage, story.step_history
-    return replace(
-        waits_for(_unserved(story), body.agent, body.reason, at),
-        # The session had no chance, so it counts towards no limit.
-        loop_sessions=max(0, story.loop_sessions - 1),
-        outage=Outage(
-            count=before.count + 1,
-            since=at if before.since is None else before.since,
-            resume_at=body.until,
-        ),
-        step_history=replace(
-            history,
-            sessions=max(0, history.sessions - 1),
-            conversation=None if body.fresh else history.conversation,
-        ),
-        reason=body.reason,
-        last_line=f"waits for {body.agent} until {clock(body.until)}: {body.reason}",
-    )
-
-
-def _unserved(story: StorySnapshot) -> StorySnapshot:
-    """Return the story with its newest session marked: it says nothing about the work."""
-    *before, newest = story.sessions or (None,)
-    return story if newest is None else replace(story, sessions=(*before, replace(newest, unserved=True)))

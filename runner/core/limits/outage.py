@@ -1,8 +1,12 @@
 """What follows when an agent's service fails: wait and retry, start a new conversation, or give up.
 
 A failure of the service is not a failure of the work, so it uses up none of a step's attempts. That is why
-it is bounded here, by a count and by a time. What the service says about waiting is respected.
+it is bounded here, by a count and by a time; only a limit is waited out, however long it lasts. What the
+service says about waiting is respected.
 """
+
+import math
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -13,6 +17,14 @@ MOST_OUTAGES = 12
 LONGEST_OUTAGE = 6 * 3600.0
 FIRST_WAIT = 10.0
 LONGEST_BACKOFF = 600.0
+LONGEST_LIMIT = 40 * 86400.0
+"""Limits of a month are waited out; a later time is rather a mistake."""
+PATIENCE = 60.0
+"""A story with several agents waits this long for one before it turns to the next."""
+NEXT = "next"
+"""The value of `on-limit` with which it turns to the next."""
+FAILURES = 2
+"""After so many failed attempts of one agent at a step, the next one tries."""
 JITTER = 0.5
 """Stories that fail together retry at different times, by up to this share of the wait."""
 
@@ -47,7 +59,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-def after_outage(facts: OutageFacts) -> Pause | Refusal | None:
+def after_outage(facts: OutageFacts) -> Pause | Refusal | None:  # noqa: PLR0911  one return per fault
     """Decide what follows; None means that the failure is an ordinary one and uses up an attempt."""
     match facts.fault:
         case Fault.PERMANENT:
@@ -59,22 +71,38 @@ def after_outage(facts: OutageFacts) -> Pause | Refusal | None:
             return Pause(until=facts.at)
         case Fault.SPENT:
             return Refusal(because=f"reached its limit {facts.outages + 1} times in a row")
-        case Fault.TRANSIENT | Fault.LIMIT:
+        case Fault.LIMIT:
+            return Pause(until=facts.at + _wait(facts, LONGEST_LIMIT), everyone=True)
+        case Fault.TRANSIENT:
             lasted = 0.0 if facts.since is None else facts.at - facts.since
             if facts.outages >= MOST_OUTAGES or lasted > LONGEST_OUTAGE:
                 return Refusal(because=f"failed {facts.outages + 1} times in a row in {lasted / 60:.0f} min")
-            return Pause(until=facts.at + _wait(facts), everyone=facts.fault is Fault.LIMIT)
+            return Pause(until=facts.at + _wait(facts, LONGEST_WAIT))
 
 
 def remaining(until: float, now: float) -> float:
-    """Return how many seconds a pause still lasts; none if it is longer than any: then the clock was set."""
+    """Return how many seconds a pause still lasts; none if it is longer than any: then the clock was set.
+
+    Infinite is for what never ends.
+    """
     left = until - now
-    return left if 0 < left <= LONGEST_WAIT + FIRST_WAIT else 0.0
+    return left if 0 < left <= LONGEST_LIMIT + FIRST_WAIT or math.isinf(left) else 0.0
 
 
-def _wait(facts: OutageFacts) -> float:
-    backoff = min(LONGEST_BACKOFF, FIRST_WAIT * 2.0**facts.outages)
-    named = min(LONGEST_WAIT, facts.until - facts.at)
+def soonest(names: Sequence[str], current: str, waits: Mapping[str, float]) -> str:
+    """Return which of several agents works next: the current one, unless another has much less to wait.
+
+    `waits` are seconds; an agent without any can work now.
+    """
+    position = names.index(current) if current in names else 0
+    others = (*names[position + 1 :], *names[:position])
+    best = min(others, key=lambda name: waits.get(name, 0.0), default=current)
+    return best if waits.get(best, 0.0) + PATIENCE < waits.get(current, 0.0) else current
+
+
+def _wait(facts: OutageFacts, most: float) -> float:
+    backoff = min(LONGEST_BACKOFF, FIRST_WAIT * 2.0 ** min(facts.outages, MOST_OUTAGES))
+    named = min(most, facts.until - facts.at)
     if named > 0:
         # No story retries before the named time, and all of them at slightly different times.
         return named + facts.chance * JITTER * min(named, FIRST_WAIT)

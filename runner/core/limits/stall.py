@@ -14,10 +14,10 @@ BUSY_SHARE = 0.01
 LONGEST_WAIT = 6 * 3600.0
 """An announced wait counts up to this; a run waits no longer for a service."""
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WAIT = re.compile(
     r"(?:retry(?:ing)?|try(?:ing)? again|wait(?:ing)?|backing off|back off|resets?|sleep(?:ing)?)\b"
-    r"[^\d\n]{0,60}?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b",
+    r"[^\d\n]{0,60}?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?)\b",
     re.IGNORECASE,
 )
 _RETRY_AFTER = re.compile(r"retry-after[\"']?\s*[:=]\s*(\d+)", re.IGNORECASE)
@@ -40,14 +40,14 @@ def sign_of_life(before: Signs, now: Signs, *, seconds: float) -> str:
     return "processes" if now.processes != before.processes else ""
 
 
-def announced_wait(line: str) -> float:
+def announced_wait(line: str, most: float = LONGEST_WAIT) -> float:
     """Return the seconds that a session announces to wait, such as `retrying in 300 s`; 0 for none."""
     header = _RETRY_AFTER.search(line)
     if header is not None:
-        return min(LONGEST_WAIT, float(header.group(1)))
+        return min(most, float(header.group(1)))
     found = _WAIT.search(line)
     if found is None:
         return 0.0
     unit = found.group(2).lower()
     scale = _UNITS["ms" if unit.startswith(("ms", "milli")) else unit[0]]
-    return min(LONGEST_WAIT, float(found.group(1)) * scale)
+    return min(most, float(found.group(1)) * scale)

@@ -46,6 +46,8 @@ def _checked(declared: Declared) -> Any:  # noqa: PLR0911  one return for each f
         return _list(declared)
     if declared.is_number:
         return _number(declared)
+    if declared.setting.separator:
+        return Annotated[Text, BeforeValidator(partial(_joined, separator=declared.setting.separator))]
     return Text if declared.setting.filled else str
 
 
@@ -118,6 +120,12 @@ def _host(text: str) -> str:
     if text not in PRESETS:
         read_entry(text)
     return text
+
+
+def _joined(value: Any, separator: str) -> Any:
+    """Return a list of texts as one text; the names in it cannot contain the separator."""
+    several = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
+    return separator.join(value) if several else value
 
 
 def _listed(value: Any) -> Any:

@@ -177,7 +177,13 @@ def _require_argv(name: str, agent: Any, source: Source) -> None:
     from runner.agents.catalog import KNOWN
 
     described = {"resume", "events"} & agent.model_fields_set
-    if not agent.argv and (name not in KNOWN or described):
+    if agent.argv and agent.acp:
+        message = f"{source.name(f'agents.{name}')} has both `argv` and `acp`"
+        raise source.error(message, "`acp` is for a program that speaks the protocol; remove one of them.")
+    if agent.acp and described:
+        message = f"{source.name(f'agents.{name}')}: `acp` needs no `{min(described)}`: the protocol has it"
+        raise source.error(message, f"remove `{min(described)}`.")
+    if not agent.argv and not agent.acp and (name not in KNOWN or described):
         _refuse_missing(f"agents.{name}.argv", source)
 
 

@@ -38,7 +38,7 @@ class Fields(Struct, frozen=True, kw_only=True):
     depends_on: list[str] | None = None
     owns: list[str] | None = None
     flow: str | None = None
-    agent: str | None = None
+    agent: list[str] | None = None
     escalate: list[str] | None = None
     command: list[str] | None = None
     verify: list[str] | None = None
@@ -118,7 +118,7 @@ KEYS: Mapping[str, Key] = {
     "depends_on": _TEXTS,
     "owns": _TEXTS,
     "flow": _TEXT,
-    "agent": _FILLED,
+    "agent": _TEXTS,
     "escalate": _TEXTS,
     "command": Key(holds=str, checks=(require_sound,), many=True, reads=_argv),
     "verify": _TEXTS,

@@ -93,7 +93,7 @@ def _message(event: ev.Event, run: RunSnapshot) -> str | None:  # noqa: C901, PL
             return "continues"
         case ev.Remembered():
             return f"{body.topic}: {body.text}"
-        case ev.AgentPaused() | ev.AgentRefused():
+        case ev.AgentPaused() | ev.AgentRefused() | ev.AgentReplaced():
             return _agent(body)
         case ev.BudgetAwaited():
             return f"waits for budget: {body.reason}"
@@ -189,10 +189,12 @@ def _place(body: ev.PlaceFound | ev.StepFinished) -> str:
     return f"step {body.step_number} ({body.step_name}) {how}; next: {body.next_name}"
 
 
-def _agent(body: ev.AgentPaused | ev.AgentRefused) -> str:
+def _agent(body: ev.AgentPaused | ev.AgentRefused | ev.AgentReplaced) -> str:
     match body:
         case ev.AgentRefused():
             return f"{body.agent} cannot continue: {body.reason}"
+        case ev.AgentReplaced():
+            return f"{body.by} continues in place of {body.agent}: {body.reason}"
         case ev.AgentPaused(fresh=True):
             return f"{body.agent} starts a new conversation: {body.reason}"
         case ev.AgentPaused():

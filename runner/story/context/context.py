@@ -102,7 +102,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
     @property
     def worker(self) -> Worker:
         """Who does the current attempt; each candidate begins with the next worker."""
-        return self.workers.at(self.now.progress.attempt + self.now.candidate - 1)
+        return self.workers.at(self.now.progress.attempt + self.now.candidate - 1, self.now.handed_to)
 
     @property
     def mode(self) -> str:
