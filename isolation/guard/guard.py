@@ -28,7 +28,7 @@ from isolation.errors import GuardError
 from isolation.files.deletion import delete_tree
 from isolation.git.checkout import admin_dir
 from isolation.git.commits import named
-from isolation.git.contained.boundary import with_store
+from isolation.git.contained.boundary import with_refs, with_store
 from isolation.git.registrations import linked_paths
 from isolation.git.repository import Repository
 from isolation.guard.view import View, through
@@ -283,6 +283,8 @@ def for_worktree(
     )
     seen = view.git_place if view else common
     confinement = with_store(confinement, common, workspace.path.name, seen=seen)
+    if PurePosixPath(workspace.branch).parent.parts:  # without, no ref is open at all
+        confinement = with_refs(confinement, common, workspace.branch, fresh=True)
     return through(view, confinement, repository, workspace, shared) if view else confinement
 
 
