@@ -19,7 +19,6 @@ from isolation.errors import RepositoryError
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.checkout import admin_dir_of_missing, worktree_of
 from isolation.git.contained.object_store import drop_store
-from isolation.git.contained.private_refs import drop_refs
 from isolation.git.repository import Repository
 from isolation.paths import autopilot_dir
 
@@ -90,7 +89,6 @@ def clear_missing(repository: Repository, path: Path) -> None:
         raise RepositoryError(f"{path} still exists", hint="it is kept; run again")
     with suppress(OSError):  # what is left there is found all the same
         repository.take_over(path.name)
-        drop_refs(repository.common_dir, path.name)
         drop_store(repository.common_dir, path.name)
     # Not `git worktree prune`, which would remove every entry whose folder is missing.
     entry = admin_dir_of_missing(repository, path)

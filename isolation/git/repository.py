@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
@@ -214,23 +214,7 @@ class Repository:
 
     def take_over(self, name: str) -> bool:
         """Move a story's branch to where commands in the worktree of this name moved it; true if they did."""
-        try:
-            return take_over_ref(self.common_dir, name, self._move)
-        except OSError as error:
-            raise RepositoryError(
-                f"the branch of {name} cannot be taken over: {error.strerror}",
-                hint="free disk space, then run again; its commits are kept",
-            ) from error
-
-    def _move(self, ref: str, commit: str, before: str) -> bool:
-        args = ("update-ref", "-m", "autopilot-multi: committed by its story", ref, commit)
-        # For a ref that must not exist yet, git wants zeros.
-        output = self.run(*args, before or "0" * len(commit), check=False)
-        if output.returncode == 0:
-            return True
-        if self.run("cat-file", "-e", f"{commit}^{{commit}}", check=False).returncode != 0:
-            return False
-        raise failure(args, output)
+        return take_over_ref(self.common_dir, name, partial(self.run, check=False))
 
     def resolve(self, ref: str) -> str:
         """Return the commit that `ref` names now."""

@@ -48,6 +48,7 @@ _REACHES = {
 }
 """What a session can do to others by each operation that a trial does to processes, in words."""
 _REFUSAL = re.compile(r"Read-only file system|Permission denied|EROFS|EACCES")
+_MOST_NAMED = 12
 _NAME = r"[^\s'\"`:,;()\[\]]"
 _UPWARDS = re.compile(rf"(?:\.\./)+{_NAME}*")
 
@@ -323,9 +324,11 @@ def refused(output: str, confinement: Confinement, cwd: Path) -> str:
         for path in _paths_in(line, confinement, cwd):
             closed = _closing(path, confinement)
             if closed is not None:
-                found.setdefault(confinement.read_only[closed], []).append(str(path.relative_to(closed)))
+                inside = str(path.relative_to(closed)) if path != closed else closed.name
+                found.setdefault(confinement.read_only[closed], []).append(inside)
     return "; ".join(
-        f"it tried to write into {what}: {named(list(dict.fromkeys(paths)))}" for what, paths in found.items()
+        f"it tried to write into {what}: {named(list(dict.fromkeys(paths)), most=_MOST_NAMED)}"
+        for what, paths in found.items()
     )
 
 

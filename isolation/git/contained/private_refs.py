@@ -20,12 +20,15 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
+from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import replace_file
 from isolation.files.plain import LONGEST_POINTER, read_plain
+from isolation.git.direct.refs import read_ref
 from isolation.paths import autopilot_dir
 
 NAMESPACE = Path("heads", "autopilot")
@@ -39,8 +42,21 @@ _STORIES = re.compile(rb"^[0-9a-f]+ (%b[^\n]+)\n(?:\^[0-9a-f]+\n)?" % _PREFIX.en
 _LARGEST_LIST = 1 << 26
 _LONGEST_LOG = 1 << 20
 
-MoveRef = Callable[[str, str, str], bool]
-"""Move a ref to a commit from another one, empty for none; false if there is no such commit."""
+
+class Answer(Protocol):
+    """What git answered."""
+
+    @property
+    def returncode(self) -> int:
+        """The exit code."""
+
+    @property
+    def stderr(self) -> str:
+        """What it complained about."""
+
+
+Git = Callable[..., Answer]
+"""Runs git outside of the story's tree, with these arguments, and does not raise if it fails."""
 
 
 class RefMounts(Struct, frozen=True, kw_only=True):
@@ -146,24 +162,43 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
     )
 
 
-def take_over_ref(common: Path, name: str, move: MoveRef) -> bool:
+def take_over_ref(common: Path, name: str, git: Git) -> bool:
     """Move a story's branch to where its commands have moved it; false if there was nothing to do. Blocks."""
     place = _Place(common=common, name=name)
-    if not place.heads.is_dir():
-        return False
-    ref = _PREFIX + place.own
-    inside, outside, before = _commit_in(place.heads / place.own), _outside(common, ref), place.handed_out
+    ref, inside, before = _PREFIX + place.own, _commit_in(place.heads / place.own), place.handed_out
     if inside == before:
         return False
-    if inside in {"", outside}:  # a deleted branch stays, outside
-        place.hand_out(outside)
-        return False
-    if outside != before:
-        move(f"{PARTED}/{place.own}/{inside[:12]}", inside, "")
-        place.hand_out(outside)
-        return True
-    place.hand_out(inside if move(ref, inside, outside) else outside)
+    try:
+        outside = _outside(common, ref)
+        if inside in {"", outside}:  # a branch that was deleted inside stays, outside
+            place.hand_out(outside)
+            return False
+        if outside != before:
+            _move(git, f"{PARTED}/{place.own}/{inside[:12]}", inside, "")
+            place.hand_out(outside)
+        else:
+            place.hand_out(inside if _move(git, ref, inside, outside) else outside)
+    except OSError as error:
+        raise RepositoryError(
+            f"the branch autopilot/{place.own} cannot be taken over from its story: {error.strerror}",
+            hint="its commits are kept; free disk space, then run again",
+        ) from error
     return True
+
+
+def _move(git: Git, ref: str, commit: str, before: str) -> bool:
+    """Move a ref to a commit from another one, empty for none; false if there is no such commit."""
+    # Git wants zeros for a ref that must not exist yet.
+    expected = before or "0" * len(commit)
+    answer = git("update-ref", "-m", "autopilot-multi: committed in its worktree", ref, commit, expected)
+    if answer.returncode == 0:
+        return True
+    if git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
+        return False
+    raise RepositoryError(
+        f"git does not move {ref} to {commit[:12]}: {answer.stderr.strip()}",
+        hint="the commit is kept; resolve this, then run again",
+    )
 
 
 def pending(common: Path) -> list[str]:
@@ -204,7 +239,9 @@ def _list_others(place: _Place) -> None:
             stories[ref] = b"%b %b\n" % (commit.encode(), ref)
     lines = _STORIES.sub(b"", packed).splitlines(keepends=True)
     # The list is sorted, and says so.
-    after = (at for at, line in enumerate(lines) if line[:1] not in b"#^" and _ref_in(line) > _PREFIX.encode())
+    after = (
+        at for at, line in enumerate(lines) if line[:1] not in b"#^" and _ref_in(line) > _PREFIX.encode()
+    )
     at = next(after, len(lines))
     text = b"".join((*lines[:at], *(stories[ref] for ref in sorted(stories)), *lines[at:]))
     try:
@@ -227,12 +264,8 @@ def _ref_in(line: bytes) -> bytes:
 
 
 def _outside(common: Path, ref: str) -> str:
-    """Return the commit of a ref in the repository itself; empty if there is none."""
-    found = _commit_in(common / ref)
-    if not found:
-        line = re.search(rb"^([0-9a-f]+) %b$" % re.escape(os.fsencode(ref)), _packed(common), re.MULTILINE)
-        found = line[1].decode() if line else ""
-    return found
+    """Return the commit of a ref in the repository itself; empty if there is none, or only git could tell."""
+    return read_ref(common, ref) or ""
 
 
 def _commit_in(file: Path) -> str:
