@@ -176,7 +176,9 @@ class Scene:
             path = root / ".git" / name
             path.parent.mkdir(exist_ok=True)
             path.write_text("# mine\n/stories/\n.orchestrator/\n" if name.endswith("exclude") else "mine\n")
-        (root / "autopilot-multi.toml").write_text('seal-hides = ["~/Documents"]\n')
+        (root / "autopilot-multi.toml").write_text(
+            'seal-hides = ["~/Documents"]\npeer-abort = 1000\n'  # whatever else this machine does
+        )
         self.person.hand_over(root)
 
     def _write_scripts(self) -> None:
