@@ -104,7 +104,7 @@ class _Place(Struct, frozen=True, kw_only=True):
         lock, file = self.heads / f"{self.own}.lock", self.heads / self.own
         if _commit_in(file) != commit:
             try:
-                # Git's own protocol: whoever has made the lock may replace the file.
+                # Git's own protocol: what has made the lock may replace the file.
                 with lock.open("x") as new:
                     new.write(f"{commit}\n")
             except OSError:

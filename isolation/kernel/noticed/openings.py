@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Openings:
-    """Remembers which stand-ins of one session are opened; each is given with the place where it stands."""
+    """Remembers which stand-ins of one session are opened; each is given with its place."""
 
     def __init__(self, stand_ins: Mapping[bytes, bytes]) -> None:
         self._places: dict[int, bytes] = {}
