@@ -15,10 +15,12 @@ Invariants:
 - Reftables and means without mounts have none of this: there all stories' branches stay open to sessions.
 """
 
+import errno
 import os
 import re
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +28,7 @@ from msgspec import Struct
 
 from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
-from isolation.files.disk import replace_file
+from isolation.files.disk import LockFile, replace_file
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.direct.refs import read_ref
 from isolation.paths import autopilot_dir
@@ -41,6 +43,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _STORIES = re.compile(rb"^[0-9a-f]+ (%b[^\n]+)\n(?:\^[0-9a-f]+\n)?" % _PREFIX.encode(), re.MULTILINE)
 _LARGEST_LIST = 1 << 26
 _LONGEST_LOG = 1 << 20
+_TRIES = 5
+_LOCK_SECONDS = 10.0
 
 
 class Answer(Protocol):
@@ -99,8 +103,12 @@ class _Place(Struct, frozen=True, kw_only=True):
         """The commit that its branch had when it was last the same inside and outside; empty for none."""
         return _text(self.folder / "handed-out")
 
-    def hand_out(self, commit: str) -> None:
-        """Note, and write, the commit that the branch has inside; empty deletes it."""
+    def note(self, commit: str) -> None:
+        """Note the commit that the branch has inside and outside."""
+        replace_file(self.folder / "handed-out", commit.encode(), durable=False)
+
+    def hand_out(self, commit: str, seen: str) -> None:
+        """Note, and write, the commit that the branch has inside, unless it is not as seen any more."""
         lock, file = self.heads / f"{self.own}.lock", self.heads / self.own
         if _commit_in(file) != commit:
             try:
@@ -109,13 +117,16 @@ class _Place(Struct, frozen=True, kw_only=True):
                     new.write(f"{commit}\n")
             except OSError:
                 return  # a command is writing it, or was killed there; the next one tries again
+            if _commit_in(file) != seen:
+                lock.unlink()
+                return
             if not commit or not file.is_file() or file.is_symlink():
                 _remove(file)
             if commit:
                 lock.rename(file)
             else:
                 lock.unlink()
-        replace_file(self.folder / "handed-out", commit.encode(), durable=False)
+        self.note(commit)
 
 
 def lock_of(common: Path, name: str) -> Path:
@@ -165,40 +176,63 @@ def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False
 def take_over_ref(common: Path, name: str, git: Git) -> bool:
     """Move a story's branch to where its commands have moved it; false if there was nothing to do. Blocks."""
     place = _Place(common=common, name=name)
-    ref, inside, before = _PREFIX + place.own, _commit_in(place.heads / place.own), place.handed_out
-    if inside == before:
+    if _commit_in(place.heads / place.own) == place.handed_out:
         return False
     try:
-        outside = _outside(common, ref)
-        if inside in {"", outside}:  # a branch that was deleted inside stays, outside
-            place.hand_out(outside)
-            return False
-        if outside != before:
-            _move(git, f"{PARTED}/{place.own}/{inside[:12]}", inside, "")
-            place.hand_out(outside)
-        else:
-            place.hand_out(inside if _move(git, ref, inside, outside) else outside)
+        with _locked(place):
+            return any(_take_over(place, git, last=number == _TRIES) for number in range(1, _TRIES + 1))
     except OSError as error:
         raise RepositoryError(
             f"the branch autopilot/{place.own} cannot be taken over from its story: {error.strerror}",
             hint="its commits are kept; free disk space, then run again",
         ) from error
+
+
+@contextmanager
+def _locked(place: _Place) -> Iterator[None]:
+    """Hold the right to take over; another thread, or another process that shows the run, may want to, too."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while (lock := LockFile.attempt(place.folder / "lock")) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, "another autopilot-multi holds its lock")
+        time.sleep(0.003)
+    with lock:
+        yield
+
+
+def _take_over(place: _Place, git: Git, *, last: bool) -> bool:
+    """Take a branch over; false if somebody else moved it at the same time."""
+    ref, inside, before = _PREFIX + place.own, _commit_in(place.heads / place.own), place.handed_out
+    outside = _outside(place.common, ref)
+    if inside in {"", outside}:  # a branch that was deleted inside stays, outside
+        place.hand_out(outside, inside)
+    elif outside != before:
+        _move(git, f"{PARTED}/{place.own}/{inside[:12]}", inside, "")
+        place.hand_out(outside, inside)
+    else:
+        moved = _move(git, ref, inside, outside)
+        if moved is None and not last:
+            return False
+        if moved is None:
+            raise RepositoryError(f"{ref} is moved all the time", hint="its commits are kept; run again")
+        if moved:
+            place.note(inside)
+        else:
+            place.hand_out(outside, inside)
     return True
 
 
-def _move(git: Git, ref: str, commit: str, before: str) -> bool:
-    """Move a ref to a commit from another one, empty for none; false if there is no such commit."""
+def _move(git: Git, ref: str, commit: str, before: str) -> bool | None:
+    """Move a ref to a commit from another one, empty for none; false if there is no such commit.
+
+    None if git did not move it for another reason, such as that it is not where it was.
+    """
     # Git wants zeros for a ref that must not exist yet.
     expected = before or "0" * len(commit)
     answer = git("update-ref", "-m", "autopilot-multi: committed in its worktree", ref, commit, expected)
     if answer.returncode == 0:
         return True
-    if git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
-        return False
-    raise RepositoryError(
-        f"git does not move {ref} to {commit[:12]}: {answer.stderr.strip()}",
-        hint="the commit is kept; resolve this, then run again",
-    )
+    return False if git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0 else None
 
 
 def pending(common: Path) -> list[str]:
@@ -225,7 +259,7 @@ def _refresh(place: _Place) -> None:
     inside, before = _commit_in(place.heads / place.own), place.handed_out
     outside = _outside(place.common, _PREFIX + place.own)
     if inside == before != outside or not inside:
-        place.hand_out(outside)
+        place.hand_out(outside, inside)
 
 
 def _list_others(place: _Place) -> None:
