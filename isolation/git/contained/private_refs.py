@@ -190,7 +190,7 @@ def take_over_ref(common: Path, name: str, git: Git) -> bool:
 
 @contextmanager
 def _locked(place: _Place) -> Iterator[None]:
-    """Hold the right to take over; another thread, or another process that shows the run, may want to, too."""
+    """Hold the right to take over; another thread, or a process that shows the run, may want it, too."""
     deadline = time.monotonic() + _LOCK_SECONDS
     while (lock := LockFile.attempt(place.folder / "lock")) is None:
         if time.monotonic() > deadline:
