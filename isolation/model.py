@@ -74,7 +74,8 @@ class Confinement(Struct, frozen=True, kw_only=True):
     `hidden` is what the session does not see, except for the paths inside that are `shown`. What hides
     something also keeps the session from the memory, the files and the variables of other processes.
     `store` names the folder in which it puts git objects, if the repository's own are closed to it.
-    Without a `network` of its own the session uses the machine's.
+    Without a `network` of its own the session uses the machine's. With `noticed`, what it reaches for in
+    spite of all this is reported at its end; each of its stand-ins is then its own.
     """
 
     level: EnforcementLevel
@@ -89,6 +90,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
     shown: tuple[Path, ...] = ()
     store: str = ""
     network: Network | None = None
+    noticed: bool = False
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -172,7 +174,8 @@ class Exit(Struct, frozen=True, kw_only=True):
 
     `returncode` is negative for a signal, as in `subprocess`. `survivors` is empty unless
     processes of the tree could not be killed. `attempts` is None without a witness. `denied` are the hosts,
-    with their ports, that its proxy refused.
+    with their ports, that its proxy refused. `reached` is what it reached for in spite of its seal, as pairs
+    of a kind (see `kernel/noticed/reaching.py`) and a name.
     """
 
     returncode: int
@@ -180,3 +183,4 @@ class Exit(Struct, frozen=True, kw_only=True):
     survivors: tuple[int, ...] = ()
     attempts: Attempts | None = None
     denied: tuple[str, ...] = ()
+    reached: tuple[tuple[str, str], ...] = ()

@@ -49,10 +49,10 @@ _LONGEST_LOG = 1 << 26
 _EMBEDDED = "warning: adding embedded git repository: "
 
 
-def named(paths: Sequence[str]) -> str:
-    """Return up to five paths, safe to print, and the number of the others."""
-    shown = ", ".join(path if path.isprintable() else repr(path)[1:-1] for path in paths[:_NAMED])
-    others = len(paths) - _NAMED
+def named(paths: Sequence[str], most: int = _NAMED) -> str:
+    """Return up to five paths, or so many as are asked for, safe to print, and the number of the others."""
+    shown = ", ".join(path if path.isprintable() else repr(path)[1:-1] for path in paths[:most])
+    others = len(paths) - most
     return shown if others <= 0 else f"{shown} and {others} other{'s' * (others > 1)}"
 
 

@@ -89,6 +89,7 @@ def clear_missing(repository: Repository, path: Path, *, into: Path | None = Non
     if os.path.lexists(path / ".git"):
         raise RepositoryError(f"{path} still exists", hint="it is kept; run again")
     with suppress(OSError):  # what is left there is found all the same
+        repository.take_over(path.name)
         drop_store(repository.common_dir, path.name)
     # Not `git worktree prune`, which would remove every entry whose folder is missing.
     entry = admin_dir_of_missing(repository, path)

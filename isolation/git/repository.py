@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
@@ -32,6 +32,7 @@ from isolation.files.disk import replace_file
 from isolation.git.contained.boundary import confinement_of
 from isolation.git.contained.concealment import concealed
 from isolation.git.contained.object_store import settle_stores, take_over
+from isolation.git.contained.private_refs import pending, take_over_ref
 from isolation.git.direct.refs import NO_REF, has_commit, read_head, read_ref
 from isolation.git.metadata_lock import metadata_lock
 from isolation.keeper.confined import run_confined
@@ -150,7 +151,10 @@ class Repository:
                 f"git cannot read the repository at {paths.top}: {_first_line(probe.stderr)}",
                 hint="run inside a git repository, or `git init` to make one",
             )
-        return cls(paths=paths, version=version)
+        opened = cls(paths=paths, version=version)
+        for name in pending(paths.common_dir):
+            opened.take_over(name)
+        return opened
 
     @cached_property
     def top(self) -> Path:
@@ -195,6 +199,7 @@ class Repository:
             if confinement.store:
                 with suppress(OSError):  # they are found where they are; the next command tries again
                     take_over(self.common_dir, confinement.store)
+                self.take_over(confinement.store)
         else:
             hookless = _NO_HOOKS if args[0] == "update-ref" and self._hooks_lie_in_tree else ()
             output = _run((*hookless, *args), where, surroundings, None, stdin, idle=idle)
@@ -206,6 +211,10 @@ class Repository:
         if check and output.returncode != 0:
             raise failure(args, output)
         return output
+
+    def take_over(self, name: str) -> bool:
+        """Move a story's branch to where commands in the worktree of this name moved it; true if they did."""
+        return take_over_ref(self.common_dir, name, partial(self.run, check=False))
 
     def resolve(self, ref: str) -> str:
         """Return the commit that `ref` names now."""

@@ -28,7 +28,7 @@ from isolation.errors import GuardError
 from isolation.files.deletion import delete_tree
 from isolation.git.checkout import admin_dir
 from isolation.git.commits import named
-from isolation.git.contained.boundary import with_store
+from isolation.git.contained.boundary import with_refs, with_store
 from isolation.git.registrations import linked_paths
 from isolation.git.repository import Repository
 from isolation.guard.view import View, through
@@ -48,6 +48,7 @@ _REACHES = {
 }
 """What a session can do to others by each operation that a trial does to processes, in words."""
 _REFUSAL = re.compile(r"Read-only file system|Permission denied|EROFS|EACCES")
+_MOST_NAMED = 12
 _NAME = r"[^\s'\"`:,;()\[\]]"
 _UPWARDS = re.compile(rf"(?:\.\./)+{_NAME}*")
 
@@ -283,6 +284,8 @@ def for_worktree(
     )
     seen = view.git_place if view else common
     confinement = with_store(confinement, common, workspace.path.name, seen=seen)
+    if PurePosixPath(workspace.branch).parent.parts:  # without, no ref is open at all
+        confinement = with_refs(confinement, common, workspace.branch, fresh=True)
     return through(view, confinement, repository, workspace, shared) if view else confinement
 
 
@@ -321,9 +324,11 @@ def refused(output: str, confinement: Confinement, cwd: Path) -> str:
         for path in _paths_in(line, confinement, cwd):
             closed = _closing(path, confinement)
             if closed is not None:
-                found.setdefault(confinement.read_only[closed], []).append(str(path.relative_to(closed)))
+                inside = str(path.relative_to(closed)) if path != closed else closed.name
+                found.setdefault(confinement.read_only[closed], []).append(inside)
     return "; ".join(
-        f"it tried to write into {what}: {named(list(dict.fromkeys(paths)))}" for what, paths in found.items()
+        f"it tried to write into {what}: {named(list(dict.fromkeys(paths)), most=_MOST_NAMED)}"
+        for what, paths in found.items()
     )
 
 

@@ -16,13 +16,22 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from isolation.git.contained.object_store import OWN
 from isolation.guard.private import STORES, Store, expand, find_places, homes
 from isolation.guard.sockets import doors
-from isolation.model import Confinement, Hidden, Network
+from isolation.kernel.noticed.reaching import CALL, NETWORK, PLACE, PROCESS
+from isolation.model import Confinement, Exit, Hidden, Network
 
 _FOLDER, _FILE = "folder", "file"
+_MOST_NAMED = 8
+_REACHED = {
+    NETWORK: "it tried to reach hosts without its proxy",
+    PROCESS: "it reached for processes that are not its own",
+    CALL: "it made calls that only the owner of the machine may make",
+}
 _MISSED = re.compile(
-    r"No such file|not found|does not exist|Permission denied|Read-only file system|ENOENT|EACCES|EROFS"
+    r"No such file|Directory nonexistent|no mount point|not mounted|not found|does not exist"
+    r"|Permission denied|Read-only file system|ENOENT|EACCES|EROFS"
     r"|cannot (?:open|read|access|stat)|no identity|Connection refused|Error connecting"
 )
 
@@ -68,58 +77,88 @@ class Seal(Struct, frozen=True, kw_only=True):
                 found.setdefault(place, store)
                 kept.update(Path(os.path.realpath(place / name)) for name in store.shows)
         kept.update(self.needed)
+        # Only what no other session opens can tell whether this one has.
+        own = confinement.store and not confinement.store.startswith(".")
+        folder = self.folder / OWN / confinement.store if own else self.folder
         ruled = kept | found.keys()
         hidden = {place: store for place, store in found.items() if _nearest(place, ruled) not in found}
         shown = [path for path in kept if _nearest(path, ruled) in found and os.path.lexists(path)]
         return replace(
             confinement,
-            hidden={place: self._hide(place, store, shown) for place, store in sorted(hidden.items())},
+            hidden={
+                place: _hide(folder, place, store, shown, own=bool(own))
+                for place, store in sorted(hidden.items())
+            },
             shown=tuple(sorted(shown)),
             network=network,
+            noticed=bool(own),
         )
 
     def private(self, environ: Mapping[str, str]) -> frozenset[Path]:
         """Return what is private on this machine now, apart from sign-ins of agents. Blocks."""
         return frozenset(place for store in STORES for place in find_places(store, environ))
 
-    def _hide(self, place: Path, store: Store, shown: Iterable[Path]) -> Hidden:
-        inside = sorted(path for path in shown if path.is_relative_to(place) and path != place)
-        stand_in = self._stand_in(place, inside)
-        return Hidden(stand_in=stand_in, what=store.what, signs=store.signs)
 
-    def _stand_in(self, place: Path, inside: Sequence[Path]) -> Path:
-        """Return what is mounted at a place: an empty file, or a folder with only the names that show."""
-        if not place.is_dir():
-            file = self.folder / _FILE
-            self.folder.mkdir(parents=True, exist_ok=True)
+def _hide(folder: Path, place: Path, store: Store, shown: Iterable[Path], *, own: bool) -> Hidden:
+    inside = sorted(path for path in shown if path.is_relative_to(place) and path != place)
+    stand_in = _stand_in(folder, place, inside, own=own)
+    return Hidden(stand_in=stand_in, what=store.what, signs=store.signs)
+
+
+def _stand_in(folder: Path, place: Path, inside: Sequence[Path], *, own: bool) -> Path:
+    """Return what is mounted at a place: an empty file, or a folder with only the names that show.
+
+    Places without such names can share one, unless each is to have its `own`.
+    """
+    key = hashlib.sha256("\0".join(map(str, (place, *inside))).encode("utf-8", "surrogateescape"))
+    name = key.hexdigest()[:16]
+    if not place.is_dir():
+        file = folder / (name if own else _FILE)
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
             file.touch()
-            return file
-        key = hashlib.sha256("\0".join(map(str, (place, *inside))).encode("utf-8", "surrogateescape"))
-        folder = self.folder / (key.hexdigest()[:16] if inside else _FOLDER)
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in inside:
-            target = folder / path.relative_to(place)
-            if path.is_dir():
-                target.mkdir(parents=True, exist_ok=True)
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.touch()
-        return folder
+        return file
+    made = folder / (name if own or inside else _FOLDER)
+    made.mkdir(parents=True, exist_ok=True)
+    for path in inside:
+        target = made / path.relative_to(place)
+        if path.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch()
+    return made
 
 
 def missed(output: str, confinement: Confinement, environ: Mapping[str, str]) -> str:
     """Describe the hidden things that a session's output says it missed; empty if it names none."""
-    lines = [line for line in output.splitlines() if _MISSED.search(line)]
+    lines = "\n".join(line for line in output.splitlines() if _MISSED.search(line))
     found: dict[str, list[str]] = {}
     for path, hidden in confinement.hidden.items():
         short = _short(path, environ)
-        named = any(name in line for line in lines for name in {str(path), short})
-        if named or (hidden.signs and re.search(hidden.signs, output)):
-            found.setdefault(hidden.what, []).append(short)
+        pattern = rf"(?:{re.escape(str(path))}|{re.escape(short)})((?:/[^\s'\"`:,;()\[\]]+)?)"
+        named = dict.fromkeys(short + match[1] for match in re.finditer(pattern, lines))
+        if not named and hidden.signs and re.search(hidden.signs, output):
+            named = {short: None}
+        found.setdefault(hidden.what, []).extend(list(named)[:_MOST_NAMED])
     return "; ".join(
         f"it may have missed {what}, which sessions do not see ({', '.join(paths)}): `seal-shows` shows them"
         for what, paths in found.items()
+        if paths
     )
+
+
+def reached_words(ended: Exit, confinement: Confinement, environ: Mapping[str, str]) -> str:
+    """Describe what a session reached for in spite of its seal; empty if nothing was noticed."""
+    named: dict[str, list[str]] = {}
+    for kind, name in ended.reached:
+        if kind != PLACE:
+            named.setdefault(_REACHED[kind], []).append(name)
+            continue
+        hidden = confinement.hidden.get(Path(name))
+        what = hidden.what if hidden else "what is hidden"
+        named.setdefault(f"it opened {what}, which it sees empty", []).append(_short(Path(name), environ))
+    return "; ".join(f"{words}: {', '.join(names)}" for words, names in named.items())
 
 
 def _short(path: Path, environ: Mapping[str, str]) -> str:

@@ -18,9 +18,9 @@ The protocol, to the server: one byte with three descriptors (control, stdin, ou
 runner of commands, see `keeper/command.py`. To a keeper:
 a `HEADER`, then cwd, argv, environment and confinement with NULs between; then lines `stop SECONDS`. From
 a keeper: `pid LEADER KEEPER` or `error ERRNO STAGE`, and finally `exit CODE STOPPED [PID…]`, followed by
-`denied HOST:PORT…` if its proxy refused some and by
-`tried UNNAMED [OPERATION:PATH…]` if a witness observed the session. The server writes `lost CODE` in place of
-a keeper that could not.
+`denied HOST:PORT…` if its proxy refused some, by `opened PATH…` if it opened what stands in for something
+hidden, and by `tried UNNAMED [OPERATION:PATH…]` or `reached [KIND:NAME…]` if its calls were observed. The
+server writes `lost CODE` in place of a keeper that could not.
 """
 
 import fcntl
@@ -35,14 +35,15 @@ import sys
 import time
 
 from isolation.keeper.command import COMMAND, run_commands
-from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn
+from isolation.keeper.spawn import STAGE_FORK, Request, SpawnError, preload, spawn, stand_ins
+from isolation.kernel.noticed.openings import Openings
 from isolation.kernel.process_tree import KEEPER_NAME, SUBREAPER, Tree, adopt_orphans, kill_all, set_name
 
 HEADER = struct.Struct("!III")
 """Bytes that follow, number of arguments, number of environment entries; the rest is the confinement."""
 
-DENIED, TRIED = "denied", "tried"
-"""Begin what the proxy refused, and what a witness saw, in a keeper's last line."""
+DENIED, OPENED = "denied", "opened"
+"""Begin what the proxy refused, and which hidden places were opened, in a keeper's last line."""
 
 NETWORK_OWN, NETWORK_SHARED = "own", "shared"
 
@@ -264,6 +265,7 @@ def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
     if request is None:
         return
     keeper = _Supervisor(link, level)
+    openings = Openings(noticed) if (noticed := stand_ins(request[3])) else None
     try:
         leader, witness, proxy = spawn(request, stdin, output)
     except SpawnError as error:
@@ -277,8 +279,10 @@ def _run_keeper(control: int, stdin: int, output: int, level: str) -> None:
     survivors = keeper.supervise(leader)
     code = -signal.SIGKILL if keeper.returncode is None else keeper.returncode
     denied = (DENIED, *hosts) if proxy and (hosts := proxy.report()) else ()
-    tried = (TRIED, witness.report()) if witness else ()
-    words = ("exit", code, int(keeper.stopped), *survivors, *denied, *tried)
+    opened = [path.hex() for path in openings.report()] if openings else []
+    tried = (witness.word, witness.report()) if witness else ()
+    named = (OPENED, *opened) if opened else ()
+    words = ("exit", code, int(keeper.stopped), *survivors, *denied, *named, *tried)
     _write_line(control, " ".join(map(str, words)))
 
 

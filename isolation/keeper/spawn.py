@@ -13,6 +13,9 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
+from isolation.kernel.noticed.listener import Listener
+from isolation.kernel.noticed.reaching import Reaching
+from isolation.kernel.noticed.reaching import install as install_reaching
 from isolation.kernel.syscall_filter import install
 from isolation.kernel.witness import Witness
 
@@ -25,11 +28,11 @@ STAGE_FORK, STAGE_FOLDER, STAGE_PROGRAM, STAGE_GUARD = "fork", "folder", "progra
 MOUNTS = b"mounts"
 CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED = b"-", b"+", b"t", b"u", b"w", b"*"
 STANDS, SOURCE = b"@", b"<"
-HIDDEN, STAND_IN, SHOWN = b"h", b"s", b"v"
+HIDDEN, STAND_IN, SHOWN, NOTICED = b"h", b"s", b"v", b"o"
 NETWORK, ALLOWED, UPSTREAM, DIRECT = b"n", b"a", b"p", b"d"
 """Marks before the paths and hosts of a confinement, whose first text is the means."""
 _PATHS = (CLOSED, OPEN, TARGET, UPPER, WORK, WITNESSED, STANDS, SOURCE, HIDDEN, STAND_IN, SHOWN)
-_MARKS = (*_PATHS, NETWORK, ALLOWED, UPSTREAM, DIRECT)
+_MARKS = (*_PATHS, NOTICED, NETWORK, ALLOWED, UPSTREAM, DIRECT)
 
 _TO_PROXY = b"\0"
 """Goes with the sockets that a session's proxy takes over; no error begins with it."""
@@ -43,8 +46,8 @@ Streams = tuple[int, int, int]
 """The descriptors that become standard input, output and error."""
 
 
-Started = tuple[int, Witness | None, "Proxy | None"]
-"""The pid of a leader that runs, what observes its changes of files, and its way out to the network."""
+Started = tuple[int, Listener | None, "Proxy | None"]
+"""The pid of a leader that runs, what observes its calls, and its way out to the network."""
 
 
 class SpawnError(Exception):
@@ -57,6 +60,12 @@ def spawn(request: Request, stdin: int, output: int, errors: int | None = None) 
     if request[3]:
         return _start_confined(request, streams)
     return _start(request, streams), None, None
+
+
+def stand_ins(texts: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return what stands in for which hidden place, if a session's openings are to be noticed."""
+    paths = _by_mark(texts) if texts else {}
+    return dict(zip(paths[HIDDEN], paths[STAND_IN], strict=True)) if paths.get(NOTICED) else {}
 
 
 def preload(*, network: bool) -> None:
@@ -174,7 +183,7 @@ def _start_confined(request: Request, streams: Streams) -> Started:
             os._exit(os.EX_SOFTWARE)
     child_end.close()
     try:
-        words, witness, proxy = _read_child(parent_end, request[3])
+        words, witness, proxy = _read_child(parent_end, request[3], pid)
     except RuntimeError:  # no thread can be started, so the filtered calls would never be answered
         os.kill(pid, signal.SIGKILL)
         words, witness, proxy = [b"%d" % errno.EAGAIN, STAGE_FORK.encode()], None, None
@@ -185,8 +194,8 @@ def _start_confined(request: Request, streams: Streams) -> Started:
 
 
 def _read_child(
-    parent_end: socket.socket, texts: Sequence[bytes]
-) -> "tuple[list[bytes], Witness | None, Proxy | None]":
+    parent_end: socket.socket, texts: Sequence[bytes], pid: int
+) -> "tuple[list[bytes], Listener | None, Proxy | None]":
     """Read what a child sends until its exec closes the socket: what listens for it, and any error."""
     words, witness, proxy = b"", None, None
     paths = _by_mark(texts)
@@ -202,9 +211,15 @@ def _read_child(
                 proxy.start()
                 data = data[len(_TO_PROXY) :]
             elif descriptors:
-                witness = Witness(descriptors[0], paths[WITNESSED][0], paths[CLOSED], paths[OPEN])
+                witness = _listener(descriptors[0], paths, pid)
                 witness.start()
             words += data
+
+
+def _listener(descriptor: int, paths: dict[bytes, list[bytes]], pid: int) -> Listener:
+    if paths[WITNESSED]:
+        return Witness(descriptor, paths[WITNESSED][0], paths[CLOSED], paths[OPEN])
+    return Reaching(descriptor, pid, paths[HIDDEN], network=bool(paths[NETWORK]))
 
 
 def _proxy(descriptors: Sequence[int], paths: dict[bytes, list[bytes]]) -> "Proxy":
@@ -216,12 +231,17 @@ def _proxy(descriptors: Sequence[int], paths: dict[bytes, list[bytes]]) -> "Prox
 
 
 def _filter(texts: Sequence[bytes], child_end: socket.socket) -> None:
-    """Install the filter that reports changes of files, if a witness is wanted and possible."""
-    if not _by_mark(texts)[WITNESSED]:
+    """Install the filter that reports changes of files or what is reached for, if wanted and possible.
+
+    The kernel has room for one that reports.
+    """
+    paths = _by_mark(texts)
+    if not paths[WITNESSED] and not paths[NOTICED]:
         return
     try:
         # Landlock allows changes of attributes, so they are no refused writes: the tree watch finds them.
-        listener = install(attributes=texts[0] == MOUNTS)
+        witnessed = bool(paths[WITNESSED])
+        listener = install(attributes=texts[0] == MOUNTS) if witnessed else install_reaching()
     except OSError:
         return
     socket.send_fds(child_end, [b" "], [listener])

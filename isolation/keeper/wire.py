@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isolation.errors import KeeperError
-from isolation.keeper.server import DENIED, HEADER, TRIED
+from isolation.keeper.server import DENIED, HEADER, OPENED
 from isolation.keeper.spawn import (
     ALLOWED,
     CLOSED,
     DIRECT,
     HIDDEN,
     NETWORK,
+    NOTICED,
     OPEN,
     SHOWN,
     SOURCE,
@@ -34,6 +35,8 @@ from isolation.keeper.spawn import (
     WITNESSED,
     WORK,
 )
+from isolation.kernel.noticed.reaching import PLACE, REACHED
+from isolation.kernel.witness import TRIED
 from isolation.model import Attempt, Attempts, Confinement, Exit, SessionSpec
 
 
@@ -66,6 +69,7 @@ def confinement_texts(confinement: Confinement) -> list[bytes]:
     for path, hidden in confinement.hidden.items():
         marked += [(HIDDEN, path), (STAND_IN, hidden.stand_in)]
     marked += [(SHOWN, path) for path in confinement.shown]
+    marked += [(NOTICED, "")] if confinement.noticed else []
     if network is not None:
         marked += [(NETWORK, ""), *((ALLOWED, entry) for entry in network.allowed)]
         marked += [(UPSTREAM, network.upstream)] if network.upstream else []
@@ -106,15 +110,18 @@ def read_report(line: str, pid: int) -> Exit:
 def _report(line: str, pid: int) -> Exit:
     match line.split():
         case ["exit", code, stopped, *rest]:
-            # Survivors come first, then what the proxy refused, then what the witness saw.
-            first, _, tried = _parted(rest, TRIED)
-            pids, _, denied = _parted(first, DENIED)
+            # Survivors come first, then what the proxy refused, what was opened, and what the witness saw.
+            rest, _, tried = _parted(rest, TRIED)
+            rest, _, reached = _parted(rest, REACHED)
+            rest, _, opened = _parted(rest, OPENED)
+            pids, _, denied = _parted(rest, DENIED)
             return Exit(
                 returncode=int(code),
                 stopped=stopped == "1",
                 survivors=tuple(map(int, pids)),
                 attempts=read_attempts(tried),
                 denied=tuple(denied),
+                reached=_reached([*(f"{PLACE}:{path}" for path in opened), *reached]),
             )
         case ["lost", code]:
             raise KeeperError(
@@ -123,6 +130,11 @@ def _report(line: str, pid: int) -> Exit:
             )
         case _:
             raise _unknown_end(pid)
+
+
+def _reached(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    pairs = (word.partition(":") for word in words)
+    return tuple(dict.fromkeys((kind, os.fsdecode(bytes.fromhex(name))) for kind, _, name in pairs))
 
 
 def _parted(words: list[str], mark: str) -> tuple[list[str], list[str], list[str]]:

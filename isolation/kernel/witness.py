@@ -10,24 +10,17 @@ understood, and calls through io_uring are not seen.
 
 Invariants:
 
-- Every notification is answered, whatever the inspection finds. Without a witness a filtered call fails
-  (ENOSYS), so the witness lives until all that is filtered has ended.
 - What is recorded is bounded: the first names, and the number of the others.
 """
 
 # Without pathlib and contextlib: paths are bytes here, and each inspection must be fast.
-# ruff: noqa: PTH112, PTH115, PTH116, PTH118, PTH120, SIM105
+# ruff: noqa: PTH112, PTH115, PTH116, PTH118, PTH120
 
-import _thread
-import ctypes
 import errno
-import fcntl
 import os
-import select
-import signal
-import struct
 from collections.abc import Sequence
 
+from isolation.kernel.noticed.listener import Listener
 from isolation.kernel.syscall_effects import PROBE, effects
 from isolation.kernel.syscall_filter import (
     CREAT,
@@ -42,100 +35,50 @@ from isolation.kernel.syscall_filter import (
     OWNER,
     REMOVE,
     RENAME,
-    Call,
     calls,
 )
 
+TRIED = "tried"
+"""Begins what it saw in a keeper's last line."""
 MOST_NAMES = 1000
 MOST_PROBES = 100
 MOST_BYTES = 1 << 18
 MOST_FOLDERS = 4096
 
-_RECEIVE, _ANSWER, _STILL_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
-_SAME_PROCESSOR = 1
-_CONTINUE = 1
-_NOTICE = struct.Struct("=QIIiIQ6Q")
-_REPLY = struct.Struct("=QqiI")
-_PAGE = 4096
-_LONGEST = 4096
 _CURRENT_FOLDER = -100
 _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _LOCATE = os.O_PATH | os.O_CLOEXEC
 _NOT_FOLLOWING = {MAKE, REMOVE, RENAME, LINK}
 _NEW = os.O_CREAT | os.O_EXCL
 
-_libc = ctypes.CDLL(None, use_errno=True)
 
-
-class Witness:
+class Witness(Listener):
     """Observes one session's calls; `closed` and `opened` are the paths of its confinement.
 
     Only what is closed because it lies in `top` counts; deeper paths of the confinement have their own rule.
     """
 
+    word = TRIED
+
     def __init__(self, listener: int, top: bytes, closed: Sequence[bytes], opened: Sequence[bytes]) -> None:
-        self._listener = listener
+        super().__init__(listener)
         self._top = top.rstrip(b"/")
         self._within = self._top + b"/"
         self._decided = {*closed, *opened} - {top}
         self._calls = calls()
-        self._memory = _Memory()
         self._folders = _Folders()
         self._changes: dict[tuple[str, bytes], None] = {}
         self._probes: dict[tuple[str, bytes], None] = {}
         self._bytes = 0
         self._unnamed = 0
-        try:
-            fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
-        except OSError:
-            pass  # an older kernel is only slower
-
-    def start(self) -> None:
-        """Observe from now on, in a thread of its own, so that it never delays the keeper."""
-        _thread.start_new_thread(self.run, ())
-
-    def run(self) -> None:
-        """Handle every call until no process is left to make one; older kernels do not report that end."""
-        signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
-        notice, poll = bytearray(_NOTICE.size), select.poll()
-        poll.register(self._listener, select.POLLIN)
-        while True:
-            notice[:] = bytes(_NOTICE.size)  # the kernel requires zeros
-            try:
-                fcntl.ioctl(self._listener, _RECEIVE, notice)
-            except OSError:  # the caller has been killed, or all have ended
-                if any(events & select.POLLHUP for _, events in poll.poll(0)):
-                    return
-                continue
-            self._handle(*_NOTICE.unpack(notice))
 
     def report(self) -> str:
         """Return the number of unnamed attempts, then the named ones, as words without spaces."""
         named = (f"{effect}:{path.hex()}" for effect, path in (*self._changes, *self._probes))
         return " ".join((str(self._unnamed), *named))
 
-    def _handle(self, number: int, tid: int, _: int, call: int, __: int, ___: int, *arguments: int) -> None:
-        """Inspect one call, and let it continue."""
-        try:
-            tried = self._inspect(tid, self._calls[call], arguments)
-            if tried and self._still_waits(number):
-                self._remember(tried)
-        except Exception:  # noqa: BLE001, S110  an error here must not block the session
-            pass
-        try:
-            fcntl.ioctl(self._listener, _ANSWER, _REPLY.pack(number, 0, 0, _CONTINUE))
-        except OSError:
-            pass  # it was killed meanwhile
-
-    def _still_waits(self, number: int) -> bool:
-        """Return whether the caller still waits; else another process may have been inspected instead."""
-        try:
-            fcntl.ioctl(self._listener, _STILL_VALID, struct.pack("=Q", number))
-        except OSError:
-            return False
-        return True
-
-    def _remember(self, tried: Sequence[tuple[str, bytes]]) -> None:
+    def remember(self, tried: Sequence[tuple[str, bytes]]) -> None:
+        """Keep the first attempts by name, and count the others."""
         for each in tried:
             kind, most = (self._probes, MOST_PROBES) if each[0] == PROBE else (self._changes, MOST_NAMES)
             if each in kind:
@@ -146,9 +89,9 @@ class Witness:
             elif kind is self._changes:
                 self._unnamed += 1
 
-    def _inspect(self, tid: int, call: Call, arguments: Sequence[int]) -> list[tuple[str, bytes]]:
+    def inspect(self, tid: int, call: int, arguments: Sequence[int]) -> list[tuple[str, bytes]]:
         """Return what a call would change in the closed tree."""
-        what, where, value, at = call
+        what, where, value, at = self._calls[call]
         what, value = self._value(tid, what, value, arguments)
         flags = arguments[at] if at >= 0 else 0
         follows = what not in _NOT_FOLLOWING and at != NEVER_FOLLOWS and not flags & _NO_FOLLOW
@@ -261,42 +204,6 @@ class _Folders:
             self._known.clear()
         self._known[way] = seen.st_ino, seen.st_dev, real
         return real
-
-
-class _Memory:
-    """Reads the memory of other processes."""
-
-    def __init__(self) -> None:
-        self._buffer = ctypes.create_string_buffer(_PAGE)
-        self._ours = _MemoryRange(ctypes.addressof(self._buffer), _PAGE)
-        self._theirs = _MemoryRange(0, 0)
-        self._from_to = ctypes.byref(self._ours), 1, ctypes.byref(self._theirs), 1, 0
-
-    def text(self, tid: int, address: int) -> bytes:
-        """Return the text up to its NUL, which must come within the length of a path."""
-        found = b""
-        while len(found) < _LONGEST:
-            # Not across the end of a page: the next one may not be mapped.
-            part = self.read(tid, address, _PAGE - address % _PAGE)
-            text, end, _ = part.partition(b"\0")
-            found += text
-            if end:
-                return found
-            address += len(part)
-        raise OSError(errno.ENAMETOOLONG, "no end")
-
-    def read(self, tid: int, address: int, size: int) -> bytes:
-        """Read at most one page."""
-        self._ours.length = self._theirs.length = size
-        self._theirs.base = address
-        got = _libc.process_vm_readv(tid, *self._from_to)
-        if got <= 0:
-            raise OSError(ctypes.get_errno(), "memory of another process")
-        return self._buffer.raw[:got]
-
-
-class _MemoryRange(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 def _led_to(path: bytes) -> bytes:

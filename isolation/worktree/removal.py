@@ -18,6 +18,7 @@ from isolation.errors import IsolationError, RepositoryError
 from isolation.files.deletion import delete_tree
 from isolation.git.checkout import CheckoutStatus, admin_dir, read_status
 from isolation.git.commits import named, operation_in_progress
+from isolation.git.contained.private_refs import log_of
 from isolation.git.metadata_lock import metadata_lock
 from isolation.git.registrations import clear_missing, entry_run, removed_entries
 from isolation.git.repository import Repository, offload
@@ -94,7 +95,7 @@ def reason_to_keep(repository: Repository, path: Path, branch: str | None) -> st
         _unreachable(repository, status, branch)
         or _uncommitted(status)
         or _invisible(repository, path)
-        or _private(repository, git_dir, branch)
+        or _private(repository, path, git_dir, branch)
     )
 
 
@@ -229,15 +230,16 @@ def _invisible(repository: Repository, path: Path) -> str:
     return ""
 
 
-def _private(repository: Repository, git_dir: Path, branch: str | None) -> str:
+def _private(repository: Repository, path: Path, git_dir: Path, branch: str | None) -> str:
     """Find what would vanish with the worktree's own git directory: refs, submodules, the log of its HEAD."""
-    if any(path.is_file() for path in (git_dir / "refs").rglob("*")):
+    if any(each.is_file() for each in (git_dir / "refs").rglob("*")):
         return "it has refs of its own"
     if (git_dir / "modules").exists():
         return "it holds initialized submodules"
     if branch is not None and (stashed := _stashes(repository, branch)):
         return f"its branch has {stashed} stash entr{'y' if stashed == 1 else 'ies'}"
     elsewhere = _logged(repository.common_dir / "logs" / "refs" / "heads" / branch) if branch else set()
+    elsewhere |= _logged(log_of(repository.common_dir, path.name)) if branch else set()
     own = _logged(git_dir / "logs" / "HEAD") - elsewhere
     if not own:
         return ""

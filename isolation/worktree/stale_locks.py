@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from isolation.git.checkout import admin_dir
+from isolation.git.contained.private_refs import lock_of
 from isolation.git.repository import Repository
 
 _PROC = Path("/proc")
@@ -46,8 +47,9 @@ def _locks(repository: Repository, path: Path, branch: str) -> list[Path]:
     # A linked worktree has a git directory of its own; without one, the locks are those of the repository.
     own = git_dir if git_dir is not None and git_dir != repository.common_dir else None
     found = [*own.glob("*.lock"), *own.glob("refs/**/*.lock")] if own is not None else []
-    of_branch = repository.common_dir / "refs" / "heads" / f"{branch}.lock"
-    return [*found, of_branch] if os.path.lexists(of_branch) else found
+    common = repository.common_dir
+    of_branch = (common / "refs" / "heads" / f"{branch}.lock", lock_of(common, path.name))
+    return [*found, *filter(os.path.lexists, of_branch)]
 
 
 def _identity(lock: Path) -> tuple[int, int, int] | None:

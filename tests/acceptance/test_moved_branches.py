@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.program import run, write_story
 from tests.conftest import git
+from tests.isolation.guard.guard_scenes import can_mount
+
+sealed = pytest.mark.skipif(not can_mount(), reason="this machine cannot mount")
 
 MOVES = (
     "until git rev-parse -q --verify refs/heads/autopilot/a >/dev/null; do sleep 0.05; done; echo b > b; "
@@ -11,13 +16,46 @@ MOVES = (
 )
 
 
+@sealed
+def test_a_session_moves_the_branch_of_its_own_story_only(repo: Path) -> None:
+    """It sees the others and can make branches for itself; what it does to others has no effect and is named.
+
+    Its own branch is up to date outside as soon as it has ended, also in the log that git keeps.
+    """
+    own = "echo b > b; git add b; git commit -qm b; git commit -q --amend -m c"
+    own = f"{own}; git checkout -qb autopilot/aside"
+    moves = "git update-ref refs/heads/autopilot/a HEAD && git update-ref refs/heads/autopilot/x HEAD"
+    deletes = "! git branch -qD autopilot/packed && ! git pack-refs --all"
+    git(repo, "branch", "autopilot/packed")
+    git(repo, "pack-refs", "--all")
+    write_story(repo, "a", command="echo a > a")
+    sees = "git show autopilot/a:a && git log -1 autopilot/packed"
+    back = "git checkout -q autopilot/b && git merge-base --is-ancestor main HEAD"
+    write_story(repo, "b", command=f"{sees} && {own} && {moves} && {deletes}; {back}", depends_on=["a"])
+    ran = run(repo, "--json")
+    assert [ran.story(name)["status"] for name in "ab"] == ["done", "done"], ran.err
+    assert git(repo, "rev-parse", "autopilot/a").strip() == ran.story("a")["commit"]
+    assert git(repo, "log", "-1", "--format=%s", "autopilot/b") == "c\n"
+    refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads/autopilot").split()
+    assert refs == [f"refs/heads/autopilot/{name}" for name in ("a", "b", "packed")]
+    (log,) = repo.glob(".git/autopilot/runs/*/b/*.log")
+    named = "no effect outside of its worktree: autopilot/a, autopilot/aside, autopilot/x"
+    assert named in log.read_text()
+    assert not (repo / ".git" / "autopilot" / "refs").exists() or not list(
+        (repo / ".git" / "autopilot" / "refs").iterdir()
+    ), "what was a worktree's own goes with it"
+
+
 def test_a_story_whose_branch_another_one_moved_is_not_done(repo: Path) -> None:
-    """What was verified is kept under a ref, the difference is named, and the offered command repairs it."""
+    """What was verified is kept under a ref, the difference is named, and the offered command repairs it.
+
+    Without a guard a session can move the branches of others.
+    """
     write_story(repo, "a", command="echo a > a")
     write_story(repo, "b", command=MOVES, depends_on=["x"])
     write_story(repo, "x", command="echo x > x", depends_on=["a"])
     write_story(repo, "c", command="echo c > c")
-    ran = run(repo, "--json")
+    ran = run(repo, "--no-guard", "--json")
     story = ran.story("a")
     assert (ran.code, story["status"]) == (4, "failed"), ran.err
     assert [ran.story(name)["status"] for name in "bcx"] == ["done"] * 3

@@ -224,7 +224,7 @@ def test_what_a_session_misses_is_named_and_can_be_shown(repo: Path, monkeypatch
     write_story(repo, "a", command=command)
     refused = run(repo, "--json", "--max-attempts", "2")
     reason = refused.story("a")["reason"]
-    kube = "access to Kubernetes, which sessions do not see (~/.kube): `seal-shows` shows them"
+    kube = "access to Kubernetes, which sessions do not see (~/.kube/config): `seal-shows` shows them"
     npm = "tokens of npm, which sessions do not see (~/.npmrc): `seal-shows` shows them"
     assert kube in reason
     assert npm in reason

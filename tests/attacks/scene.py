@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from tests.acceptance.people import Person
@@ -96,7 +97,8 @@ class Scene:
         """Return whether the program's own words about the session name what was refused."""
         story = next(story for story, attacks in self.sessions.items() if attack in attacks)
         reason = str(self.stories.get(story, {}).get("reason", ""))
-        return bool(attack.target) and attack.target in reason
+        target = Template(attack.target).safe_substitute(self.variables)
+        return bool(target) and target in reason
 
     def prepare(self) -> None:
         """Make the home, the repository, the scripts and the stories."""
@@ -174,7 +176,9 @@ class Scene:
             path = root / ".git" / name
             path.parent.mkdir(exist_ok=True)
             path.write_text("# mine\n/stories/\n.orchestrator/\n" if name.endswith("exclude") else "mine\n")
-        (root / "autopilot-multi.toml").write_text('seal-hides = ["~/Documents"]\n')
+        (root / "autopilot-multi.toml").write_text(
+            'seal-hides = ["~/Documents"]\npeer-abort = 1000\n'  # whatever else this machine does
+        )
         self.person.hand_over(root)
 
     def _write_scripts(self) -> None:
@@ -269,7 +273,8 @@ def scene_for(person: Person, attacks: Iterable[Attack]) -> Iterator[Scene]:
         _serve(stack, scene, agent, stream=True, greeting=f"{reads.MARK}-agent;".encode())
         scene.variables["SSH_AUTH_SOCK_PATH"] = str(person.folder / "agent.sock")
         abstract = f"autopilot-attacks-{os.getpid()}-{person.folder.name}"
-        scene.variables |= {"ABSTRACT": abstract, "ADDRESS": "127.0.0.1"}
+        scene.variables["ABSTRACT"] = abstract
+        _call_back(stack, person.folder / "loot" / "listening")
         for name, family, kind, address in (
             ("TCP", socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0)),  # noqa: S104  also other loopbacks
             ("TCP6", socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0)),
@@ -297,6 +302,22 @@ def scene_for(person: Person, attacks: Iterable[Attack]) -> Iterator[Scene]:
         )
         scene.prepare()
         yield scene
+
+
+def _call_back(stack: ExitStack, port: Path) -> None:
+    """Connect, from outside, to the port at which a session says that it listens."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            with (
+                suppress(OSError, ValueError),
+                socket.create_connection(("127.0.0.1", int(port.read_text()))),
+            ):
+                return
+
+    threading.Thread(target=watch, daemon=True).start()
+    stack.callback(ended.set)
 
 
 def _serve(

@@ -24,11 +24,9 @@ from isolation.errors import WorkspaceError
 from isolation.files.plain import LONGEST_POINTER, read_plain
 from isolation.git.contained.means import available_means
 from isolation.git.contained.object_store import SHARED, object_mounts
+from isolation.git.contained.private_refs import NAMESPACE, ref_mounts
 from isolation.model import Confinement, EnforcementLevel, Means
 from isolation.paths import RepositoryPaths, holds_worktrees, indexes_dir, own_git_dir
-
-NAMESPACE = Path("heads", "autopilot")
-"""The refs that stories' commits move."""
 
 _LINK = "commondir"
 _READ_BY_GIT = (".gitattributes", ".gitignore", ".gitmodules")
@@ -65,7 +63,7 @@ def confinement_of(
         read_only=closed,
         writable=tuple(dict.fromkeys(path for path in opened if path.is_dir())),
     )
-    return with_store(confinement, common, where.name)
+    return with_refs(with_store(confinement, common, where.name), common)
 
 
 def with_store(confinement: Confinement, common: Path, name: str, *, seen: Path | None = None) -> Confinement:
@@ -79,6 +77,21 @@ def with_store(confinement: Confinement, common: Path, name: str, *, seen: Path 
         writable=tuple(dict.fromkeys((*confinement.writable, *mounts.writable))),
         sources={**confinement.sources, **mounts.sources},
         store=name,
+    )
+
+
+def with_refs(
+    confinement: Confinement, common: Path, branch: str = "", *, fresh: bool = False
+) -> Confinement:
+    """Return a confinement with a store in which only the story's own branch can be moved. Blocks."""
+    mounts = ref_mounts(common, confinement.store, branch, fresh=fresh) if confinement.store else None
+    if mounts is None:
+        return confinement
+    return replace(
+        confinement,
+        read_only={**confinement.read_only, **mounts.read_only},
+        writable=tuple(dict.fromkeys((*confinement.writable, *mounts.writable))),
+        sources={**confinement.sources, **mounts.sources},
     )
 
 

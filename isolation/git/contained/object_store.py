@@ -31,11 +31,15 @@ from msgspec import Struct
 from isolation.errors import RepositoryError
 from isolation.files.deletion import delete_tree
 from isolation.files.disk import LockFile, replace_file, sync_disk
+from isolation.git.contained.private_refs import drop_refs
 from isolation.model import Means
 from isolation.paths import autopilot_dir, repository_hash
 
 SHARED = ".shared"
 """The store of the commands on a tree that stories share; no story can have this name."""
+
+OWN = "own"
+"""The folder below that of the seal with the stand-ins of each worktree's sessions, which go with it."""
 
 _LOCK_SECONDS = 60.0
 _CHUNK = 1 << 20
@@ -146,8 +150,13 @@ def take_over_left(common: Path) -> None:
 
 
 def drop_store(common: Path, name: str) -> None:
-    """Take over what is in a store, then delete it. Blocks; nothing may be running in its worktree."""
+    """Take over what is in a store, then delete it, and the refs beside it. Blocks.
+
+    Nothing may be running in its worktree, and its branch is taken over already.
+    """
     store = store_of(common, name)
+    drop_refs(common, name)
+    delete_tree(autopilot_dir(common) / "seal" / OWN / name)
     if not store.is_dir():
         return
     take_over(common, name)

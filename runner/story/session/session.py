@@ -5,7 +5,9 @@ without anything new, and a full context, the last between two pieces of work. O
 nothing that it prints changes that.
 """
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +15,12 @@ import trio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from isolation.errors import KeeperError
+from isolation.errors import KeeperError, RepositoryError
+from isolation.git.commits import named
+from isolation.git.contained.private_refs import others_written
+from isolation.git.repository import Repository
 from isolation.guard.guard import refused
+from isolation.guard.seal import reached_words
 from isolation.guard.submodules import settle_submodules
 from isolation.keeper.client import Session
 from isolation.model import Attempts, Exit, SessionSpec
@@ -189,7 +195,8 @@ async def run_session(order: SessionOrder, run: RunContext) -> SessionVerdict:
             log.write(f"\nautopilot-multi: ended: {state.why}\n".encode())
     if order.spec.confinement and (tree := order.spec.confinement.tree):
         await trio.to_thread.run_sync(settle_submodules, run.repository, tree)
-    return _judge(order, ended, complaint=complaint, reader=reader, at=events.now())
+    strayed = await trio.to_thread.run_sync(_take_over, order, run.repository)
+    return _judge(order, ended, complaint=complaint, reader=reader, at=events.now(), strayed=strayed)
 
 
 async def _drain(order: SessionOrder, session: Session, reader: _Reader, events: EventLog) -> None:
@@ -206,11 +213,11 @@ async def _drain(order: SessionOrder, session: Session, reader: _Reader, events:
             shown, next_show = reader.line, now + SHOW_EVERY
             used, zone = reader.listener.tally.uses, reader.zone_shown
             events.show(OutputSeen(story_id=order.story_id, line=shown, tools=used, zone=zone))
-        named = reader.listener.tally.conversation
-        if named and named != conversation and order.session_id:
-            conversation = named
+        found = reader.listener.tally.conversation
+        if found and found != conversation and order.session_id:
+            conversation = found
             await events.record(
-                ConversationSeen(story_id=order.story_id, session_id=order.session_id, conversation=named)
+                ConversationSeen(story_id=order.story_id, session_id=order.session_id, conversation=found)
             )
         if reader.listener.hopeless:
             session.stop(grace=order.grace)
@@ -339,8 +346,20 @@ async def _watch_time(limit: TimeLimit, grace: float, session: Session, state: _
         session.stop(grace=grace)
 
 
+def _take_over(order: SessionOrder, repository: Repository) -> str:
+    """Move the story's branch to where the session moved it; describe what it did to others. Blocking."""
+    store = order.spec.confinement.store if order.spec.confinement else ""
+    if not store:
+        return ""
+    with suppress(RepositoryError):  # the next git command there tries again, and says why not
+        repository.take_over(store)
+    others = others_written(repository.common_dir, store)
+    words = "it wrote to branches that are not its story's, which has no effect outside of its worktree"
+    return f"{words}: {named(others)}" if others else ""
+
+
 def _judge(
-    order: SessionOrder, ended: Exit | None, *, complaint: str, reader: _Reader, at: float
+    order: SessionOrder, ended: Exit | None, *, complaint: str, reader: _Reader, at: float, strayed: str
 ) -> SessionVerdict:
     result = load_result(order.result_file) if order.result_file else Result()
     listener, last_line = reader.listener, reader.line or reader.tail.line
@@ -355,6 +374,7 @@ def _judge(
         words = refused(printed, confinement, order.spec.cwd)
         detail += f"; {words}" if words else ""
     kept_off = _kept_off(order, ended, printed, failed=outcome is Outcome.FAILED)
+    kept_off = "; ".join(filter(None, (strayed, kept_off)))
     if kept_off:
         detail += f"; {kept_off}" if outcome is Outcome.FAILED else ""
         output = f"{output.rstrip()}\nautopilot-multi: {kept_off}\n"
@@ -389,7 +409,8 @@ def _kept_off(order: SessionOrder, ended: Exit | None, output: str, *, failed: b
     if ended is None or confinement is None or order.seal is None:
         return ""
     missed = order.seal.missed(output, confinement) if failed else ""
-    return "; ".join(filter(None, (denied_words(ended.denied), missed)))
+    reached = reached_words(ended, confinement, os.environ)
+    return "; ".join(filter(None, (denied_words(ended.denied), reached, missed)))
 
 
 def _outcome(  # noqa: PLR0911  one return a way to end

@@ -1,6 +1,6 @@
 """Git's own data: objects, refs, and what tells git where to look for them."""
 
-from tests.attacks.attack import NONE, WRITES, Attack, changed, worked
+from tests.attacks.attack import WRITES, Attack, changed, worked
 
 OBJECTS, REFS, SEEN, BRANCH = "git:objects", "git:refs", "git:seen", "git:branch"
 """What is looked at afterwards: files of objects, refs that are not stories', main's files as git shows them,
@@ -60,6 +60,24 @@ _REFS = {
     "worktree-add": 'git worktree add -f "$FOLDER/tmp/added" main',
     "folder": 'mv "$G/refs/heads" "$G/refs/aside"',
 }
+_NAMED = {
+    **dict.fromkeys(("new-branch",), "refs/heads/evil"),
+    **dict.fromkeys(("tag",), "refs/tags/evil"),
+    **dict.fromkeys(("move-tag", "delete-tag"), "refs/tags/kept"),
+    "note": "refs/notes",
+    "stash": "refs/stash",
+    "replace": "refs/replace",
+    "remote": "refs/remotes",
+    "pack-refs": "packed-refs",
+    "symbolic": "HEAD",
+    "reset-main": "refs/heads/main",
+    "reflog-delete": "logs/refs/heads/main",
+    "worktree-remove": "linked",
+    "worktree-move": "linked",
+    "worktree-add": "worktrees",
+    "folder": "refs/heads",
+}
+"""What names an attack on refs, if it is not the branch of the user."""
 _SIGHT = {
     "alternates": 'mkdir -p "$FOLDER/tmp/evil/pack" && echo "$FOLDER/tmp/evil" >> "$G/objects/info/alternates"',
     "alternates-file": 'echo "$FOLDER/tmp/evil" > a && mv -f a "$G/objects/info/alternates"',
@@ -77,16 +95,40 @@ _SIGHT = {
     '"import sys,zlib; sys.stdout.buffer.write(zlib.compress(sys.stdin.buffer.read()))" > "$D"',
 }
 
+_SEEN_BY = {
+    **dict.fromkeys(
+        ("alternates", "alternates-file", "alternates-folder"), "what git knows about its objects"
+    ),
+    "grafts": "info/grafts",
+    "shallow": "shallow",
+    "commit-graph": "commit-graph",
+    "multi-pack": "multi-pack-index",
+    "attributes": "info/attributes",
+    "own-pack": "git's packs",
+    "keep": "evil.keep",
+}
+"""What names an attack on git's sight; a false object is made in the story's own store, and left there."""
+
 
 def attacks() -> list[Attack]:
     """Return the attacks of this family."""
     found = [
-        _attack(f"objects-{name}", _EVERYWHERE.format(do=f"({script}) && W=1") + '; test -n "$W"', OBJECTS)
+        _attack(
+            f"objects-{name}",
+            _EVERYWHERE.format(do=f"({script}) && W=1") + '; test -n "$W"',
+            OBJECTS,
+            "git's packs" if "pack" in name or "index" in name else "git's objects",
+        )
         for name, script in _ON_OBJECTS.items()
     ]
-    found += [_attack(f"command-{name}", script, OBJECTS) for name, script in _COMMANDS.items()]
-    found += [_attack(f"refs-{name}", script, REFS) for name, script in _REFS.items()]
-    found += [_attack(f"sight-{name}", script, SEEN) for name, script in _SIGHT.items()]
+    found += [_attack(f"command-{name}", script, OBJECTS, "") for name, script in _COMMANDS.items()]
+    found += [
+        _attack(f"refs-{name}", script, REFS, _NAMED.get(name, "refs/heads/main"))
+        for name, script in _REFS.items()
+    ]
+    found += [
+        _attack(f"sight-{name}", script, SEEN, _SEEN_BY.get(name, "")) for name, script in _SIGHT.items()
+    ]
     found += [
         Attack(
             name=f"sibling-{name}",
@@ -94,6 +136,7 @@ def attacks() -> list[Attack]:
             script=f'W="$ROOT/victim"; A="$G/worktrees/victim"; {script}',
             seal=WRITES,
             proof=worked(),
+            target="victim",
         )
         for name, script in {
             "file": 'echo evil > "$W/mine"',
@@ -113,21 +156,32 @@ def attacks() -> list[Attack]:
     found += [
         Attack(
             name=f"branch-{name}",
-            family="open by design",
+            family="branches of other stories",
             script=script,
-            seal=NONE,
+            seal=WRITES,
             proof=changed(BRANCH),
+            target="autopilot/finished",
+            group="branch-all" if name == "all" else "",  # else it would remove the traces of the others
         )
         for name, script in {
             "move": "git update-ref refs/heads/autopilot/finished $(git commit-tree -m evil HEAD^{tree})",
             "delete": "git update-ref -d refs/heads/autopilot/finished",
             "file": 'echo evil > "$G/refs/heads/autopilot/finished"',
+            "replace": 'git rev-parse HEAD > "$G/refs/heads/autopilot/finished.x" && mv "$G/refs/heads/autopilot/finished.x" "$G/refs/heads/autopilot/finished"',
+            "rename": "git branch -M autopilot/finished autopilot/taken",
+            "push": 'git push "$G" +HEAD:refs/heads/autopilot/finished',
+            "all": 'rm -rf "$G/refs/heads/autopilot" && mkdir -p "$G/refs/heads/autopilot" && git rev-parse HEAD > "$G/refs/heads/autopilot/finished"',
         }.items()
     ]
     return found
 
 
-def _attack(name: str, script: str, place: str) -> Attack:
+def _attack(name: str, script: str, place: str, target: str) -> Attack:
     return Attack(
-        name=f"git-{name}", family="git objects and refs", script=script, seal=WRITES, proof=changed(place)
+        name=f"git-{name}",
+        family="git objects and refs",
+        script=script,
+        seal=WRITES,
+        proof=changed(place),
+        target=target,
     )

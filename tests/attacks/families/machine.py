@@ -14,6 +14,24 @@ _SETTINGS = (
 _DEVICES = ("mem", "kmem", "port", "kmsg", "loop0", "vda", "sda", "nvme0n1", "loop-control")
 _SECRET_SEEN = ("kcore", "kmsg", "1/environ", "1/root/etc/shadow")
 
+_CALLED = {
+    "sysrq": "sysrq-trigger",
+    "uevent-helper": "uevent_helper",
+    "sys-attribute": "transparent_hugepage/enabled",
+    "cgroup": "cgroup.procs",
+    "make-device": "made-device",
+    "module": "init_module",
+    "kexec": "kexec_load",
+    "swap": "swapon",
+    "hostname": "sethostname",
+    "clock": "clock_settime",
+    "handle": "open_by_handle_at",
+    "pivot": "pivot_root",
+    "set-namespace": "setns",
+    "chroot-out": "chroot",
+}
+"""How the program names what is not a path of the attack's own name."""
+
 
 def attacks() -> list[Attack]:
     """Return the attacks of this family."""
@@ -83,4 +101,12 @@ def attacks() -> list[Attack]:
 
 
 def _attack(name: str, script: str, seal: str) -> Attack:
-    return Attack(name=f"machine-{name}", family="devices", script=script, seal=seal, proof=worked())
+    kind, _, rest = name.partition("-")
+    target = {
+        "setting": rest.replace("-", "/", 1),
+        "device": f"/dev/{rest.partition('-')[2]}",
+        "proc": f"/proc/{rest}",
+    }.get(kind, _CALLED.get(name, name))
+    return Attack(
+        name=f"machine-{name}", family="devices", script=script, seal=seal, proof=worked(), target=target
+    )

@@ -34,12 +34,33 @@ _SHELL = {
     "git": 'GIT_ALLOW_PROTOCOL=http git ls-remote "http://127.0.0.1:$TCP/{name}"',
     "namespace": "unshare -rn bash -c 'echo {name} > /dev/tcp/127.0.0.1/'$TCP",
 }
+_ON_TCP, _ON_UDP = "127.0.0.1:$TCP", "127.0.0.1:$UDP"
+_TARGETS = {
+    "tcp-zero": "0.0.0.0:$TCP",
+    "tcp-other-loopback": "127.1.2.3:$TCP",
+    "tcp-mapped": "::ffff:127.0.0.1:$TCP",
+    "tcp6": "[::1]:$TCP6",
+    "udp": _ON_UDP,
+    "udp-connected": _ON_UDP,
+    "udp6": "[::1]:$UDP6",
+    "udp-broadcast": "127.255.255.255:$UDP",
+    "abstract": "@$ABSTRACT",
+    "abstract-datagram": "@$ABSTRACT-d",
+    "curl-resolved": "api.anthropic.com:$TCP",
+    "metadata": "169.254.169.254:80",
+    "metadata6": "[fd00:ec2::254]:80",
+    "packet": "socket",
+    "raw": "socket",
+    "listen": "socket",
+    "dns": ":53",
+}
+"""By what the program can name each; it is the usual server for all others."""
 _TRIED = {
     "metadata": _STREAM.format(host="'169.254.169.254'", port="80"),
     "metadata6": _STREAM.format(host="'fd00:ec2::254'", port="80"),
     "packet": "socket.socket(socket.AF_PACKET, 3, 768)",
     "raw": "socket.socket(socket.AF_INET, 3, 1).sendto(bytes(64), ('127.0.0.1', 0))",
-    "listen": "s=socket.socket(); s.bind(('0.0.0.0', 0)); s.listen(); c=socket.create_connection((os.environ['ADDRESS'], s.getsockname()[1]), 3)",
+    "listen": "s=socket.socket(); s.bind(('0.0.0.0', 0)); s.listen(); s.settimeout(5); open(os.environ['LOOT'] + '/listening', 'w').write(str(s.getsockname()[1])); s.accept()",
     "dns": "socket.getaddrinfo('example.org', 80)",
 }
 
@@ -53,6 +74,7 @@ def attacks() -> list[Attack]:
             script=_PYTHON.format(name=f"net-{name}", do=do),
             seal=FULL,
             proof=heard(),
+            target=_TARGETS.get(name, _ON_TCP),
         )
         for name, do in _HEARD.items()
     ]
@@ -63,6 +85,7 @@ def attacks() -> list[Attack]:
             script=script.format(name=f"net-{name}"),
             seal=FULL,
             proof=heard(),
+            target=_TARGETS.get(name, _ON_TCP),
         )
         for name, script in _SHELL.items()
     ]
@@ -73,6 +96,7 @@ def attacks() -> list[Attack]:
             script=_PYTHON.format(name=f"net-{name}", do=do),
             seal=FULL,
             proof=worked(),
+            target=_TARGETS.get(name, _ON_TCP),
         )
         for name, do in _TRIED.items()
     ]

@@ -3,7 +3,14 @@
 from tests.acceptance.process_intruder import ACTS
 from tests.attacks.attack import WRITES, Attack, worked
 
-_WHO = ("sibling", "its keeper", "own keeper", "server", "coordinator")
+_WHO = {
+    "sibling": "sh (",
+    "its keeper": "apm-keeper (",
+    "own keeper": "apm-keeper (",
+    "server": "apm-server (",
+    "coordinator": "processes that are not its own",
+}
+"""Each with what names it."""
 _ACT = '$PYTHON "$SCRIPTS/reach.py" "{who}" {act}'
 
 
@@ -16,7 +23,8 @@ def attacks() -> list[Attack]:
             script=_ACT.format(who=who, act=act),
             seal=WRITES,
             proof=worked(),
+            target=target,
         )
-        for who in _WHO
+        for who, target in _WHO.items()
         for act in ACTS
     ]

@@ -104,7 +104,7 @@ def attacks() -> list[Attack]:
             script=f'{connect} print(s.recv(99))" "{place}"',
             seal=SECRETS,
             proof=stolen(f"{MARK}-agent;"),
-            target="SSH_AUTH_SOCK",
+            target="agent.sock",
         )
         for how, place in {"variable": "$SSH_AUTH_SOCK", "path": "$FOLDER/agent.sock"}.items()
     ]

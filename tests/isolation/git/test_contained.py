@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isolation.errors import GitCommandError
+from isolation.errors import GitCommandError, WorkspaceError
 from isolation.git.repository import Repository
 from isolation.keeper import confined
 from tests.conftest import git
@@ -62,17 +62,22 @@ def test_a_folder_that_is_swapped_for_a_link_does_not_lead_a_checkout_out_of_the
 def test_a_command_that_a_session_made_wait_for_ever_is_ended(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Git opens `.gitignore` whatever it is, and a FIFO has no other end."""
+    """Git opens `.gitignore` whatever it is, and a FIFO has no other end; at the top it is not even tried."""
     tree = repo.parent / f"{repo.name}.worktrees" / "a"
     git(repo, "worktree", "add", "-q", "-b", "autopilot/a", str(tree))
     repository = Repository.open(repo)
     assert repository.run("status", "--porcelain", cwd=tree).stdout == ""
     os.mkfifo(tree / ".gitignore")
-    monkeypatch.setattr(confined, "LIMIT", 0.5)
-    with pytest.raises(GitCommandError, match="did not end within"):
+    with pytest.raises(WorkspaceError, match="is not a file, so git would wait for it"):
+        repository.run("status", "--porcelain", cwd=tree)
+    (tree / "inner").mkdir()
+    (tree / ".gitignore").rename(tree / "inner" / ".gitignore")
+    (tree / "inner" / "file").touch()
+    monkeypatch.setattr(confined, "_LOOK_SECONDS", 0.3)
+    with pytest.raises(GitCommandError, match=r"waits for .*inner/\.gitignore, which is not a file"):
         repository.run("status", "--porcelain", cwd=tree)
     # The runner still waits for the command; an end of the FIFO lets it go.
-    os.close(os.open(tree / ".gitignore", os.O_WRONLY))
+    os.close(os.open(tree / "inner" / ".gitignore", os.O_WRONLY))
 
 
 @guarded

@@ -1,0 +1,329 @@
+"""A story's own view of the branches of all stories: its commands move its own branch, and no other.
+
+A commit needs a writable folder for refs, and what can write there can also move or delete the branches of
+other stories. So in the mounts of a session, and of a git command on a story's tree, a folder of the story's
+own stands in the place of the stories' branches. It holds the story's branch as a file; the others are found
+in a list of packed refs, which is read-only. What becomes of the own branch is taken over when a command or a
+session has ended, and whenever the repository is opened, so also after everything was killed.
+
+Invariants:
+
+- Which branch is a story's own does not depend on anything that a session can write.
+- A branch is taken over only from the commit at which it was handed out, so nothing that was moved meanwhile
+  is overwritten; what cannot be taken over stays under a ref.
+- All other changes in the folder have no effect outside.
+- Reftables and means without mounts have none of this: there all stories' branches stay open to sessions.
+"""
+
+import errno
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from isolation.errors import RepositoryError
+from isolation.files.deletion import delete_tree
+from isolation.files.disk import LockFile, replace_file
+from isolation.files.plain import LONGEST_POINTER, read_plain
+from isolation.git.direct.refs import read_ref
+from isolation.paths import autopilot_dir
+
+NAMESPACE = Path("heads", "autopilot")
+"""The refs that stories' commits move."""
+PARTED = "refs/autopilot/parted"
+"""Where a session's commit stays if its branch was moved from outside at the same time."""
+
+_PREFIX = f"refs/{NAMESPACE.as_posix()}/"
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_STORIES = re.compile(rb"^[0-9a-f]+ (%b[^\n]+)\n(?:\^[0-9a-f]+\n)?" % _PREFIX.encode(), re.MULTILINE)
+_LARGEST_LIST = 1 << 26
+_LONGEST_LOG = 1 << 20
+_TRIES = 5
+_LOCK_SECONDS = 10.0
+
+
+class Answer(Protocol):
+    """What git answered."""
+
+    @property
+    def returncode(self) -> int:
+        """The exit code."""
+
+    @property
+    def stderr(self) -> str:
+        """What it complained about."""
+
+
+Git = Callable[..., Answer]
+"""Runs git outside of the story's tree, with these arguments, and does not raise if it fails."""
+
+
+class RefMounts(Struct, frozen=True, kw_only=True):
+    """What stands where, so that a process moves the branch of one story only."""
+
+    writable: tuple[Path, ...]
+    read_only: dict[Path, str]
+    sources: dict[Path, Path]
+
+
+class _Place(Struct, frozen=True, kw_only=True):
+    """The folder of one story: what is mounted, and what was handed out, which is not."""
+
+    common: Path
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return autopilot_dir(self.common) / "refs" / self.name
+
+    @property
+    def heads(self) -> Path:
+        return self.folder / "heads"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def packed(self) -> Path:
+        return self.folder / "packed-refs"
+
+    @property
+    def own(self) -> str:
+        """The last part of the name of its own branch."""
+        return _text(self.folder / "own") or self.name
+
+    @property
+    def handed_out(self) -> str:
+        """The commit that its branch had when it was last the same inside and outside; empty for none."""
+        return _text(self.folder / "handed-out")
+
+    def note(self, commit: str) -> None:
+        """Note the commit that the branch has inside and outside."""
+        replace_file(self.folder / "handed-out", commit.encode(), durable=False)
+
+    def hand_out(self, commit: str, seen: str) -> None:
+        """Note, and write, the commit that the branch has inside, unless it is not as seen any more."""
+        lock, file = self.heads / f"{self.own}.lock", self.heads / self.own
+        if _commit_in(file) != commit:
+            try:
+                # Git's own protocol: what has made the lock may replace the file.
+                with lock.open("x") as new:
+                    new.write(f"{commit}\n")
+            except OSError:
+                return  # a command is writing it, or was killed there; the next one tries again
+            if _commit_in(file) != seen:
+                lock.unlink()
+                return
+            if not commit or not file.is_file() or file.is_symlink():
+                _remove(file)
+            if commit:
+                lock.rename(file)
+            else:
+                lock.unlink()
+        self.note(commit)
+
+
+def lock_of(common: Path, name: str) -> Path:
+    """Return the lock of a story's own branch, as its sessions make it."""
+    place = _Place(common=common, name=name)
+    return place.heads / f"{place.own}.lock"
+
+
+def log_of(common: Path, name: str) -> Path:
+    """Return the log of a story's own branch, as its sessions write it."""
+    place = _Place(common=common, name=name)
+    return place.logs / place.own
+
+
+def ref_mounts(common: Path, name: str, branch: str = "", *, fresh: bool = False) -> RefMounts | None:
+    """Make the view of a story's refs and return its mounts; None where refs are not files. Blocks.
+
+    `branch` is the story's own, unless it has the name of the worktree or was given before. With `fresh` the
+    branches of others are looked up again.
+    """
+    heads, logs = common / "refs" / NAMESPACE, common / "logs" / "refs" / NAMESPACE
+    if (common / "reftable").exists() or any(each.is_symlink() for each in (common / "refs", heads, logs)):
+        return None
+    place, leaf = _Place(common=common, name=name), branch.removeprefix(_PREFIX.removeprefix("refs/heads/"))
+    if "/" in leaf:
+        return None
+    begun = place.packed.exists()
+    for folder in (heads, logs, place.heads, place.logs):
+        folder.mkdir(parents=True, exist_ok=True)
+    if not (common / "packed-refs").exists():
+        (common / "packed-refs").touch()  # only what exists can be covered
+    if leaf and leaf != place.own:
+        replace_file(place.folder / "own", leaf.encode(), durable=False)
+    if not begun:
+        with suppress(OSError):
+            replace_file(place.logs / place.own, read_plain(logs / place.own, _LONGEST_LOG), durable=False)
+    _refresh(place)
+    if fresh or not begun:
+        _list_others(place)
+    return RefMounts(
+        writable=(heads, logs),
+        read_only={common / "packed-refs": "git's list of refs"},
+        sources={heads: place.heads, logs: place.logs, common / "packed-refs": place.packed},
+    )
+
+
+def take_over_ref(common: Path, name: str, git: Git) -> bool:
+    """Move a story's branch to where its commands have moved it; false if there was nothing to do. Blocks."""
+    place = _Place(common=common, name=name)
+    if _commit_in(place.heads / place.own) == place.handed_out:
+        return False
+    try:
+        with _locked(place):
+            return any(_take_over(place, git, last=number == _TRIES) for number in range(1, _TRIES + 1))
+    except OSError as error:
+        raise RepositoryError(
+            f"the branch autopilot/{place.own} cannot be taken over from its story: {error.strerror}",
+            hint="its commits are kept; free disk space, then run again",
+        ) from error
+
+
+@contextmanager
+def _locked(place: _Place) -> Iterator[None]:
+    """Hold the right to take over; another thread, or a process that shows the run, may want it, too."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while (lock := LockFile.attempt(place.folder / "lock")) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, "another autopilot-multi holds its lock")
+        time.sleep(0.003)
+    with lock:
+        yield
+
+
+def _take_over(place: _Place, git: Git, *, last: bool) -> bool:
+    """Take a branch over; false if somebody else moved it at the same time."""
+    ref, inside, before = _PREFIX + place.own, _commit_in(place.heads / place.own), place.handed_out
+    outside = _outside(place.common, ref)
+    if inside in {"", outside}:  # a branch that was deleted inside stays, outside
+        place.hand_out(outside, inside)
+    elif outside != before:
+        _move(git, f"{PARTED}/{place.own}/{inside[:12]}", inside, "")
+        place.hand_out(outside, inside)
+    else:
+        moved = _move(git, ref, inside, outside)
+        if moved is None and not last:
+            return False
+        if moved is None:
+            raise RepositoryError(f"{ref} is moved all the time", hint="its commits are kept; run again")
+        if moved:
+            place.note(inside)
+        else:
+            place.hand_out(outside, inside)
+    return True
+
+
+def _move(git: Git, ref: str, commit: str, before: str) -> bool | None:
+    """Move a ref to a commit from another one, empty for none; false if there is no such commit.
+
+    None if git did not move it for another reason, such as that it is not where it was.
+    """
+    # Git wants zeros for a ref that must not exist yet.
+    expected = before or "0" * len(commit)
+    answer = git("update-ref", "-m", "autopilot-multi: committed in its worktree", ref, commit, expected)
+    if answer.returncode == 0:
+        return True
+    return False if git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0 else None
+
+
+def pending(common: Path) -> list[str]:
+    """Return the names of the worktrees whose branch is to be taken over."""
+    names = _names(autopilot_dir(common) / "refs")
+    places = (_Place(common=common, name=name) for name in names)
+    return [place.name for place in places if _commit_in(place.heads / place.own) != place.handed_out]
+
+
+def others_written(common: Path, name: str) -> tuple[str, ...]:
+    """Return the branches that were made or moved inside, and have no effect outside."""
+    place = _Place(common=common, name=name)
+    own = {place.own, f"{place.own}.lock"}
+    return tuple(f"autopilot/{leaf}" for leaf in _names(place.heads) if leaf not in own)
+
+
+def drop_refs(common: Path, name: str) -> None:
+    """Delete the view of a story's refs; nothing may be running in its worktree. Blocks."""
+    delete_tree(_Place(common=common, name=name).folder)
+
+
+def _refresh(place: _Place) -> None:
+    """Hand out what the branch has become outside, unless something inside is still to be taken over."""
+    inside, before = _commit_in(place.heads / place.own), place.handed_out
+    outside = _outside(place.common, _PREFIX + place.own)
+    if inside == before != outside or not inside:
+        place.hand_out(outside, inside)
+
+
+def _list_others(place: _Place) -> None:
+    """Write the list in which the branches of other stories are found, besides all packed refs."""
+    packed = _packed(place.common)
+    stories = {found[1]: found[0] for found in _STORIES.finditer(packed)}
+    folder = place.common / "refs" / NAMESPACE
+    for leaf in _names(folder):
+        if not leaf.endswith(".lock") and (commit := _commit_in(folder / leaf)):
+            ref = os.fsencode(_PREFIX + leaf)
+            stories[ref] = b"%b %b\n" % (commit.encode(), ref)
+    lines = _STORIES.sub(b"", packed).splitlines(keepends=True)
+    # The list is sorted, and says so.
+    after = (
+        at for at, line in enumerate(lines) if line[:1] not in b"#^" and _ref_in(line) > _PREFIX.encode()
+    )
+    at = next(after, len(lines))
+    text = b"".join((*lines[:at], *(stories[ref] for ref in sorted(stories)), *lines[at:]))
+    try:
+        same = place.packed.read_bytes() == text
+    except OSError:
+        same = False
+    if not same:
+        replace_file(place.packed, text, durable=False)
+
+
+def _packed(common: Path) -> bytes:
+    try:
+        return read_plain(common / "packed-refs", _LARGEST_LIST)
+    except OSError:
+        return b""
+
+
+def _ref_in(line: bytes) -> bytes:
+    return line.rstrip(b"\n").partition(b" ")[2]
+
+
+def _outside(common: Path, ref: str) -> str:
+    """Return the commit of a ref in the repository itself; empty if there is none, or only git could tell."""
+    return read_ref(common, ref) or ""
+
+
+def _commit_in(file: Path) -> str:
+    text = _text(file)
+    return text if _COMMIT.fullmatch(text) else ""
+
+
+def _text(file: Path) -> str:
+    try:
+        return read_plain(file, LONGEST_POINTER, follow=False).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208  names are enough
+    except OSError:
+        return []
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            delete_tree(path)
+        else:
+            path.unlink()
