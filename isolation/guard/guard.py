@@ -292,11 +292,13 @@ def for_worktree(
 def machine_files(means: Means) -> dict[Path, str]:
     """Return what to close so that a session, as root too, cannot move processes or set up the machine.
 
-    Landlock closes only the control groups, since it freezes the names beside what it closes.
+    Landlock closes only the control groups, since it freezes the names beside what it closes. The kernel's
+    settings are closed to root alone: others cannot write them, and a sandbox inside the session could not
+    mount a `/proc` of its own beside a closed part of this one.
     """
     groups, settings = "the control groups of processes", "the kernel's settings"
     closed = {"/sys/fs/cgroup": groups}
-    if means is Means.MOUNTS:
+    if means is Means.MOUNTS and os.geteuid() == 0:
         closed |= dict.fromkeys(
             ("/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"), settings
         )

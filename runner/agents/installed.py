@@ -36,7 +36,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     def _untried(self) -> str:
         """What to know about a version that was never tried; nothing if it is unknown."""
         tried = KNOWN[self.name].tried
-        if not self.version or self.version in tried:
+        if not self.version or not tried or self.version in tried:
             return ""
         return f"; this version was never tried, tried: {', '.join(tried)}"
 

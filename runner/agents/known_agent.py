@@ -155,7 +155,7 @@ class KnownAgent(ABC):
 
     name: ClassVar[str]
     package: ClassVar[str]
-    tried: ClassVar[tuple[str, ...]]
+    tried: ClassVar[tuple[str, ...]] = ()
     acp_programs: ClassVar[tuple[str, ...]] = ()
     sign_in: ClassVar[SignIn]
     endpoint: ClassVar[Endpoint] = Endpoint()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runner.core.events.left_out_fold import without_question
+from runner.core.events.folds.left_out_fold import without_question
 from runner.core.model import RunSnapshot, Status, StoryId, StorySnapshot
 from runner.core.schedule.offers import LAND, is_offered, lands
 

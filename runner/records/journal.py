@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from runner.core.errors import JournalError, NotFoundError
 from runner.core.events.events import Event, OutputSeen, RunStarted, UnknownEventError, decode, encode_all
+from runner.core.events.folds.landing_fold import Landings, landings_after
 from runner.core.events.landing import KINDS as LANDING_KINDS
 from runner.core.events.landing import LandingBody
-from runner.core.events.landing_fold import Landings, landings_after
 from runner.core.events.story_json import require_entry
 from runner.core.model import RunId, StoryId
 from runner.records.journal_file import (

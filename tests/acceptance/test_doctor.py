@@ -67,10 +67,12 @@ def test_agents_are_found_on_the_path(repo: Path, tmp_path: Path, monkeypatch: p
     found = checks(repo)["agents"]
     assert (found["level"], f"codex ({agent}; no sign-in found)" in found["detail"]) == ("warn", True)
     (agent.parent / "package.json").write_text('{"name": "@openai/codex", "version": "1.2.3"}')
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-something-of-a-key")
+    monkeypatch.setenv("CODEX_API_KEY", "sk-something-of-a-key")
     found = checks(repo)["agents"]
     assert found["level"] == "ok"
-    assert f"codex 1.2.3 ({agent}; signed in with OPENAI_API_KEY)" in found["detail"]
+    assert (
+        f"codex 1.2.3 ({agent}; signed in with CODEX_API_KEY; this version was never tried" in found["detail"]
+    )
     (repo / "autopilot-multi.toml").write_text('[agents.mine]\nargv = ["no-such-program"]\n')
     assert (checks(repo)["agents"]["level"], "mine" in checks(repo)["agents"]["detail"]) == ("warn", True)
 

@@ -47,17 +47,18 @@ def test_a_session_adds_objects_and_removes_none(name: str) -> None:
 
 @guarded
 def test_commits_of_a_session_are_seen_at_once_and_survive_kills(repo: Path, tmp_path: Path) -> None:
-    """While the session works, git outside shows its commit; so it does when everything was killed."""
+    """While the session works, git outside finds its commit; its branch has it after a kill and a resume."""
     go, met = tmp_path / "go", Path.home() / "met"
-    command = (
-        f"[ -e a ] || {{ {COMMIT.format(name='a')} }}; touch {met}; until [ -e {go} ]; do sleep 0.02; done"
-    )
+    told = f"git rev-parse HEAD > {met}.part; mv {met}.part {met}"
+    waits = f"until [ -e {go} ]; do sleep 0.02; done"
+    command = f"[ -e a ] || {{ {COMMIT.format(name='a')} }}; {told}; {waits}"
     write_story(repo, "a", command=command)
     with started(repo, "run") as running:
         wait_until(met.exists, what="the session has committed")
-        assert git(repo, "log", "-1", "--format=%s", "autopilot/a") == "a\n"
+        assert git(repo, "log", "-1", "--format=%s", met.read_text().strip()) == "a\n"
         os.kill(running.pid, signal.SIGKILL)
-    assert git(repo, "log", "-1", "--format=%s", "autopilot/a") == "a\n"
+    assert git(repo, "log", "-1", "--format=%s", met.read_text().strip()) == "a\n"
+    assert run(repo, "status").code == 0
     go.touch()
     ran = run(repo, "resume", "--json")
     assert ran.story("a")["status"] == "done", ran.err

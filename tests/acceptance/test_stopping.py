@@ -194,24 +194,22 @@ def test_the_dashboard_says_what_the_next_ctrl_c_would_do(repo: Path) -> None:
 
 LATE = """
 import os, signal
-from runner.run import cleanup as tidying
+from runner.run import closing
 
-sweep, calls = tidying.sweep_trash, []
+expire = closing.expire_removed
 
-def interrupted(root):
-    calls.append(root)
-    if len(calls) == 1:
-        os.kill(os.getpid(), signal.SIGINT)
-    sweep(root)
+def interrupted(repository):
+    os.kill(os.getpid(), signal.SIGINT)
+    expire(repository)
 
-tidying.sweep_trash = interrupted
+closing.expire_removed = interrupted
 from runner.__main__ import main
 main()
 """
 
 
 def test_a_ctrl_c_when_all_is_done_is_no_crash(repo: Path) -> None:
-    """While the trash is emptied at the end nobody listens any more; what was done is done."""
+    """While old removed worktrees are deleted at the end nobody listens any more; what was done is done."""
     write_story(repo, "a", command=writes("x.txt"))
     late = [sys.executable, "-c", LATE, "run", "--json"]
     done = subprocess.run(late, cwd=repo, capture_output=True, text=True, timeout=LIMIT, check=False)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from runner.core.events import candidates as cd
-from runner.core.events.story_fold import requeued, story_after
+from runner.core.events.folds.story_fold import requeued, story_after
 from runner.core.model import (
     SessionKind,
     SessionRecord,

@@ -93,7 +93,7 @@ def test_the_bounds_themselves_are_allowed(sources: Sources, key: str) -> None:
         ),
         ({"token_budget": "0"}, "--token-budget must be a whole number above 0, or off, not 0", "2000000"),
         ({"cost_budget": "-1"}, "--cost-budget must be a number above 0, or off, not -1", "--cost-budget 25"),
-        ({"agent": " "}, "--agent must be text that is not empty", "--agent auto"),
+        ({"agent": " "}, "--agent must be an agent, or a list", "--agent auto"),
         ({"deconflict_paths": ("a", " ")}, "a glob, a pattern with {id}, ID=GLOB", "packages/{id}/**"),
         ({"verify": ("make", "")}, "--verify must be a command or a list of commands, not ''", "'make test'"),
     ],
@@ -122,7 +122,7 @@ def test_a_wrong_flag_is_a_usage_error(
             "max-stories = 3",
         ),
         ("max-hours = inf", "max-hours must be a number from 0.5 to 24, not inf", "max-hours = 4"),
-        ("agent = 3", "agent must be text that is not empty, not 3", 'agent = "auto"'),
+        ("agent = 3", "agent must be an agent, or a list", 'agent = "auto"'),
         ("verify = [3]", "verify must be a command or a list of commands, not 3", 'verify = "make test"'),
         (
             "symlink-directories = ['../x']",

@@ -167,7 +167,7 @@ def test_the_first_lines_indentation_is_kept(backlog: Backlog) -> None:
         ('---\nowns: ""\n---\nx', "'owns' is empty", "glob"),
         ("---\ndialect: ritch\n---\nx", "unknown dialect 'ritch'", "did you mean 'rich'?"),
         ("---\ndialect: zzz\n---\nx", "unknown dialect 'zzz'", "known dialects: rich, pointer, autodev."),
-        ('---\nagent: " "\n---\nx', "'agent' is empty", "text"),
+        ('---\nagent: " "\n---\nx', "'agent' is empty", "an agent, or a list"),
         ('---\ncommand: ""\n---\nx', "'command' is empty", "shell command"),
         ("---\ncommand: []\n---\nx", "'command' is empty", "shell command"),
         ("---\ncommand:\n---\nx", "'command' is empty", "shell command"),

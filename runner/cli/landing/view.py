@@ -12,8 +12,8 @@ import trio
 from runner.cli.output import Output, narrate
 from runner.cli.view import REFRESH_SECONDS, print_event
 from runner.core.events.events import Event
+from runner.core.events.folds.landing_fold import Landings, landings_after
 from runner.core.events.landing import LandingBody
-from runner.core.events.landing_fold import Landings, landings_after
 
 if TYPE_CHECKING:
     from runner.report.terminal.train import TrainBoard

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from runner.core.events import base as base_events
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
-from runner.core.events.landing_fold import landings_after
-from runner.core.events.left_out_fold import after_landing
-from runner.core.events.story_fold import requeued, story_after, tried_again, without_conversation
+from runner.core.events.folds.landing_fold import landings_after
+from runner.core.events.folds.left_out_fold import after_landing
+from runner.core.events.folds.story_fold import requeued, story_after, tried_again, without_conversation
 from runner.core.limits.kill_switches import ORDERLY, Switch
 from runner.core.model import (
     DEFAULT_ATTEMPTS,

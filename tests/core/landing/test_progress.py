@@ -1,7 +1,7 @@
 """What is known of a landing, folded from its events: one run's copy or those of the whole landing."""
 
 from runner.core.events import landing as ld
-from runner.core.events.landing_fold import Landings, landings_after
+from runner.core.events.folds.landing_fold import Landings, landings_after
 from runner.core.progress.landing import Car, LandingProgress, LandingState
 
 L = "20260102-120000-ab"

@@ -9,9 +9,9 @@ from runner.core.events import base as base_events
 from runner.core.events import candidates as cd
 from runner.core.events import events as ev
 from runner.core.events import landing as ld
-from runner.core.events.agent_fold import AgentBody, after_wait, with_agent
-from runner.core.events.candidate_fold import after_candidate
-from runner.core.events.workspace_fold import without_path, workspace_at_the_end, workspace_opened
+from runner.core.events.folds.agent_fold import AgentBody, after_wait, with_agent
+from runner.core.events.folds.candidate_fold import after_candidate
+from runner.core.events.folds.workspace_fold import without_path, workspace_at_the_end, workspace_opened
 from runner.core.limits.context_zone import Zone
 from runner.core.limits.spiral import failure_digest
 from runner.core.model import (

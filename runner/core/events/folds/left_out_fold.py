@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from runner.core.events import landing as ld
-from runner.core.events.forecast_fold import foreseen
-from runner.core.events.story_fold import step_again
+from runner.core.events.folds.forecast_fold import foreseen
+from runner.core.events.folds.story_fold import step_again
 from runner.core.left_out.evidence import LeftOut, Retry
 from runner.core.model import IMPLEMENT, RunSnapshot, StepHistory, StoryId, StorySnapshot
 
