@@ -8,7 +8,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Without compiled files each test process would rewrite and compile hypothesis again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos attacks fuzz agents ci-tools ci-pipelines \
+.PHONY: demo test check lint types imports docs sample audit sbom lock bench chaos attacks slow fuzz agents ci-tools ci-pipelines \
 	report-shot pictures clean
 .DEFAULT_GOAL := check
 
@@ -59,6 +59,9 @@ bench: $(READY) ## ratios against named peers, in one run
 
 chaos: $(READY) ## kills, faults and many repetitions, with figures
 	@$(BIN)/python -m pytest -q -n 2 -m chaos -rP
+
+slow: $(READY) ## what takes long for what it adds; the default run has a sample
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m slow
 
 attacks: $(READY) ## what sessions try at each seal, as each user, with a table
 	@$(BIN)/python -m pytest -q -m attacks -rP tests/attacks

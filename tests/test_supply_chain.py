@@ -4,6 +4,8 @@ import re
 import tomllib
 from typing import Any
 
+import pytest
+
 from tests.supply_chain import PINNED, ROOT, audit, bill_of_materials, runtime_packages
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -37,6 +39,7 @@ def test_a_known_vulnerability_fails_and_silence_is_no_proof() -> None:
     assert "not audited: c" in audit({"dependencies": [sound, skipped]})[1]
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_lists_what_users_install() -> None:
     """The packages of the program with their versions, and none of those for tests."""
     bill = bill_of_materials()

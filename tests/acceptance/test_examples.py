@@ -164,6 +164,7 @@ class TestMonorepo:
 class TestOneTree:
     """One batch change over forty packages, all in the one checkout."""
 
+    @pytest.mark.slow
     def test_forty_packages_change_in_one_checkout(self, tmp_path: Path) -> None:
         """40 commits, each within its package, eight at a time; no worktree, and nothing staged."""
         root = tmp_path / "shop"

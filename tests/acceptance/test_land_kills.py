@@ -136,7 +136,10 @@ test "$1" = committed
 """
 
 
-@pytest.mark.parametrize("moment", ["prepared", "committed", "prepared+git", "committed+git"])
+@pytest.mark.parametrize(
+    "moment",
+    ["prepared", "committed", pytest.param("prepared+git", marks=pytest.mark.slow), "committed+git"],
+)
 def test_a_kill_just_before_and_just_after_the_move(repo: Path, moment: str) -> None:
     """Before it nothing was landed or undone; after it the next command completes what was begun."""
     names = backlog(repo, 2)

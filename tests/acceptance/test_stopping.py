@@ -193,13 +193,13 @@ def test_the_dashboard_says_what_the_next_ctrl_c_would_do(repo: Path) -> None:
 
 
 LATE = """
-import os, signal
+import os, signal, threading
 from runner.run import closing
 
 expire = closing.expire_removed
 
 def interrupted(repository):
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     expire(repository)
 
 closing.expire_removed = interrupted

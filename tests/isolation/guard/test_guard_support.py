@@ -44,15 +44,15 @@ def support_under(landlocks: int) -> dict[str, tuple[bool, str | None, str]]:
     return {level: (available, means, reason) for level, available, means, reason in json.loads(done.stdout)}
 
 
-def test_every_level_is_offered_or_refused_in_words() -> None:
+def test_every_level_is_offered_or_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left of the trials, and a second question starts none."""
-    before = set(Path(tempfile.gettempdir()).glob("autopilot-guard-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other programs try the guard out in /tmp
     supports = levels.probe()
     assert [support.level for support in supports] == list(EnforcementLevel)
     assert all(support.reason for support in supports)
     assert supports[-1].available
     assert levels.probe()[0] is supports[0]
-    assert set(Path(tempfile.gettempdir()).glob("autopilot-guard-*")) <= before
+    assert not list(tmp_path.glob("autopilot-guard-*"))
 
 
 def test_a_fork_and_a_new_interpreter_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
