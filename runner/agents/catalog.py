@@ -110,7 +110,7 @@ def workers_of(story: Story, settings: Settings) -> Workers:
 
 
 def _reviewer(first: Worker, story: Story, settings: Settings) -> Worker | None:
-    """Return who reads the work of a story; None if there is no reviewer."""
+    """Return the agent that reviews the work of a story; None if there is no review."""
     entry = settings.review if story.review is None else story.review
     if not entry or entry == NO_REVIEW:
         return None

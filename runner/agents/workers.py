@@ -33,7 +33,7 @@ class Workers(Struct, frozen=True, kw_only=True):
     reviewer: Worker | None = None
 
     def at(self, attempt: int, handed_to: str = "") -> Worker:
-        """Return who does an attempt: the agent that it was handed to, else by the number of the attempt.
+        """Return the worker of an attempt: the agent that it was handed to, else by the attempt's number.
 
         The last of `later` does all attempts that follow.
         """

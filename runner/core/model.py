@@ -102,8 +102,8 @@ class Story(Struct, frozen=True, kw_only=True):
 
     `estimate` is how many minutes it will take, where its author said so. `max_attempts` limits the attempts
     at a step, `story_minutes` its work, and `verify_minutes` each of its verify commands. `ports` is how many
-    it leases, `best_of` how many candidates it may have, `review` who reads its work. What is None is left
-    to the settings of the run. `allow_no_change` says that it may succeed and leave everything as it is.
+    it leases, `best_of` how many candidates it may have, `review` its reviewer. What is None is left to
+    the settings of the run. `allow_no_change` says that it may succeed and leave everything as it is.
     """
 
     id: StoryId

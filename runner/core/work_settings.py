@@ -289,10 +289,11 @@ class WorkSettings:
         str,
         Setting(
             asks=True,
-            help="who reads verified work and may ask for another attempt: agent, or agent:model",
-            details="A story's own `review` takes precedence; `off` there means no review. See "
+            help="the agent that reviews verified work and may ask for another attempt",
+            details="Written as agent, or agent:model. A story's own `review` takes precedence; `off` there "
+            "means no review. See "
             "[a second agent reads the work](../how-to/review-by-an-agent.md).",
-            flag="--review WHO",
+            flag="--review AGENT",
             example="codex",
             empty="no review",
         ),

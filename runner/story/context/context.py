@@ -101,7 +101,7 @@ class StoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def worker(self) -> Worker:
-        """Who does the current attempt; each candidate begins with the next worker."""
+        """The worker of the current attempt; each candidate begins with the next one."""
         return self.workers.at(self.now.progress.attempt + self.now.candidate - 1, self.now.handed_to)
 
     @property
